@@ -1,0 +1,1 @@
+"""The aggregation server, estimation and planning."""

@@ -1,0 +1,50 @@
+"""What the devices and the server of a survey must agree on; decides nothing about storage or transport."""
+
+from .calendar import Calendar, Node, cadence, cover
+from .coins import Coins
+from .constraints import AtMost, Constraint, Hybrid, TimeBounded, most_span
+from .cost import plan_cost
+from .entry_secret import EntrySecret
+from .errors import BadSignature, CannotOpen, MalformedBytes, ProtocolError, UnderstatedEpsilon
+from .plan import Group, ReleasePlan, Track
+from .randomizers import KaryResponse, MutationSpace, Odds, Randomizer, StateSpace
+from .sealing import SealingKey, open_envelope, seal
+from .survey import Survey
+from .upload import Report
+from .version import VERSION
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "VERSION",
+    "AtMost",
+    "BadSignature",
+    "Calendar",
+    "CannotOpen",
+    "Coins",
+    "Constraint",
+    "EntrySecret",
+    "Group",
+    "Hybrid",
+    "KaryResponse",
+    "MalformedBytes",
+    "MutationSpace",
+    "Node",
+    "Odds",
+    "ProtocolError",
+    "Randomizer",
+    "ReleasePlan",
+    "Report",
+    "SealingKey",
+    "StateSpace",
+    "Survey",
+    "TimeBounded",
+    "Track",
+    "UnderstatedEpsilon",
+    "cadence",
+    "cover",
+    "most_span",
+    "open_envelope",
+    "plan_cost",
+    "seal",
+]

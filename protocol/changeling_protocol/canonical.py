@@ -1,0 +1,40 @@
+"""Canonical MessagePack: one value, one byte string. Sorted keys, shortest forms, no floats."""
+
+from typing import Any
+
+import msgpack
+
+from .errors import MalformedBytes
+
+
+def encode(value: Any) -> bytes:
+    """The canonical bytes of maps with string keys, lists, strings, bytes, integers, booleans and None.
+
+    Raises ValueError for anything else, floats included.
+    """
+    packed: bytes = msgpack.packb(_ordered(value), use_bin_type=True)
+    return packed
+
+
+def decode(encoded: bytes) -> Any:
+    """The value of canonical bytes. Raises MalformedBytes where they are not MessagePack, or not canonical."""
+    try:
+        value = msgpack.unpackb(encoded, raw=False, strict_map_key=True, use_list=True)
+        canonical = encode(value)
+    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+        raise MalformedBytes("not canonical MessagePack") from error
+    if canonical != encoded:
+        raise MalformedBytes("not canonical MessagePack: keys out of order, repeated, or a form not shortest")
+    return value
+
+
+def _ordered(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str | bytes):
+        return value
+    if isinstance(value, list | tuple):
+        return [_ordered(item) for item in value]
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError("keys of a canonical map are strings")
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    raise ValueError(f"canonical MessagePack holds no {type(value).__name__}")

@@ -1,0 +1,120 @@
+"""How often an entry may mutate, and so how many nodes of a track its mutations can reach.
+
+The device enforces the constraint (`admits`); the plan's cost counts with it (`most_nodes`). An insertion is a
+mutation. Knows no randomizer.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Constraint(Protocol):
+    """A bound on the mutations of one entry."""
+
+    def admits(self, mutations: int, elapsed: float) -> bool:
+        """Whether one more mutation is allowed.
+
+        mutations: how many the entry has made. elapsed: seconds since the first of them (0 if there is none).
+        """
+        ...
+
+    def most_nodes(self, bounds: Sequence[int]) -> int:
+        """κ: the most nodes that hold a mutation.
+
+        bounds: the N+1 times that bound the N nodes of a disjoint release, rising, in seconds.
+        """
+        ...
+
+    def as_fields(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """At most k mutations in the entry's life."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"an entry must be allowed at least its insertion: k >= 1, got {self.k}")
+
+    def admits(self, mutations: int, elapsed: float) -> bool:  # noqa: ARG002
+        return mutations < self.k
+
+    def most_nodes(self, bounds: Sequence[int]) -> int:
+        return min(self.k, len(bounds) - 1)
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"kind": "at-most", "k": self.k}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBounded:
+    """All mutations within B seconds of the first, both ends included."""
+
+    seconds: int
+
+    def __post_init__(self) -> None:
+        if self.seconds < 1:
+            raise ValueError(f"the bound must be at least one second, got {self.seconds}")
+
+    def admits(self, mutations: int, elapsed: float) -> bool:
+        return mutations == 0 or elapsed <= self.seconds
+
+    def most_nodes(self, bounds: Sequence[int]) -> int:
+        return most_span(bounds, self.seconds)
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"kind": "time-bounded", "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """Entries of several classes, nobody telling which: an entry keeps to at least one of the constraints."""
+
+    classes: tuple[AtMost | TimeBounded, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise ValueError(f"a hybrid constraint needs at least two classes, got {len(self.classes)}")
+
+    def admits(self, mutations: int, elapsed: float) -> bool:
+        return any(constraint.admits(mutations, elapsed) for constraint in self.classes)
+
+    def most_nodes(self, bounds: Sequence[int]) -> int:
+        return max(constraint.most_nodes(bounds) for constraint in self.classes)
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"kind": "hybrid", "classes": [constraint.as_fields() for constraint in self.classes]}
+
+
+def constraint_from_fields(fields: dict[str, Any]) -> Constraint:
+    """The constraint that `as_fields` wrote. Raises ValueError for anything else."""
+    match fields:
+        case {"kind": "at-most", "k": int(k), **rest} if not rest:
+            return AtMost(k)
+        case {"kind": "time-bounded", "seconds": int(seconds), **rest} if not rest:
+            return TimeBounded(seconds)
+        case {"kind": "hybrid", "classes": [*classes], **rest} if not rest:
+            plain = [constraint_from_fields(fields) for fields in classes]
+            return Hybrid(tuple(c for c in plain if isinstance(c, AtMost | TimeBounded)))
+    raise ValueError(f"not a constraint: {fields!r}")
+
+
+def most_span(bounds: Sequence[int], length: int) -> int:
+    """MostSpan: the most nodes that a closed window of `length` can meet, wherever it lies.
+
+        max over i of #{ j >= i : start_j < end_i + length },   node j being (bounds[j], bounds[j+1]]
+
+    A window is worst when it begins at the end of a node. One that reaches past the last end counts the
+    nodes that remain, which the paper's own code misses (Pan 2023, section 4.2; seeds/systems P4).
+
+    >>> most_span([0, 2, 5, 8, 10, 11, 12], 5)
+    4
+    """
+    if length < 0:
+        raise ValueError(f"a window cannot have a length of {length}")
+    starts, ends = bounds[:-1], bounds[1:]
+    return max((bisect_left(starts, end + length) - i for i, end in enumerate(ends)), default=0)

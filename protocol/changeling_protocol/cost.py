@@ -1,0 +1,65 @@
+"""What a release plan costs an entry: the charge, in nats, rounded up.
+
+Two changelogs that keep to the constraint differ on a track by at most cost(κ, N); tracks of one group add up,
+and the groups, drawn independently of the data, cost the most expensive one (design.md 4.2).
+"""
+
+from decimal import ROUND_CEILING, Decimal, localcontext
+
+from .calendar import Calendar
+from .constraints import AtMost, Constraint
+from .plan import Group, ReleasePlan, Track
+from .randomizers import Losses
+
+
+def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
+    """The most that one entry's whole transcript can tell two of its changelogs apart, ln of a ratio.
+
+    closed: every entry has an answer from the first period to the last.
+    """
+    return max(group_cost(group, calendar, constraint, closed) for group in plan.groups)
+
+
+def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
+    """The sum of its tracks' costs: an upper bound, as one pair of changelogs need not be worst on all."""
+    with localcontext(prec=50, rounding=ROUND_CEILING):
+        return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
+
+
+def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
+    """What one track costs.
+
+    A state report may differ at every node. In a closed cohort the first node of a track that starts with
+    the calendar holds everybody's insertion, L_ii once, and the remaining mutations fall on the others.
+    """
+    losses, reports = track.randomizer.losses, track.reports
+    if not track.reports_changes:
+        return node_cost(losses, reports, reports)
+    most = constraint.most_nodes(track.bounds(calendar))
+    if not closed:
+        return node_cost(losses, most, reports)
+    if isinstance(constraint, AtMost):
+        most = min(constraint.k - 1, most)
+    without_first = node_cost(losses, most, reports)
+    if track.first > 0:
+        return without_first
+    with localcontext(prec=50, rounding=ROUND_CEILING):
+        with_first = losses.insertions + node_cost(losses, most, reports - 1)
+    return with_first if track.reported is None else max(with_first, without_first)
+
+
+def node_cost(losses: Losses, most: int, reports: int) -> Decimal:
+    """cost(κ, N) = max { s·L_mm + a·L_m0 + b·L_0m : s + a <= κ, s + b <= κ, s + a + b <= N }.
+
+    Two changelogs with at most κ = `most` non-null nodes each, among N = `reports` nodes reported: s nodes
+    where both mutate, a and b where only the one or the other does.
+    """
+    larger, smaller = max(losses.appears, losses.vanishes), min(losses.appears, losses.vanishes)
+    most = min(most, reports)
+    best = Decimal(0)
+    with localcontext(prec=50, rounding=ROUND_CEILING):
+        for both in range(most + 1):
+            one = most - both
+            other = min(one, reports - both - one)
+            best = max(best, both * losses.mutations + one * larger + other * smaller)
+    return best

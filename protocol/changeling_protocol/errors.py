@@ -1,0 +1,30 @@
+"""What can go wrong between client and server.
+
+    ProtocolError
+    ├── MalformedBytes       bytes that are not the canonical form of anything we know
+    ├── BadSignature         a signed object that none of the pinned keys signed
+    ├── CannotOpen           a sealed upload that this key does not open
+    └── UnderstatedEpsilon   a survey whose plan costs more than the epsilon it states (also a ValueError)
+
+A bad argument is a plain ValueError with the value in it.
+"""
+
+
+class ProtocolError(Exception):
+    """Root of every error this package raises besides ValueError."""
+
+
+class MalformedBytes(ProtocolError):
+    """Bytes from outside that do not parse, or that are not in canonical form."""
+
+
+class BadSignature(ProtocolError):
+    """A signed object that none of the pinned authority keys signed."""
+
+
+class CannotOpen(ProtocolError):
+    """A sealed upload that does not open: another key, another survey, or altered on its way."""
+
+
+class UnderstatedEpsilon(ProtocolError, ValueError):
+    """A survey whose release plan can cost an entry more than the epsilon it states."""

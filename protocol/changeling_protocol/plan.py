@@ -1,0 +1,138 @@
+"""Release plans: which nodes are reported, through which randomizer, by whom.
+
+A plan is a set of groups; an entry draws one group, once, from its secret, and reports on all tracks of that
+group. The paper's hierarchy is one group of nested change tracks; a panel is a group with a state track.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from .calendar import Calendar, Node, cadence
+from .coins import Coins
+from .randomizers import Randomizer
+
+MOST_TRACKS = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A cadence of nodes of `width` periods inside the periods (first, last], and its randomizer.
+
+    reported: how many of the nodes an entry reports, drawn at random once; None for all of them.
+    """
+
+    width: int
+    randomizer: Randomizer
+    first: int
+    last: int
+    reported: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"a track's nodes must be at least one period wide, got {self.width}")
+        if not 0 <= self.first < self.last:
+            raise ValueError(f"a track must lie inside (first, last], got ({self.first}, {self.last}]")
+        if self.count < 1:
+            raise ValueError(f"no node of width {self.width} fits into ({self.first}, {self.last}]")
+        if self.reported is not None and not 1 <= self.reported <= self.count:
+            raise ValueError(f"an entry can report 1 to {self.count} nodes of this track, got {self.reported}")
+
+    @property
+    def count(self) -> int:
+        """How many nodes the track has."""
+        return (self.last - self.first) // self.width
+
+    @property
+    def reports(self) -> int:
+        """N: how many nodes of the track one entry reports."""
+        return self.count if self.reported is None else self.reported
+
+    @property
+    def reports_changes(self) -> bool:
+        """Whether a report is about the change over a node, or about the state at its end."""
+        return self.randomizer.space.reports_changes
+
+    def nodes(self) -> list[Node]:
+        return cadence(self.width, self.first, self.last)
+
+    def node(self, number: int) -> Node:
+        """The node with this number, from 1 on. Raises ValueError where the track has none."""
+        if not 1 <= number <= self.count:
+            raise ValueError(f"the track's nodes are numbered 1 to {self.count}, got {number}")
+        end = self.first + number * self.width
+        return Node(end - self.width, end)
+
+    def ending_at(self, period: int) -> int | None:
+        """The number of the node that ends at `period`, if there is one."""
+        number, rest = divmod(period - self.first, self.width)
+        return number if rest == 0 and 1 <= number <= self.count else None
+
+    def bounds(self, calendar: Calendar) -> list[int]:
+        """The N+1 times, in Unix seconds, that bound the track's nodes."""
+        return [calendar.time(self.first + i * self.width) for i in range(self.count + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tracks reported by the same entries, and the group's weight among all groups."""
+
+    tracks: tuple[Track, ...]
+    share: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.tracks:
+            raise ValueError("a group must have a track")
+        if self.share < 1:
+            raise ValueError(f"a group's share must be a positive integer, got {self.share}")
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """Groups of tracks. Tracks are numbered from 0 through all groups, in order."""
+
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise ValueError("a plan must have a group")
+        if len(self.tracks) > MOST_TRACKS:
+            raise ValueError(f"a plan has at most {MOST_TRACKS} tracks, got {len(self.tracks)}")
+
+    @cached_property
+    def tracks(self) -> tuple[Track, ...]:
+        return tuple(track for group in self.groups for track in group.tracks)
+
+    @cached_property
+    def total_share(self) -> int:
+        return sum(group.share for group in self.groups)
+
+    def numbered(self, group: int) -> Iterator[tuple[int, Track]]:
+        """The tracks of a group with their numbers in the plan."""
+        before = sum(len(earlier.tracks) for earlier in self.groups[:group])
+        return enumerate(self.groups[group].tracks, before)
+
+    def draw_group(self, coins: Coins) -> int:
+        """The group of an entry, group g with probability share_g / total share, exactly."""
+        drawn = coins.below(self.total_share)
+        for number, group in enumerate(self.groups):
+            if drawn < group.share:
+                return number
+            drawn -= group.share
+        raise AssertionError("the shares add up to the total")
+
+
+def draw_nodes(track: Track, coins: Coins) -> list[int]:
+    """The numbers of the nodes an entry reports on a track: all, or a uniform subset (Floyd 1987), rising."""
+    if track.reported is None:
+        return list(range(1, track.count + 1))
+    chosen: list[int] = []
+    for top in range(track.count - track.reported + 1, track.count + 1):
+        number = 1 + coins.below(top)
+        at = bisect_left(chosen, number)
+        if at < len(chosen) and chosen[at] == number:
+            chosen.append(top)
+        else:
+            chosen.insert(at, number)
+    return chosen

@@ -1,0 +1,62 @@
+"""What every randomizer is: exact integer odds, a sampler on them, and the loss they cost.
+
+The other half, tally slots, decoder and covariance, stands in changeling_aggregator.estimation.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+from ..coins import Coins
+from .spaces import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The loss of one node, ln max over outputs of Pr(o|u)/Pr(o|v), by kind of the inputs u and v.
+
+    mutations: two mutations (L_mm); appears: a mutation against no change (L_m0); vanishes: no change
+    against a mutation (L_0m); insertions: two insertions (L_ii). Of a state report all are one figure.
+    """
+
+    mutations: Decimal
+    appears: Decimal
+    vanishes: Decimal
+    insertions: Decimal
+
+
+class Randomizer(Hashable, Protocol):
+    """Maps a true input to a random symbol by exact integer weights; a value, so that it can key a cache."""
+
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def symbols(self) -> int:
+        """How many symbols there are; they are numbered from 0."""
+        ...
+
+    @property
+    def losses(self) -> Losses: ...
+
+    def weight(self, symbol: int, true: int) -> int:
+        """Pr(symbol | true) = weight(symbol, true) / total(true), exactly."""
+        ...
+
+    def total(self, true: int) -> int:
+        """The sum of the input's weights over all symbols."""
+        ...
+
+    def respond(self, true: int, coins: Coins) -> int:
+        """The symbol to report for the true input. Raises ValueError outside the space."""
+        ...
+
+    def as_fields(self) -> dict[str, Any]:
+        """The randomizer in a survey's signed bytes."""
+        ...
+
+
+def symbol_bytes(randomizer: Randomizer) -> int:
+    """The fixed width of a symbol on the wire, in bytes."""
+    return max(1, ((randomizer.symbols - 1).bit_length() + 7) // 8)

@@ -1,0 +1,54 @@
+"""Exact likelihood ratios, and losses rounded up from them."""
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from math import inf, nextafter
+
+_CONTEXT = Context(prec=50, rounding=ROUND_CEILING)
+_LN_ERROR = Decimal("1e-45")
+"""Decimal.ln is correctly rounded to 50 digits whatever the context's rounding; this covers it upwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """A likelihood ratio of exactly `favoured` to `other`; epsilon is its logarithm, rounded up."""
+
+    favoured: int
+    other: int
+
+    def __post_init__(self) -> None:
+        if not self.favoured >= self.other >= 1:
+            raise ValueError(f"odds must be favoured >= other >= 1, got {self.favoured}:{self.other}")
+        if self.favoured >= 2**64:
+            raise ValueError(f"odds must be below 2^64, got {self.favoured}:{self.other}")
+
+    @property
+    def epsilon(self) -> Decimal:
+        """ln(favoured / other), rounded up."""
+        return log_ratio(self.favoured, self.other)
+
+    @classmethod
+    def within(cls, epsilon: Decimal | float) -> "Odds":
+        """The largest odds, of up to about 2^40, whose loss does not exceed `epsilon` (0 < epsilon <= 27)."""
+        if not 0 < epsilon <= 27:
+            raise ValueError(f"the loss of one report must be above 0 and at most 27, got {epsilon}")
+        ratio = Decimal(epsilon).exp(_CONTEXT) * (1 - _LN_ERROR)
+        other = max(1, int(Decimal(2**40) / ratio))
+        odds = cls(max(other, int(other * ratio)), other)
+        while odds.epsilon > epsilon:
+            odds = cls(odds.favoured - 1, other)
+        return odds
+
+
+def log_ratio(numerator: int, denominator: int) -> Decimal:
+    """ln(numerator / denominator) to some 45 digits, rounded up; 0 exactly for equal integers."""
+    if numerator == denominator:
+        return Decimal(0)
+    logarithm = _CONTEXT.subtract(Decimal(numerator).ln(_CONTEXT), Decimal(denominator).ln(_CONTEXT))
+    return _CONTEXT.add(logarithm, _LN_ERROR)
+
+
+def rounded_up(loss: Decimal) -> float:
+    """The least float that is not below `loss`."""
+    nearest = float(loss)
+    return nearest if Decimal(nearest) >= loss else nextafter(nearest, inf)

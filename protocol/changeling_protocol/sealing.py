@@ -1,0 +1,99 @@
+"""Sealing an upload to the server's key, once, with HPKE (RFC 9180) from `cryptography`.
+
+An envelope is version ‖ survey id ‖ key id ‖ sealed bytes; the three head fields are bound to the seal as
+HPKE's info, so a seal moved under another head does not open. Base mode: it says nothing of the sender.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from .errors import CannotOpen, MalformedBytes
+from .signing import signed, verified
+from .survey import ID_BYTES
+from .version import VERSION
+
+KIND = "sealing-key"
+HEAD_BYTES = 1 + 2 * ID_BYTES
+SEAL_BYTES = 48
+"""What HPKE adds to the plaintext: a 32-byte encapsulated key and a 16-byte tag."""
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+@dataclass(frozen=True)
+class SealingKey:
+    """A server's public key, good for sealing from `begins` until `expires`, in Unix seconds."""
+
+    public: bytes
+    begins: int
+    expires: int
+
+    def __post_init__(self) -> None:
+        if len(self.public) != 32:
+            raise ValueError(f"an X25519 public key has 32 bytes, got {len(self.public)}")
+        if not 0 <= self.begins < self.expires:
+            raise ValueError(f"a key must begin before it expires, got {self.begins} and {self.expires}")
+
+    @cached_property
+    def id(self) -> bytes:
+        return key_id(self.public)
+
+    def valid_at(self, time: float) -> bool:
+        return self.begins <= time <= self.expires
+
+    def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
+        fields = {"public": self.public, "begins": self.begins, "expires": self.expires}
+        return signed(KIND, fields, authority)
+
+    @classmethod
+    def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> "SealingKey":
+        """The key in signed bytes. Raises BadSignature or MalformedBytes."""
+        match verified(KIND, encoded, authority):
+            case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not rest:
+                try:
+                    return cls(public, begins, expires)
+                except ValueError as error:
+                    raise MalformedBytes(f"not a sealing key: {error}") from error
+        raise MalformedBytes("a sealing key is public, begins and expires")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeHead:
+    """What can be read of an envelope from outside."""
+
+    version: int
+    survey: bytes
+    key: bytes
+
+
+def key_id(public: bytes) -> bytes:
+    """The first 16 bytes of the SHA-256 of a public sealing key."""
+    return sha256(public).digest()[:ID_BYTES]
+
+
+def seal(plaintext: bytes, survey: bytes, key: SealingKey) -> bytes:
+    """The envelope of an upload's plaintext; different each time, and longer by a constant."""
+    head = VERSION.to_bytes(1) + survey + key.id
+    public = X25519PublicKey.from_public_bytes(key.public)
+    return head + _SUITE.encrypt(plaintext, public, info=head)
+
+
+def head_of(envelope: bytes) -> EnvelopeHead:
+    """Raises MalformedBytes where the envelope is too short to hold anything."""
+    if len(envelope) <= HEAD_BYTES + SEAL_BYTES:
+        raise MalformedBytes(f"an envelope is longer than {HEAD_BYTES + SEAL_BYTES} bytes")
+    return EnvelopeHead(envelope[0], envelope[1 : 1 + ID_BYTES], envelope[1 + ID_BYTES : HEAD_BYTES])
+
+
+def open_envelope(envelope: bytes, private: X25519PrivateKey) -> bytes:
+    """The upload's plaintext. Raises CannotOpen."""
+    try:
+        return _SUITE.decrypt(envelope[HEAD_BYTES:], private, info=envelope[:HEAD_BYTES])
+    except (InvalidTag, ValueError) as error:
+        raise CannotOpen("the envelope does not open with this key") from error

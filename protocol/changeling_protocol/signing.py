@@ -1,0 +1,59 @@
+"""Objects signed by the survey authority, with Ed25519.
+
+The kind and the protocol version stand inside the signed bytes, so a signature over one kind never passes for
+another. Apps pin the authority's current and next key.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from . import canonical
+from .errors import BadSignature, MalformedBytes
+from .version import VERSION
+
+
+def signed(kind: str, fields: dict[str, Any], authority: Ed25519PrivateKey) -> bytes:
+    """The fields as a signed object of this kind."""
+    payload = payload_bytes(kind, fields)
+    return canonical.encode({"payload": payload, "signature": authority.sign(payload)})
+
+
+def payload_bytes(kind: str, fields: dict[str, Any]) -> bytes:
+    """What is signed: the fields with their kind and the protocol version, canonical."""
+    return canonical.encode({**fields, "kind": kind, "version": VERSION})
+
+
+def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> dict[str, Any]:
+    """The fields of a signed object.
+
+    authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed.
+    Raises MalformedBytes, or BadSignature.
+    """
+    payload, signature = _parts(encoded)
+    for key in authority:
+        try:
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, payload)
+            return payload_fields(kind, payload)
+        except InvalidSignature:
+            continue
+    raise BadSignature(f"none of the pinned authority keys signed this {kind}")
+
+
+def payload_fields(kind: str, payload: bytes) -> dict[str, Any]:
+    """The fields of a payload of this kind and our version. Raises MalformedBytes for any other."""
+    fields = canonical.decode(payload)
+    if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
+        raise MalformedBytes(f"the bytes are not a {kind}")
+    if (version := fields.pop("version", None)) != VERSION:
+        raise MalformedBytes(f"this {kind} has protocol version {version!r}; this is version {VERSION}")
+    return fields
+
+
+def _parts(encoded: bytes) -> tuple[bytes, bytes]:
+    match canonical.decode(encoded):
+        case {"payload": bytes(payload), "signature": bytes(signature), **rest} if not rest:
+            return payload, signature
+    raise MalformedBytes("a signed object is a payload and its signature")

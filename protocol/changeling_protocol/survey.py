@@ -1,0 +1,202 @@
+"""Surveys: the question, its calendar, the constraint, the release plan and the epsilon; immutable.
+
+A survey is named by the hash of its signed bytes. No survey exists in memory whose plan costs more than the
+epsilon it states: making one raises UnderstatedEpsilon.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from .calendar import Calendar
+from .constraints import Constraint, constraint_from_fields
+from .cost import plan_cost
+from .errors import MalformedBytes, UnderstatedEpsilon
+from .plan import Group, ReleasePlan, Track
+from .randomizers import randomizer_as_fields, randomizer_from_fields
+from .signing import payload_bytes, signed, verified
+
+KIND = "survey"
+ID_BYTES = 16
+MICRO = 10**6
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A question and how it is answered.
+
+    answers: names of the answers 1..z. epsilon_micro: the most an entry can lose, in millionths, rounded up.
+    closed: every entry has an answer from the first period to the last. skew: how far, in seconds, a
+    device's clock may be off; an answer waits longer than that after its node closes, and up to `spread`
+    seconds more at random. grace: seconds after a node's close in which reports are accepted.
+    minimum: nodes with fewer reports are not published.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    calendar: Calendar
+    constraint: Constraint
+    plan: ReleasePlan
+    epsilon_micro: int
+    closed: bool
+    skew: int
+    spread: int
+    grace: int
+    minimum: int
+
+    def __post_init__(self) -> None:
+        if not self.question:
+            raise ValueError("a survey must have a question")
+        if len(set(self.answers)) != len(self.answers) or "" in self.answers:
+            raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
+        if self.skew < 0 or self.spread < 1:
+            raise ValueError(f"skew must be >= 0 and spread >= 1 second, got {self.skew} and {self.spread}")
+        if self.grace <= self.skew + self.spread:
+            raise ValueError(f"grace must be longer than skew + spread = {self.skew + self.spread} s, got {self.grace}")
+        if self.minimum < 1:
+            raise ValueError(f"the minimum of reports must be at least 1, got {self.minimum}")
+        for track in self.plan.tracks:
+            if track.last > self.calendar.periods:
+                raise ValueError(f"a track reaches period {track.last} of a calendar of {self.calendar.periods}")
+            if track.randomizer.space.answers != len(self.answers):
+                raise ValueError(
+                    f"a track's randomizer is made for {track.randomizer.space.answers} answers, "
+                    f"the survey has {len(self.answers)}"
+                )
+        if self.cost * MICRO > self.epsilon_micro:
+            raise UnderstatedEpsilon(
+                f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
+                f"state at least {micro(self.cost)} millionths, or choose smaller odds"
+            )
+
+    @cached_property
+    def cost(self) -> Decimal:
+        """What the plan can cost an entry at most, recomputed from its odds."""
+        return plan_cost(self.plan, self.calendar, self.constraint, self.closed)
+
+    @property
+    def epsilon(self) -> Decimal:
+        """The stated epsilon."""
+        return Decimal(self.epsilon_micro) / MICRO
+
+    @cached_property
+    def payload(self) -> bytes:
+        """The canonical bytes that are signed."""
+        return payload_bytes(KIND, self._fields())
+
+    @cached_property
+    def id(self) -> bytes:
+        """The first 16 bytes of the SHA-256 of the signed bytes."""
+        return sha256(self.payload).digest()[:ID_BYTES]
+
+    def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
+        return signed(KIND, self._fields(), authority)
+
+    @classmethod
+    def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> "Survey":
+        """The survey in signed bytes.
+
+        authority: the pinned public keys. Raises BadSignature, UnderstatedEpsilon, or MalformedBytes.
+        """
+        return cls.from_fields(verified(KIND, encoded, authority))
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Survey":
+        """The survey in the fields of a payload. Raises UnderstatedEpsilon or MalformedBytes."""
+        try:
+            return _from_fields(fields)
+        except UnderstatedEpsilon:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MalformedBytes(f"not a survey: {error}") from error
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "question": self.question,
+            "answers": list(self.answers),
+            "calendar": [self.calendar.start, self.calendar.period, self.calendar.periods],
+            "constraint": self.constraint.as_fields(),
+            "plan": [
+                {"share": group.share, "tracks": [_track_as_fields(track) for track in group.tracks]}
+                for group in self.plan.groups
+            ],
+            "epsilon_micro": self.epsilon_micro,
+            "closed": self.closed,
+            "skew": self.skew,
+            "spread": self.spread,
+            "grace": self.grace,
+            "minimum": self.minimum,
+        }
+
+
+def micro(epsilon: Decimal) -> int:
+    """An epsilon in millionths, rounded up."""
+    return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def _track_as_fields(track: Track) -> dict[str, Any]:
+    return {
+        "width": track.width,
+        "first": track.first,
+        "last": track.last,
+        "reported": track.reported,
+        "randomizer": randomizer_as_fields(track.randomizer),
+    }
+
+
+def _from_fields(fields: dict[str, Any]) -> Survey:
+    match fields:
+        case {
+            "question": str(question),
+            "answers": [*answers],
+            "calendar": [int(start), int(period), int(periods)],
+            "constraint": dict(constraint),
+            "plan": [*groups],
+            "epsilon_micro": int(epsilon_micro),
+            "closed": bool(closed),
+            "skew": int(skew),
+            "spread": int(spread),
+            "grace": int(grace),
+            "minimum": int(minimum),
+            **rest,
+        } if not rest and all(isinstance(answer, str) for answer in answers):
+            return Survey(
+                question=question,
+                answers=tuple(answers),
+                calendar=Calendar(start, period, periods),
+                constraint=constraint_from_fields(constraint),
+                plan=ReleasePlan(tuple(_group_from_fields(group, len(answers)) for group in groups)),
+                epsilon_micro=epsilon_micro,
+                closed=closed,
+                skew=skew,
+                spread=spread,
+                grace=grace,
+                minimum=minimum,
+            )
+    raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
+
+
+def _group_from_fields(fields: dict[str, Any], answers: int) -> Group:
+    match fields:
+        case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
+            return Group(tuple(_track_from_fields(track, answers) for track in tracks), share)
+    raise ValueError("a group is a share and tracks")
+
+
+def _track_from_fields(fields: dict[str, Any], answers: int) -> Track:
+    match fields:
+        case {
+            "width": int(width),
+            "first": int(first),
+            "last": int(last),
+            "reported": None | int() as reported,
+            "randomizer": dict(randomizer),
+            **rest,
+        } if not rest:
+            return Track(width, randomizer_from_fields(randomizer, answers), first, last, reported)
+    raise ValueError("a track is its width, first, last, reported and randomizer")

@@ -1,0 +1,136 @@
+"""The plaintext of an upload: what one entry reports of the nodes that closed over some periods.
+
+A MessagePack array [track, columns, track, columns, …], columns being one `bin` of n node numbers (4 bytes), n
+report ids (16) and n symbols (fixed width), big-endian; then zeros. How long it is depends on the calendar and
+on the periods it spans alone: a node the entry does not report fills its row with zeros, and a group with
+little to report is padded to the group with most.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgpack
+
+from .calendar import Node
+from .entry_secret import REPORT_ID_BYTES
+from .errors import MalformedBytes
+from .plan import ReleasePlan, Track
+from .randomizers import symbol_bytes
+
+NODE_BYTES = 4
+MOST_PERIODS = 64
+"""The most periods one upload spans; a longer offline spell sends several."""
+MOST_ENVELOPES = 64
+"""The most envelopes one request body carries."""
+MOST_BODY_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report. node: the node's number in its track, from 1 on."""
+
+    track: int
+    node: int
+    id: bytes
+    symbol: int
+
+
+def closings(plan: ReleasePlan, after: int, until: int) -> list[int]:
+    """The periods in (after, until] at which a node of any track ends, rising."""
+    if until <= after:
+        return []
+    return sorted({end for track in plan.tracks for end in _ends(track, Node(after, until))})
+
+
+def encode_upload(plan: ReleasePlan, group: int, span: Node, reports: Iterable[Report]) -> bytes:
+    """The plaintext for an entry of this group.
+
+    span: the periods whose closing it reports, (start, end]. reports: each on a node of one of the group's
+    tracks that ends in the span; ValueError otherwise.
+    """
+    waiting = {(report.track, report.node): report for report in reports}
+    columns: list[int | bytes] = []
+    for number, track in plan.numbered(group):
+        first, last = _numbers(track, span)
+        rows = [waiting.pop((number, node), None) for node in range(first, last + 1)]
+        if rows:
+            columns += [number, _columns(rows, symbol_bytes(track.randomizer))]
+    if waiting:
+        raise ValueError(f"not on nodes of group {group} that end in ({span.start}, {span.end}]: {sorted(waiting)}")
+    return _packed(columns).ljust(upload_bytes(plan, span), b"\0")
+
+
+@lru_cache(maxsize=4096)
+def upload_bytes(plan: ReleasePlan, span: Node) -> int:
+    """The length of a plaintext over these periods: the longest of any group's."""
+    return max(len(_packed(_blank_columns(plan, group, span))) for group in range(len(plan.groups)))
+
+
+def row_bytes(track: Track) -> int:
+    """The width of one report of a track."""
+    return NODE_BYTES + REPORT_ID_BYTES + symbol_bytes(track.randomizer)
+
+
+def decode_upload(plaintext: bytes) -> list[tuple[int, bytes]]:
+    """The columns of each track in a plaintext, unread. Raises MalformedBytes."""
+    unpacker = msgpack.Unpacker(raw=False, max_buffer_size=len(plaintext))
+    unpacker.feed(plaintext)
+    try:
+        items = unpacker.unpack()
+    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+        raise MalformedBytes("an upload is a MessagePack array") from error
+    if plaintext[unpacker.tell() :].strip(b"\0"):
+        raise MalformedBytes("an upload is padded with zeros")
+    if not isinstance(items, list) or len(items) % 2:
+        raise MalformedBytes("an upload is an array of tracks and their columns")
+    pairs = list(zip(items[::2], items[1::2], strict=True))
+    if not all(type(track) is int and isinstance(columns, bytes) for track, columns in pairs):
+        raise MalformedBytes("an upload is an array of tracks and their columns")
+    return pairs
+
+
+def read_columns(track: Track, number: int, columns: bytes) -> Iterator[Report]:
+    """The reports in a track's columns, without the rows that are padding. Raises MalformedBytes."""
+    n, rest = divmod(len(columns), row_bytes(track))
+    if rest:
+        raise MalformedBytes(f"columns of {len(columns)} bytes do not hold rows of {row_bytes(track)}")
+    ids_at, symbols_at = n * NODE_BYTES, n * (NODE_BYTES + REPORT_ID_BYTES)
+    width = symbol_bytes(track.randomizer)
+    for i in range(n):
+        node = int.from_bytes(columns[i * NODE_BYTES : (i + 1) * NODE_BYTES])
+        if node:
+            id_ = columns[ids_at + i * REPORT_ID_BYTES : ids_at + (i + 1) * REPORT_ID_BYTES]
+            symbol = int.from_bytes(columns[symbols_at + i * width : symbols_at + (i + 1) * width])
+            yield Report(number, node, id_, symbol)
+
+
+def _columns(rows: list[Report | None], width: int) -> bytes:
+    nodes = b"".join((row.node if row else 0).to_bytes(NODE_BYTES) for row in rows)
+    ids = b"".join(row.id if row else bytes(REPORT_ID_BYTES) for row in rows)
+    return nodes + ids + b"".join((row.symbol if row else 0).to_bytes(width) for row in rows)
+
+
+def _blank_columns(plan: ReleasePlan, group: int, span: Node) -> list[int | bytes]:
+    blank: list[int | bytes] = []
+    for number, track in plan.numbered(group):
+        first, last = _numbers(track, span)
+        if first <= last:
+            blank += [number, bytes((last - first + 1) * row_bytes(track))]
+    return blank
+
+
+def _numbers(track: Track, span: Node) -> tuple[int, int]:
+    """The first and last number of the track's nodes that end in the span; last < first if there are none."""
+    last = min((span.end - track.first) // track.width, track.count)
+    return max((span.start - track.first) // track.width + 1, 1), last
+
+
+def _ends(track: Track, span: Node) -> range:
+    first, last = _numbers(track, span)
+    return range(track.first + first * track.width, track.first + last * track.width + 1, track.width)
+
+
+def _packed(items: list[int | bytes]) -> bytes:
+    packed: bytes = msgpack.packb(items, use_bin_type=True)
+    return packed

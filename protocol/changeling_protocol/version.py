@@ -1,0 +1,3 @@
+"""The version of the protocol: part of every signed object, every seal and every derived key."""
+
+VERSION = 1

@@ -1,0 +1,71 @@
+"""Surveys, keys and plans that tests of every package share."""
+
+from decimal import Decimal
+
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Constraint,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+    plan_cost,
+)
+from changeling_protocol.survey import micro
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
+PINNED = (AUTHORITY.public_key().public_bytes_raw(),)
+
+
+def hierarchical(answers: int, periods: int, widths: tuple[int, ...], odds: Odds) -> ReleasePlan:
+    response = KaryResponse(MutationSpace(answers), odds)
+    return ReleasePlan((Group(tuple(Track(width, response, 0, periods) for width in widths)),))
+
+
+def mixed(answers: int, periods: int) -> ReleasePlan:
+    """A plan with everything: a panel of two random nodes, a change track, and an anchored mix of both."""
+    changes, states = MutationSpace(answers), StateSpace(answers)
+    panel = Group((Track(1, KaryResponse(states, Odds(5, 1)), 0, periods, reported=2),), share=3)
+    flat = Group((Track(2, KaryResponse(changes, Odds(9, 2)), 0, periods),), share=2)
+    anchored = Group(
+        (
+            Track(1, KaryResponse(states, Odds(4, 1)), 0, 1),
+            Track(1, KaryResponse(changes, Odds(2, 1)), 1, periods),
+        )
+    )
+    return ReleasePlan((panel, flat, anchored))
+
+
+def survey(
+    plan: ReleasePlan | None = None,
+    *,
+    answers: tuple[str, ...] = ("tea", "coffee", "neither"),
+    calendar: Calendar = Calendar(1_800_000_000, 60, 8),  # noqa: B008
+    constraint: Constraint = AtMost(3),  # noqa: B008
+    closed: bool = False,
+    skew: int = 5,
+    spread: int = 10,
+    grace: int = 600,
+    minimum: int = 1,
+) -> Survey:
+    plan = plan or hierarchical(len(answers), calendar.periods, (1, 2, 4), Odds(3, 1))
+    cost: Decimal = plan_cost(plan, calendar, constraint, closed)
+    return Survey(
+        question="What do you drink?",
+        answers=answers,
+        calendar=calendar,
+        constraint=constraint,
+        plan=plan,
+        epsilon_micro=micro(cost),
+        closed=closed,
+        skew=skew,
+        spread=spread,
+        grace=grace,
+        minimum=minimum,
+    )

@@ -1,0 +1,62 @@
+"""Canonical MessagePack: one value, one byte string."""
+
+import msgpack
+import pytest
+from changeling_protocol import MalformedBytes, canonical
+from hypothesis import given
+from hypothesis import strategies as st
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@given(values)
+def test_what_is_encoded_is_decoded_again(value):
+    """Round trip, and encoding again gives the same bytes."""
+    encoded = canonical.encode(value)
+    assert canonical.decode(encoded) == value
+    assert canonical.encode(canonical.decode(encoded)) == encoded
+
+
+@given(st.dictionaries(st.text(), st.integers(0, 9), min_size=2))
+def test_the_order_of_keys_does_not_matter_when_encoding(value):
+    """Maps built in another order have the same bytes."""
+    assert canonical.encode(dict(reversed(value.items()))) == canonical.encode(value)
+
+
+@given(st.binary(max_size=80))
+def test_rubbish_is_refused(rubbish):
+    """Arbitrary bytes either decode to a value with exactly these bytes, or are refused as malformed."""
+    try:
+        value = canonical.decode(rubbish)
+    except MalformedBytes:
+        return
+    assert canonical.encode(value) == rubbish
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        msgpack.packb({"b": 1, "a": 2}),
+        b"\x82\xa1a\x01\xa1a\x01",
+        b"\xcc\x05",
+        b"\xd9\x01a",
+        msgpack.packb(1.5),
+        msgpack.packb({1: 2}),
+        b"\xc1",
+        b"\x91" * 2000,
+        msgpack.packb(msgpack.Timestamp(1)),
+    ],
+    ids=["order", "repeated", "long int", "long string", "float", "integer key", "reserved", "deep", "extension"],
+)
+def test_forms_that_are_not_the_shortest_are_refused(encoded):
+    """A signed object has one byte string only."""
+    with pytest.raises(MalformedBytes):
+        canonical.decode(encoded)
+
+
+def test_values_without_a_canonical_form_are_not_encoded():
+    """Floats, sets and maps with other keys are a ValueError."""
+    for value in (1.5, {1: 2}, {1, 2}, [0.0]):
+        with pytest.raises(ValueError, match="canonical"):
+            canonical.encode(value)

@@ -6,6 +6,7 @@ from .constraints import AtMost, Constraint, Hybrid, TimeBounded, most_span
 from .cost import plan_cost
 from .entry_secret import EntrySecret
 from .errors import BadSignature, CannotOpen, MalformedBytes, ProtocolError, UnderstatedEpsilon
+from .expectation import ExpectedChanges
 from .plan import Group, ReleasePlan, Track
 from .randomizers import KaryResponse, MutationSpace, Odds, Randomizer, StateSpace
 from .sealing import SealingKey, open_envelope, seal
@@ -24,6 +25,7 @@ __all__ = [
     "Coins",
     "Constraint",
     "EntrySecret",
+    "ExpectedChanges",
     "Group",
     "Hybrid",
     "KaryResponse",

@@ -5,7 +5,7 @@ epsilon it states: making one raises UnderstatedEpsilon.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from hashlib import sha256
@@ -17,13 +17,13 @@ from .calendar import Calendar
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
+from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
 from .randomizers import randomizer_as_fields, randomizer_from_fields
 from .signing import payload_bytes, signed, verified
 
 KIND = "survey"
 ID_BYTES = 16
-MICRO = 10**6
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Survey:
     closed: every entry has an answer from the first period to the last. skew: how far, in seconds, a
     device's clock may be off; an answer waits longer than that after its node closes, and up to `spread`
     seconds more at random. grace: seconds after a node's close in which reports are accepted.
-    minimum: nodes with fewer reports are not published.
+    minimum: nodes with fewer reports are not published. expected: what the designer expects of the population.
     """
 
     question: str
@@ -48,6 +48,7 @@ class Survey:
     spread: int
     grace: int
     minimum: int
+    expected: ExpectedChanges = field(default_factory=ExpectedChanges)
 
     def __post_init__(self) -> None:
         if not self.question:
@@ -131,6 +132,7 @@ class Survey:
             "spread": self.spread,
             "grace": self.grace,
             "minimum": self.minimum,
+            "expected": self.expected.as_fields(),
         }
 
 
@@ -163,8 +165,9 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
             "spread": int(spread),
             "grace": int(grace),
             "minimum": int(minimum),
+            "expected": {"first": int(first), "later": int(later), **unexpected},
             **rest,
-        } if not rest and all(isinstance(answer, str) for answer in answers):
+        } if not rest and not unexpected and all(isinstance(answer, str) for answer in answers):
             return Survey(
                 question=question,
                 answers=tuple(answers),
@@ -177,6 +180,7 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
                 spread=spread,
                 grace=grace,
                 minimum=minimum,
+                expected=ExpectedChanges(first, later),
             )
     raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
 

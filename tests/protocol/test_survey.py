@@ -6,6 +6,7 @@ from hashlib import sha256
 import pytest
 from changeling_protocol import (
     BadSignature,
+    ExpectedChanges,
     MalformedBytes,
     ProtocolError,
     SealingKey,
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .examples import AUTHORITY, PINNED, mixed, survey
 
-SURVEYS = [survey(), survey(mixed(3, 8)), survey(closed=True)]
+SURVEYS = [survey(), replace(survey(), expected=ExpectedChanges(5, 7)), survey(mixed(3, 8)), survey(closed=True)]
 
 
 @pytest.mark.parametrize("original", SURVEYS)

@@ -1,0 +1,118 @@
+"""Writes the test vectors beside this file: `python -m tests.vectors.generate`.
+
+They fix the protocol's bytes for implementations in other languages. A changed vector is a changed protocol:
+raise its version.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from changeling_protocol import Coins, EntrySecret, Node, Report, SealingKey, seal
+from changeling_protocol.randomizers import randomizer_as_fields
+from changeling_protocol.sealing import open_envelope
+from changeling_protocol.upload import encode_upload
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, PINNED, mixed, survey
+
+HERE = Path(__file__).parent
+PRIVATE = X25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
+SEALING_KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 1_800_000_000, 1_900_000_000)
+SECRET = EntrySecret(1, bytes(range(32)))
+BOUNDS = [1, 2, 6, 255, 256, 257, 10**6, 2**64 - 1, 2**64, 2**300]
+
+
+def deterministic() -> dict[str, Any]:
+    """Every vector that the protocol determines, by file name."""
+    return {"coins": _coins(), "secrets": _secrets(), "symbols": _symbols(), "signed": _signed(), "upload": _upload()}
+
+
+def _coins() -> dict[str, Any]:
+    coins = Coins(SECRET.key, b"context")
+    drawn = [str(coins.below(n)) for n in BOUNDS]
+    return {"key": SECRET.key.hex(), "context": b"context".hex(), "below": [str(n) for n in BOUNDS], "drawn": drawn}
+
+
+def _secrets() -> dict[str, Any]:
+    id_ = survey().id
+    subkeys = SECRET.subkeys(id_)
+    return {
+        "period": SECRET.period,
+        "key": SECRET.key.hex(),
+        "survey": id_.hex(),
+        "ratchet": {str(i): SECRET.advanced(i).key.hex() for i in (2, 3, 10)},
+        "report ids": [
+            {"track": track, "node": [node.start, node.end], "id": subkeys.report_id(track, node).hex()}
+            for track, node in ((0, Node(0, 1)), (1, Node(0, 2)), (65535, Node(6, 8)))
+        ],
+        "first below 2^32": {
+            "delay of period 3": subkeys.delay_coins(3).below(2**32),
+            "group": subkeys.group_coins().below(2**32),
+            "nodes of track 2": subkeys.node_coins(2).below(2**32),
+        },
+    }
+
+
+def _symbols() -> list[dict[str, Any]]:
+    subkeys = SECRET.subkeys(survey().id)
+    node = Node(2, 3)
+    return [
+        {
+            "randomizer": randomizer_as_fields(track.randomizer),
+            "answers": track.randomizer.space.answers,
+            "track": number,
+            "node": [node.start, node.end],
+            "symbols by true input": [
+                track.randomizer.respond(true, subkeys.response_coins(number, node, true))
+                for true in range(track.randomizer.space.size)
+            ],
+        }
+        for number, track in enumerate((*survey().plan.tracks, *mixed(3, 8).tracks))
+    ]
+
+
+def _signed() -> dict[str, Any]:
+    return {
+        "authority": PINNED[0].hex(),
+        "surveys": [
+            {"id": each.id.hex(), "epsilon_micro": each.epsilon_micro, "signed": each.signed_by(AUTHORITY).hex()}
+            for each in (survey(), survey(mixed(3, 8)))
+        ],
+        "sealing key": {"id": SEALING_KEY.id.hex(), "signed": SEALING_KEY.signed_by(AUTHORITY).hex()},
+    }
+
+
+def _upload() -> dict[str, Any]:
+    each = survey(mixed(3, 8))
+    span, reports = Node(2, 6), [Report(0, 4, bytes(range(16)), 3), Report(0, 6, bytes(range(16, 32)), 0)]
+    return {
+        "survey": each.signed_by(AUTHORITY).hex(),
+        "group": 0,
+        "span": [span.start, span.end],
+        "reports": [{"track": r.track, "node": r.node, "id": r.id.hex(), "symbol": r.symbol} for r in reports],
+        "plaintext": encode_upload(each.plan, 0, span, reports).hex(),
+    }
+
+
+def _seals() -> dict[str, Any]:
+    plaintext = bytes.fromhex(_upload()["plaintext"])
+    envelope = seal(plaintext, survey(mixed(3, 8)).id, SEALING_KEY)
+    assert open_envelope(envelope, PRIVATE) == plaintext
+    return {"private": PRIVATE.private_bytes_raw().hex(), "envelope": envelope.hex(), "plaintext": plaintext.hex()}
+
+
+def main() -> None:
+    """Deterministic vectors are written anew; the seal, which is random, only where there is none."""
+    for name, content in deterministic().items():
+        _write(name, content)
+    if not (HERE / "seals.json").exists():
+        _write("seals", _seals())
+
+
+def _write(name: str, content: Any) -> None:
+    (HERE / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Populations, experiments and the survey designer's command line."""

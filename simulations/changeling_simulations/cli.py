@@ -1,0 +1,131 @@
+"""The commands of `changeling-sim`: options in; a population, a survey and an experiment out."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from changeling_aggregator.changelog import Changelog
+from changeling_aggregator.errors import AggregatorError
+from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from . import options
+from .bundled import changelog_path
+from .calendars import calendar_for
+from .experiment import Experiment, compare
+from .plots import save_plot
+from .population import Population
+from .report import print_report
+from .sampler import sample_nodes
+from .surveys import paper_survey
+from .synthetic import synthetic_calendar, synthetic_changelog
+
+HISTORIES = 10_000
+"""How many histories are made up at most; a larger synthetic population is resampled from them."""
+AT_MOST = 4
+ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+
+
+@app.callback()
+def changeling_sim() -> None:
+    """What will a survey of changing answers cost in privacy, and how accurate will it be?"""
+
+
+@app.command()
+def run(
+    changelog: Annotated[
+        str | None, typer.Argument(help="A .csv or .csv.gz of entry,time,answer, or the bundled school-to-work.")
+    ] = None,
+    synthetic: Annotated[bool, typer.Option("--synthetic", help="Make up a population instead.")] = False,
+    answers: Annotated[int, typer.Option(min=1, metavar="Z", help="Synthetic: how many answers.")] = 4,
+    changes: Annotated[float, typer.Option(min=0, metavar="X", help="Synthetic: an entry's changes, on average.")] = 2,
+    gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False,
+    entries: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Resample to so many entries.", show_default=ALL)
+    ] = None,
+    period: Annotated[
+        int | None,
+        typer.Option(parser=options.duration, metavar="DURATION", help="As 10s, 1h, 1d, 13w.", show_default=FITTED),
+    ] = None,
+    start: Annotated[
+        int | None,
+        typer.Option(parser=options.date, metavar="DATE", help="When the calendar starts.", show_default=FITTED),
+    ] = None,
+    periods: Annotated[
+        int | None, typer.Option(min=1, metavar="T", help="How many periods.", show_default=FITTED)
+    ] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Mutations of an entry, insertion included.", show_default=str(AT_MOST)),
+    ] = None,
+    within: Annotated[
+        int | None,
+        typer.Option(parser=options.duration, metavar="DURATION", help="Instead: mutations so long after the first."),
+    ] = None,
+    branching: Annotated[int, typer.Option(min=2, metavar="C", help="Layers have nodes of 1, c, c², … periods.")] = 2,
+    layers: Annotated[
+        int, typer.Option(min=1, metavar="H", help="Layers of the hierarchy; 1 is the flat release.")
+    ] = 1,
+    epsilon: Annotated[
+        Decimal, typer.Option(parser=options.epsilon, metavar="EPSILON", help="The most an entry may lose in all.")
+    ] = Decimal(8),
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed repeats the run.")] = 0,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all periods and answers.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw truth and estimates: .png, .pdf, .svg.")
+    ] = None,
+) -> None:
+    """Simulate one survey of a population, and show its estimates beside the truth."""
+    console = Console()
+    generator = np.random.default_rng(seed)
+    try:
+        if synthetic == (changelog is not None):
+            raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
+        if changelog is not None:
+            source = Changelog.from_csv(changelog_path(changelog))
+            calendar = calendar_for(source, period, start, periods)
+        else:
+            calendar = synthetic_calendar(period, start, periods)
+            drawn = min(entries or HISTORIES, HISTORIES)
+            source = synthetic_changelog(answers, drawn, changes, calendar, generator, gradual=gradual)
+        constraint = _constraint(at_most, within)
+        survey = paper_survey(source.answers, calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
+        population = Population.from_changelog(source, calendar, constraint)
+        if entries not in (None, population.entries):
+            population = population.resampled(entries, generator)
+        experiment = _watched(population, survey, generator)
+        print_report(console, experiment)
+        for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
+            if path is not None:
+                write(path)
+                console.print(f"wrote {escape(str(path))}")
+    except (AggregatorError, ValueError, OSError) as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}")
+        raise typer.Exit(1) from error
+
+
+def _constraint(at_most: int | None, within: int | None) -> Constraint:
+    if within is None:
+        return AtMost(AT_MOST if at_most is None else at_most)
+    if at_most is not None:
+        raise ValueError("choose --at-most or --within, not both")
+    return TimeBounded(within)
+
+
+def _watched(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
+    terminal = Console(stderr=True)
+    nodes = track(
+        sample_nodes(population, survey, generator),
+        description="sampling nodes",
+        total=sum(each.count for each in survey.plan.tracks),
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal,
+    )
+    return compare(population, survey, dict(nodes))

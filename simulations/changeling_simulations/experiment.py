@@ -1,0 +1,129 @@
+"""One simulated survey: its estimates beside the truth, and what they say of accuracy.
+
+Errors have two parts, kept apart: the noise of the responses, which more entries make small, and the bias of
+freezing entries that mutate more often than the constraint allows, which nothing does.
+"""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from changeling_aggregator.estimation.histograms import series
+from changeling_aggregator.tallies import Tallies
+from changeling_protocol import Survey
+from numpy.typing import NDArray
+
+from .population import Population
+from .sampler import sample_tallies
+
+POINT = 0.01
+"""One percentage point of the entries."""
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Experiment:
+    """Histograms at the ends of periods 1..T, each of shape (T, z), in entries.
+
+    truth: as it was. frozen: of what the devices reported on. estimates: as published. variances: as published,
+    in entries squared, from the responses alone.
+    """
+
+    survey: Survey
+    entries: int
+    truth: Floats
+    frozen: Floats
+    estimates: Floats
+    variances: Floats
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Shape (T, z), in entries; nan where so few reported that the estimated variance is below zero."""
+        return np.sqrt(np.where(self.variances >= 0, self.variances, np.nan))
+
+    @property
+    def rms_error(self) -> float:
+        """Root mean square, over times and answers, of estimate - truth, as a fraction of the entries."""
+        return self._rms(self.estimates - self.truth)
+
+    @property
+    def rms_noise(self) -> float:
+        """The part of it that is noise: estimate - frozen."""
+        return self._rms(self.estimates - self.frozen)
+
+    @property
+    def rms_freezing(self) -> float:
+        """The part of it that is the bias of freezing: frozen - truth."""
+        return self._rms(self.frozen - self.truth)
+
+    @property
+    def worst_freezing(self) -> float:
+        """The largest bias of freezing at any time of any answer, as a fraction of the entries."""
+        return float(np.abs(self.frozen - self.truth).max() / self.entries)
+
+    def devices_for(self, standard_error: float = POINT) -> Floats:
+        """How many entries give this standard error of a fraction at the end of each period, shape (T,).
+
+        n·(se/standard_error)², with se² the mean over the answers: the variance of a fraction falls as 1/n.
+        """
+        variances: Floats = self.variances.mean(axis=1) / self.entries
+        return variances / standard_error**2
+
+    def write_csv(self, path: Path) -> None:
+        """One row a period and answer, in entries."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["period", "time", "answer", "truth", "frozen", "estimate", "standard_error"])
+            writer.writerows(self._rows())
+
+    def times(self) -> list[datetime]:
+        """The ends of the periods."""
+        calendar = self.survey.calendar
+        return [datetime.fromtimestamp(calendar.time(i), UTC) for i in range(1, calendar.periods + 1)]
+
+    def _rows(self) -> Iterable[list[object]]:
+        errors = self.standard_errors
+        for i, time in enumerate(self.times()):
+            for a, answer in enumerate(self.survey.answers):
+                counts = (int(self.truth[i, a]), int(self.frozen[i, a]))
+                estimate = (f"{self.estimates[i, a]:.3f}", f"{errors[i, a]:.3f}")
+                yield [i + 1, f"{time:%Y-%m-%dT%H:%M:%SZ}", answer, *counts, *estimate]
+
+    def _rms(self, differences: Floats) -> float:
+        return float(np.sqrt(np.mean((differences / self.entries) ** 2)))
+
+
+def epsilon_text(epsilon: Decimal) -> str:
+    """An epsilon to four decimals, rounded up as every stated loss is.
+
+    >>> epsilon_text(Decimal("7.99999"))
+    '8'
+    """
+    return f"{epsilon.quantize(Decimal('0.0001'), ROUND_CEILING).normalize():f}"
+
+
+def compare(population: Population, survey: Survey, tallies: Tallies) -> Experiment:
+    """The estimates of a survey's tallies beside the population that answered.
+
+    Raises NotEstimable where the plan does not reach the end of a period.
+    """
+    histograms = series(survey, tallies, survey.calendar.periods)
+    return Experiment(
+        survey=survey,
+        entries=population.entries,
+        truth=population.histogram()[1:].astype(np.float64),
+        frozen=population.frozen_histogram()[1:].astype(np.float64),
+        estimates=np.array([histogram.estimate.values for histogram in histograms]),
+        variances=np.array([np.diag(histogram.estimate.covariance) for histogram in histograms]),
+    )
+
+
+def run(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
+    """One survey of the population, answered through the aggregated sampler."""
+    return compare(population, survey, sample_tallies(population, survey, generator))

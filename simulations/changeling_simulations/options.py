@@ -1,0 +1,34 @@
+"""What a survey designer types, turned into values: epsilons, durations, dates."""
+
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+
+import typer
+from changeling_aggregator.durations import parse_duration
+
+
+def epsilon(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise typer.BadParameter(f"epsilon is a number such as 8 or 0.5, got {text!r}") from None
+    if not (value.is_finite() and value > 0):
+        raise typer.BadParameter(f"epsilon must be above 0, got {text}")
+    return value
+
+
+def duration(text: str) -> int:
+    """Seconds."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def date(text: str) -> int:
+    """Unix seconds of an ISO 8601 date or time, UTC where it names no offset."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"write 2026-01-31 or 2026-01-31T12:00:00Z, not {text!r}") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())

@@ -1,0 +1,69 @@
+"""What `changeling-sim` prints of an experiment."""
+
+from changeling_aggregator.durations import format_duration
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .experiment import Experiment, epsilon_text
+
+LAST_PERIODS = 3
+
+
+def print_report(console: Console, experiment: Experiment) -> None:
+    """The last periods as a table, and the whole in a few lines."""
+    console.print(_histograms(experiment))
+    console.print(_summary(experiment))
+
+
+def _histograms(experiment: Experiment) -> Table:
+    table = Table(title=f"Percent of {experiment.entries:,} entries", title_justify="left")
+    table.add_column("period ends", no_wrap=True)
+    table.add_column("answer")
+    for column in ("truth", "frozen", "estimate", "± std error"):
+        table.add_column(column, justify="right")
+    percent = 100 / experiment.entries
+    times, errors = experiment.times(), experiment.standard_errors
+    for i in range(max(0, len(times) - LAST_PERIODS), len(times)):
+        for a, answer in enumerate(experiment.survey.answers):
+            figures = (experiment.truth[i, a], experiment.frozen[i, a], experiment.estimates[i, a], errors[i, a])
+            table.add_row(
+                f"{times[i]:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if a == 0 else "",
+                escape(answer),
+                *(f"{figure * percent:.2f}" for figure in figures),
+                end_section=a == len(experiment.survey.answers) - 1,
+            )
+    return table
+
+
+def _summary(experiment: Experiment) -> Table:
+    survey, devices = experiment.survey, experiment.devices_for()
+    calendar, tracks = survey.calendar, survey.plan.tracks
+    widths = ", ".join(str(track.width) for track in tracks)
+    per_report = max(track.randomizer.losses.mutations for track in tracks)
+    lines = [
+        ("survey", f"{calendar.periods} periods of {format_duration(calendar.period)}"),
+        ("reports", f"{sum(track.reports for track in tracks)} an entry, on nodes of width {widths}"),
+        ("epsilon", f"at most {epsilon_text(survey.cost)} an entry, {epsilon_text(per_report)} a report"),
+        ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers"),
+        ("  noise", f"{_points(experiment.rms_noise)}, falls with more entries"),
+        ("  freezing", _freezing(experiment)),
+        ("entries needed", "for a standard error of one point:"),
+        ("", f"{devices.mean():,.0f} on average over the periods, {devices.max():,.0f} in the worst"),
+    ]
+    table = Table.grid(padding=(0, 2))
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _freezing(experiment: Experiment) -> str:
+    if experiment.rms_freezing == 0:
+        return "none: no entry mutates more often than the survey allows"
+    worst = _points(experiment.worst_freezing)
+    return f"{_points(experiment.rms_freezing)}, at worst {worst}: entries that mutate more than the survey allows"
+
+
+def _points(fraction: float) -> str:
+    """A fraction in percentage points."""
+    return f"{100 * fraction:,.3g} points"

@@ -1,0 +1,76 @@
+"""Tallies drawn straight from how many entries have which input, never one device at a time.
+
+Exact in distribution, up to the rounding of probabilities to floats: the tallies are distributed as the sum of
+all devices' reports, jointly over nodes, tracks and groups. The cost does not depend on how many entries.
+"""
+
+from collections.abc import Iterator
+from functools import singledispatch
+
+import numpy as np
+from changeling_aggregator.tallies import Counts, NodeTally, Tallies
+from changeling_protocol import KaryResponse, Randomizer, Survey, Track
+
+from .population import Population
+
+
+@singledispatch
+def sample_tally(
+    randomizer: Randomizer,
+    counts: Counts,  # noqa: ARG001
+    generator: np.random.Generator,  # noqa: ARG001
+) -> NodeTally:
+    """The tally of a node on which counts[u] entries have the input u; counts: shape (m,)."""
+    raise TypeError(f"no aggregated sampler for a {type(randomizer).__name__}")
+
+
+@sample_tally.register
+def _(randomizer: KaryResponse, counts: Counts, generator: np.random.Generator) -> NodeTally:
+    # With probability p - q = (a - b)/total a response is the truth, otherwise it is uniform over all symbols.
+    m, odds, reports = randomizer.symbols, randomizer.odds, int(counts.sum())
+    kept = generator.binomial(counts, (odds.favoured - odds.other) / randomizer.total())
+    uniform = generator.multinomial(reports - kept.sum(), np.full(m, 1 / m))
+    return NodeTally(reports, kept + uniform)
+
+
+def sample_nodes(
+    population: Population, survey: Survey, generator: np.random.Generator
+) -> Iterator[tuple[tuple[int, int], NodeTally]]:
+    """((track, node), tally) of every node of the survey, one after the other, all entries answering."""
+    if population.answers != survey.answers:
+        raise ValueError("the population and the survey must have the same answers, in the same order")
+    if population.periods != survey.calendar.periods:
+        raise ValueError(f"the population lives {population.periods} periods, the survey {survey.calendar.periods}")
+    plan = survey.plan
+    shares = np.array([group.share for group in plan.groups]) / plan.total_share
+    members = generator.multinomial(population.weights, shares)
+    for group in range(len(plan.groups)):
+        for number, track in plan.numbered(group):
+            for at, weights in enumerate(reporting(track, members[:, group], generator), 1):
+                counts = population.mutation_counts(track, track.node(at), weights)
+                yield (number, at), sample_tally(track.randomizer, counts, generator)
+
+
+def sample_tallies(population: Population, survey: Survey, generator: np.random.Generator) -> Tallies:
+    """The tallies of a whole survey."""
+    return dict(sample_nodes(population, survey, generator))
+
+
+def reporting(track: Track, members: Counts, generator: np.random.Generator) -> Iterator[Counts]:
+    """For each node of a track, how many of each row's members report on it, shape (rows,).
+
+    Where an entry reports r random nodes of N this is selection sampling (Knuth, TAOCP 2, algorithm 3.4.2S)
+    on counts: who still owes j reports with M nodes to come picks the next with chance j/M.
+    """
+    if track.reported is None:
+        for _ in range(track.count):
+            yield members
+        return
+    owing = np.zeros((track.reported + 1, len(members)), np.int64)
+    owing[-1] = members
+    for to_come in range(track.count, 0, -1):
+        chances = np.minimum(np.arange(track.reported + 1) / to_come, 1)
+        picking = generator.binomial(owing, chances[:, None])
+        owing -= picking
+        owing[:-1] += picking[1:]
+        yield picking.sum(0)

@@ -1,0 +1,95 @@
+"""A changelog of made-up entries, for who has none yet."""
+
+import numpy as np
+from changeling_aggregator.changelog import MICRO, Changelog
+from changeling_protocol import Calendar
+from numpy.typing import NDArray
+
+SWING = 0.8
+START, PERIOD, PERIODS = 1_767_225_600, 604_800, 52
+"""Weeks of 2026, where nothing else is asked."""
+
+
+def synthetic_calendar(period: int | None = None, start: int | None = None, periods: int | None = None) -> Calendar:
+    """A calendar for made-up entries; weeks of 2026 as far as its parts, in seconds, are not given."""
+    return Calendar(
+        START if start is None else start,
+        PERIOD if period is None else period,
+        PERIODS if periods is None else periods,
+    )
+
+
+def synthetic_changelog(
+    answers: int,
+    entries: int,
+    changes: float,
+    calendar: Calendar,
+    generator: np.random.Generator,
+    *,
+    gradual: bool = False,
+) -> Changelog:
+    """Entries that move between answers as a Markov chain, one step a period, at random times inside it.
+
+    An entry is inserted in the first period, or, if the insertion is `gradual`, in one drawn uniformly; it is
+    never deleted. In every later period it changes with a fixed chance, such that entries make `changes`
+    changes on average. The answer it takes is drawn by popularity, without its present one: at time u in
+    (0, 1] of the calendar answer a of z is popular in proportion to 1 + 0.8 cos(2π(u - a/z)), so that answers
+    have their seasons. Raises ValueError where there are not periods enough for so many changes.
+    """
+    if answers < 1 or entries < 1:
+        raise ValueError(f"there must be an answer and an entry, got {answers} and {entries}")
+    chance = _chance_of_change(answers, changes, calendar.periods, gradual)
+    inserted = generator.integers(1, calendar.periods + 1, entries) if gradual else np.ones(entries, np.int64)
+    states = np.zeros(entries, np.int64)
+    rows, times = [], []
+    for period in range(1, calendar.periods + 1):
+        moving = (inserted == period) | ((inserted < period) & (generator.random(entries) < chance))
+        who = np.flatnonzero(moving)
+        states[who] = _drawn(popularity(answers, period / calendar.periods), states[who], generator)
+        rows.append(np.stack([who, states[who]]))
+        times.append(calendar.time(period - 1) + generator.integers(1, calendar.period + 1, len(who)))
+    entry, state = np.concatenate(rows, axis=1)
+    by_entry = np.argsort(entry, kind="stable")
+    return Changelog(
+        answers=tuple(f"answer {a}" for a in range(1, answers + 1)),
+        entries=tuple(str(i) for i in range(1, entries + 1)),
+        entry=entry,
+        time=np.concatenate(times) * MICRO,
+        state=state.astype(np.uint16),
+    ).take(by_entry)
+
+
+def popularity(answers: int, u: float) -> NDArray[np.float64]:
+    """Shape (z,), summing to one."""
+    weights = 1 + SWING * np.cos(2 * np.pi * (u - np.arange(answers) / answers))
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+def _chance_of_change(answers: int, changes: float, periods: int, gradual: bool) -> float:
+    if not changes >= 0:
+        raise ValueError(f"the expected changes per entry must be 0 or more, got {changes}")
+    if changes == 0:
+        return 0.0
+    left = (periods - 1) / 2 if gradual else periods - 1
+    if answers == 1 or changes > left:
+        raise ValueError(
+            f"an entry makes at most {0 if answers == 1 else left:g} changes on average among {answers} answers "
+            f"in {periods} periods, got {changes:g}"
+        )
+    return changes / left
+
+
+def _drawn(
+    chances: NDArray[np.float64], states: NDArray[np.int64], generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """A new state for each of the given ones, never the same, NULL's being any: the own share is cut out."""
+    padded = np.concatenate([[0.0], chances])
+    upper = np.cumsum(padded)
+    own = padded[states]
+    drawn = generator.random(len(states)) * (1 - own)
+    drawn += np.where(drawn >= upper[states] - own, own, 0)
+    new: NDArray[np.int64] = np.searchsorted(upper, drawn, side="right").clip(1, len(chances))
+    rounded = new == states  # at the edge of the own share
+    new[rounded] = new[rounded] % len(chances) + 1
+    return new

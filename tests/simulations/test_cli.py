@@ -1,0 +1,127 @@
+"""`changeling-sim`: runs by name, by file and made up; says what is wrong in one line."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from changeling_simulations.__main__ import main
+from changeling_simulations.bundled import bundled_names, changelog_path
+from changeling_simulations.calendars import calendar_for
+from changeling_simulations.cli import app
+from typer.testing import CliRunner
+
+SCHOOL = changelog_path("school-to-work")
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, ["run", *arguments], env={"COLUMNS": "100", "NO_COLOR": "1"})
+
+
+def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
+    """A billion entries of it, with the truth in the table and in the CSV."""
+    out, picture = tmp_path / "out.csv", tmp_path / "out.png"
+    result = invoke("school-to-work", "--entries", "1000000000", "--csv", str(out), "--plot", str(picture))
+    assert result.exit_code == 0, result.output
+    for part in (
+        "1,000,000,000 entries",
+        "joblessness",
+        "at most 8 an entry",
+        "rms error",
+        "freezing",
+        "25 periods of 13w",
+    ):
+        assert part in result.output
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 25 * 6
+    assert sum(int(row["truth"]) for row in rows[-6:]) == 10**9
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_seed_repeats_a_run_and_another_does_not():
+    """Figure by figure."""
+    run = [invoke(str(SCHOOL), "--period", "52w", "--seed", seed).output for seed in ("1", "1", "2")]
+    assert run[0] == run[1] != run[2]
+
+
+@pytest.mark.parametrize("shape", [[], ["--gradual"]])
+def test_a_made_up_population_runs(shape):
+    """At once or gradually, time-bounded, on a hierarchy."""
+    options = ["--answers", "3", "--changes", "1", "--periods", "16", "--period", "1h", "--within", "12h"]
+    result = invoke("--synthetic", *shape, *options, "--layers", "3", "--epsilon", "20", "--entries", "1000000")
+    assert result.exit_code == 0, result.output
+    assert "on nodes of width 1, 2, 4" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ([], "name one changelog"),
+        (["school-to-work", "--synthetic"], "name one changelog"),
+        (["nowhere"], "no file 'nowhere', and no bundled changelog of that name: there is school-to-work"),
+        (["school-to-work", "--at-most", "2", "--within", "1w"], "not both"),
+        (["school-to-work", "--layers", "9"], "choose fewer layers"),
+        (["school-to-work", "--epsilon", "10000"], "at most 27"),
+        (["school-to-work", "--epsilon", "-1"], "epsilon must be above 0"),
+        (["school-to-work", "--epsilon", "much"], "epsilon is a number"),
+        (["school-to-work", "--period", "3mo"], "a duration is a whole number"),
+        (["school-to-work", "--period", "1s"], "choose wider ones"),
+        (["school-to-work", "--start", "soon"], "write 2026-01-31"),
+        (["school-to-work", "--csv", "no/such/folder.csv"], "No such file or directory"),
+        (["--synthetic", "--changes", "99"], "changes on average"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(arguments, fault):
+    """No traceback, and an exit code."""
+    result = invoke(*arguments)
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert fault in re.sub(r"[\s│]+", " ", result.stderr)
+
+
+def test_a_bad_changelog_is_refused_by_file_and_line(tmp_path):
+    """As the reader says it."""
+    path = tmp_path / "mine.csv"
+    path.write_text("entry,time,answer\n1,5,a\n1,4,b\n")
+    assert "error: mine.csv, line 3: its time is before" in " ".join(invoke(str(path)).stderr.split())
+
+
+def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
+    """No progress bar, no escape codes."""
+    command = [sys.executable, "-m", "changeling_simulations", "run", "school-to-work", "--period", "26w"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "Percent of 712 entries" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("missing", ["numpy", "matplotlib"])
+def test_without_its_dependencies_the_command_names_the_extra(monkeypatch, missing):
+    """Before anything is imported."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SystemExit, match=r'pip install "changeling\[simulate\]"'):
+        main()
+
+
+def test_the_default_calendar_holds_the_whole_changelog():
+    """The first mutation in the first period, the last in the last one, or as far as the designer says."""
+    from changeling_aggregator.changelog import Changelog
+
+    changelog = Changelog.from_csv(SCHOOL)
+    first, last = changelog.time.min() / 1e6, changelog.time.max() / 1e6
+    for period in (None, 86_400, 40_000_000, 10**9):
+        calendar = calendar_for(changelog, period)
+        assert calendar.period_of(first) == 1
+        assert calendar.period_of(last) == calendar.periods
+    assert calendar_for(changelog, 86_400, 800_000_000, 7).time(7) == 800_000_000 + 7 * 86_400
+
+
+def test_every_bundled_name_is_a_file_and_a_file_of_that_name_goes_first(tmp_path, monkeypatch):
+    """So a user's own file is never shadowed."""
+    assert bundled_names() == ["school-to-work"]
+    monkeypatch.chdir(tmp_path)
+    Path("school-to-work").touch()
+    assert changelog_path("school-to-work") == Path("school-to-work")

@@ -1,0 +1,164 @@
+"""The aggregated sampler: distributed as the sum of the devices' reports, and as fast for a billion as for ten."""
+
+from itertools import combinations, product
+from math import prod
+from time import perf_counter
+
+import numpy as np
+import pytest
+from changeling_aggregator.changelog import Changelog
+from changeling_aggregator.tallies import tally
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Coins,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+)
+from changeling_simulations.population import Population
+from changeling_simulations.sampler import reporting, sample_tallies, sample_tally
+from changeling_simulations.synthetic import synthetic_changelog
+from scipy.stats import chi2, chi2_contingency, chisquare
+
+FALSE_ALARM = 1e-6
+"""The chance that a right sampler fails one of the tests below, were its seed drawn anew."""
+
+RESPONSE = KaryResponse(MutationSpace(2), Odds(9, 2))
+
+
+def probabilities(randomizer) -> np.ndarray:
+    """P, the column of an input being its distribution over symbols."""
+    m = randomizer.symbols
+    return np.array([[randomizer.weight(o, u) / randomizer.total(u) for u in range(m)] for o in range(m)])
+
+
+@pytest.mark.parametrize("true", [0, 4])
+def test_the_sampler_and_the_device_are_not_told_apart(true):
+    """20,000 devices with coins of their own against one draw: chi-squared of the two tallies."""
+    n, m = 20_000, RESPONSE.symbols
+    coins = (Coins(bytes(32), i.to_bytes(4)) for i in range(n))
+    devices = tally(RESPONSE, np.array([RESPONSE.respond(true, own) for own in coins], np.uint64))
+    counts = np.zeros(m, np.int64)
+    counts[true] = n
+    sampled = sample_tally(RESPONSE, counts, np.random.default_rng(1))
+    assert sampled.reports == devices.reports == n
+    assert chi2_contingency([devices.slots, sampled.slots]).pvalue > FALSE_ALARM
+
+
+def test_a_tally_of_three_entries_has_its_exact_distribution():
+    """All 27 outcomes of three k-RR reports enumerated, 60,000 tallies sampled."""
+    response = KaryResponse(StateSpace(2), Odds(5, 2))
+    P, inputs = probabilities(response), (0, 0, 2)
+    exact: dict[tuple[int, ...], float] = {}
+    for outcome in product(range(3), repeat=3):
+        tallied = tuple(np.bincount(outcome, minlength=3).tolist())
+        exact[tallied] = exact.get(tallied, 0) + prod(P[o, u] for o, u in zip(outcome, inputs, strict=True))
+    generator, counts, n = np.random.default_rng(2), np.array([2, 0, 1]), 60_000
+    seen = dict.fromkeys(exact, 0)
+    for _ in range(n):
+        seen[tuple(sample_tally(response, counts, generator).slots.tolist())] += 1
+    assert chisquare(list(seen.values()), [n * p for p in exact.values()], sum_check=False).pvalue > FALSE_ALARM
+
+
+def test_mean_and_covariance_are_those_of_the_responses():
+    """Mean P s and covariance diag(P s) - P diag(s) P' over 20,000 draws: every entry within its sampling error."""
+    s, draws = np.array([500, 0, 30, 7, 0, 200, 1]), 20_000
+    generator, P = np.random.default_rng(3), probabilities(RESPONSE)
+    slots = np.array([sample_tally(RESPONSE, s, generator).slots for _ in range(draws)], float)
+    mean, covariance = P @ s, np.diag(P @ s) - P @ np.diag(s) @ P.T
+    away = slots - mean
+    distance = draws * away.mean(0) @ np.linalg.pinv(covariance) @ away.mean(0)
+    assert chi2.sf(distance, RESPONSE.symbols - 1) > FALSE_ALARM
+    products = away[:, :, None] * away[:, None, :]
+    z = (products.mean(0) - covariance) / (products.std(0) / np.sqrt(draws))
+    assert np.abs(z).max() < 5.8  # 28 figures at 7e-9 each, by normal approximation
+
+
+def test_a_randomizer_without_a_sampler_is_named():
+    """Until one is registered."""
+    with pytest.raises(TypeError, match="object"):
+        sample_tally(object(), np.zeros(3, np.int64), np.random.default_rng(0))
+
+
+def test_random_nodes_are_subsets_drawn_uniformly():
+    """Two of four nodes: all six subsets of one entry equally often, and every entry reports exactly twice."""
+    track = Track(1, RESPONSE, 0, 4, reported=2)
+    generator, n = np.random.default_rng(4), 12_000
+    subsets = dict.fromkeys(combinations(range(4), 2), 0)
+    for _ in range(n):
+        picked = [int(count[0]) for count in reporting(track, np.array([1]), generator)]
+        subsets[tuple(i for i, count in enumerate(picked) if count)] += 1
+    assert chisquare(list(subsets.values())).pvalue > FALSE_ALARM
+    members = np.array([3, 10**9, 0])
+    per_node = np.array(list(reporting(track, members, generator)))
+    assert np.array_equal(per_node.sum(0), 2 * members)
+    assert np.abs(per_node[:, 1] - 5e8).max() < 6 * np.sqrt(2.5e8)
+
+
+def survey(population: Population, calendar: Calendar, *groups: Group) -> Survey:
+    return Survey(
+        question="?",
+        answers=population.answers,
+        calendar=calendar,
+        constraint=AtMost(3),
+        plan=ReleasePlan(groups),
+        epsilon_micro=10**9,
+        closed=False,
+        skew=0,
+        spread=1,
+        grace=2,
+        minimum=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def calendar() -> Calendar:
+    return Calendar(0, 60, 12)
+
+
+@pytest.fixture(scope="module")
+def population(calendar) -> Population:
+    changelog = synthetic_changelog(2, 2_000, 2, calendar, np.random.default_rng(6))
+    return Population.from_changelog(changelog, calendar, AtMost(3))
+
+
+def test_groups_split_the_entries_by_share_and_their_tracks_share_them(population, calendar):
+    """Group sizes add up and are binomial; the tracks of a group have the same entries, so the same reports."""
+    pair = Group((Track(1, RESPONSE, 0, 12), Track(4, RESPONSE, 0, 12)), share=3)
+    panel = Group((Track(2, KaryResponse(StateSpace(2), Odds(2, 1)), 0, 12, reported=2),), share=1)
+    tallies = sample_tallies(population, survey(population, calendar, pair, panel), np.random.default_rng(7))
+    assert set(tallies) == {(0, n) for n in range(1, 13)} | {(1, n) for n in range(1, 4)} | {
+        (2, n) for n in range(1, 7)
+    }
+    size = tallies[0, 1].reports
+    assert abs(size - 1_500) < 5 * np.sqrt(2_000 * 3 / 16)  # false alarm 6e-7
+    assert {t.reports for (track, _), t in tallies.items() if track < 2} == {size}
+    assert sum(t.reports for (track, _), t in tallies.items() if track == 2) == 2 * (2_000 - size)
+    assert all(t.slots.sum() == t.reports for t in tallies.values())
+
+
+def test_a_billion_entries_take_seconds(population, calendar):
+    """No more than a thousand would: the cost is in histories, nodes and symbols."""
+    many = population.resampled(10**9, np.random.default_rng(8))
+    group = Group(tuple(Track(width, RESPONSE, 0, 12) for width in (1, 2, 4)))
+    began = perf_counter()
+    tallies = sample_tallies(many, survey(many, calendar, group), np.random.default_rng(9))
+    assert perf_counter() - began < 5
+    assert {t.reports for t in tallies.values()} == {10**9}
+
+
+def test_a_survey_of_something_else_is_refused(population, calendar):
+    """Other answers, or another number of periods."""
+    one = Group((Track(1, RESPONSE, 0, 12),))
+    longer = survey(population, Calendar(0, 60, 13), one)
+    with pytest.raises(ValueError, match="lives 12 periods, the survey 13"):
+        sample_tallies(population, longer, np.random.default_rng(0))
+    others = Population.from_changelog(Changelog.from_rows([("1", 1, "x"), ("2", 1, "y")]), calendar, AtMost(3))
+    with pytest.raises(ValueError, match="same answers"):
+        sample_tallies(population, survey(others, calendar, one), np.random.default_rng(0))

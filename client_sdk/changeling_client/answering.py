@@ -1,0 +1,71 @@
+"""Which nodes of an entry are due, and the report each one gets.
+
+A node is answered once, whatever happened in it, when its last period has closed and the clock's
+skew and a random delay have passed. The report goes into the outbox in the transaction that moves the key past
+it, so it is never computed twice. Knows nothing of networks; the caller brings the time.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+
+from changeling_protocol import Report, Survey
+from changeling_protocol.entry_secret import Subkeys
+from changeling_protocol.upload import closings
+
+from . import changelog, entries, outbox
+from .clock import close_ms
+from .entries import Entry
+
+
+def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int) -> Entry:
+    """Answers, in order, every closing that is due, and drops those past grace unanswered.
+
+    now_ms: the device's time without its lead. Returns the entry as it now is.
+    """
+    before = entry
+    for period in closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000)):
+        subkeys = entry.secret.advanced(period).subkeys(survey.id)
+        if past_grace(survey, period, now_ms):
+            entry = entry.after(period).dropping(1)
+        elif now_ms > _due_ms(survey, period, subkeys):
+            outbox.put(db, survey, entry, period, list(_reports(db, survey, entry, period, subkeys)))
+            entry = entry.after(period)
+        else:
+            break
+    if entry is not before:
+        entries.update(db, entry)
+        changelog.prune(db, survey, entry)
+    return entry
+
+
+def past_grace(survey: Survey, period: int, now_ms: int) -> bool:
+    """Whether the server no longer takes reports on nodes that end with the period."""
+    return now_ms > close_ms(survey.calendar, period) + 1000 * survey.grace
+
+
+def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> int:
+    """The last moment before nodes that end with `period` are answered."""
+    delay = subkeys.delay_coins(period).below(1000 * survey.spread)
+    return close_ms(survey.calendar, period) + 1000 * survey.skew + delay
+
+
+def _reports(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, subkeys: Subkeys) -> Iterator[Report]:
+    new = changelog.state_at_close(db, survey, entry, period)
+    for index, track in survey.plan.numbered(entry.group):
+        number = track.ending_at(period)
+        if number is None or (track.reported is not None and not _take_drawn(db, entry, index, number)):
+            continue
+        node = track.node(number)
+        old = changelog.state_at_close(db, survey, entry, node.start)
+        true = track.randomizer.space.index(old, new)
+        symbol = track.randomizer.respond(true, subkeys.response_coins(index, node, true))
+        yield Report(index, number, subkeys.report_id(index, node), symbol)
+
+
+def _take_drawn(db: sqlite3.Connection, entry: Entry, track: int, node: int) -> bool:
+    """Whether the entry drew this node; which it drew is then forgotten."""
+    drawn = db.execute(
+        "DELETE FROM drawn_nodes WHERE survey = ? AND entry = ? AND track = ? AND node = ?",
+        (entry.survey, entry.number, track, node),
+    )
+    return drawn.rowcount == 1

@@ -1,0 +1,146 @@
+"""Talking to the server: three requests, and the manners that go with them.
+
+Requests carry nothing of the host app: no cookies, no credentials, no headers of a client it shares. Whatever
+goes wrong is ServerTrouble, in words that hold nothing but a status or the name of an error.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from changeling_protocol import MalformedBytes, canonical
+
+from .clock import DeviceClock
+from .errors import ServerTrouble
+
+if TYPE_CHECKING:
+    import httpx
+
+TIMEOUT_SECONDS = 10.0
+MOST_RETRY_AFTER_SECONDS = 86_400
+"""A server that asks for more silence than a day is asked again after a day."""
+MEDIA_TYPE = "application/msgpack"
+
+
+class Server:
+    """The aggregation server at a base URL. Raises ValueError for one that is neither HTTPS nor loopback."""
+
+    def __init__(self, url: str, http: httpx.Client | None, clock: DeviceClock) -> None:
+        _check_url(url)
+        self._url = url.rstrip("/")
+        self._shared = http
+        self._own: httpx.Client | None = None
+        self._clock = clock
+        self._silent_until_ms = 0
+
+    def survey(self, survey: bytes) -> bytes:
+        """The signed bytes the server has under this id, unverified. Raises ServerTrouble."""
+        return self._ask("GET", f"/v1/surveys/{survey.hex()}")
+
+    def sealing_keys(self) -> list[bytes]:
+        """The signed sealing keys, unverified. Raises ServerTrouble."""
+        match _decoded(self._ask("GET", "/v1/keys")):
+            case {"keys": [*keys]} if all(isinstance(key, bytes) for key in keys):
+                return keys
+        raise ServerTrouble("the server's list of sealing keys cannot be read")
+
+    def upload(self, envelopes: Sequence[bytes]) -> dict[int, str]:
+        """Hands envelopes over; those not among the refused, {index: reason}, are durable. Raises ServerTrouble."""
+        body = canonical.encode({"envelopes": list(envelopes)})
+        match _decoded(self._ask("POST", "/v1/uploads", body)):
+            case {"refused": [*pairs]}:
+                refused = dict(_refusal(pair) for pair in pairs)
+                if all(0 <= index < len(envelopes) for index in refused):
+                    return refused
+        raise ServerTrouble("the server's acknowledgement cannot be read")
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        import httpx
+
+        asked = self._clock.now_ms()
+        if asked < self._silent_until_ms:
+            raise ServerTrouble("the server asked to be left alone for a while")
+        headers = {"content-type": MEDIA_TYPE} if body is not None else {}
+        timeout = {"timeout": httpx.Timeout(TIMEOUT_SECONDS).as_dict()}
+        request = httpx.Request(method, self._url + path, content=body, headers=headers, extensions=timeout)
+        try:
+            response = self._http().send(request, auth=None, follow_redirects=False)
+        except (httpx.HTTPError, OSError) as error:
+            raise ServerTrouble(f"the server could not be reached: {type(error).__name__}") from None
+        self._hear(response, asked)
+        if response.status_code != 200:
+            raise ServerTrouble(f"the server answered with status {response.status_code}")
+        return response.content
+
+    def _http(self) -> httpx.Client:
+        if self._shared is not None:
+            return self._shared
+        if self._own is None:
+            import httpx
+
+            self._own = httpx.Client()
+        return self._own
+
+    def _hear(self, response: httpx.Response, asked_ms: int) -> None:
+        """Takes in the server's clock, and for how long it wants silence."""
+        if (date := _unix_ms(response.headers.get("date", ""))) is not None:
+            self._clock.hears(date, asked_ms)
+        after = response.headers.get("retry-after", "")
+        if response.status_code == 200 or not after:
+            return
+        if after.isascii() and after.isdigit():
+            seconds = int(after[:9])
+        elif (until := _unix_ms(after)) is not None:
+            seconds = (until - (asked_ms if date is None else date)) // 1000
+        else:
+            return
+        self._silent_until_ms = asked_ms + 1000 * min(max(seconds, 0), MOST_RETRY_AFTER_SECONDS)
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    _ = parts.port  # raises ValueError where it is no number
+    if parts.username or parts.password:
+        raise ValueError("the server's URL must not hold credentials")
+    if parts.query or parts.fragment or not parts.hostname or parts.scheme not in ("https", "http"):
+        raise ValueError(f"the server's URL must be like https://host/path, got {url!r}")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ValueError(f"the server's URL must be https, but on loopback, got {url!r}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return canonical.decode(body)
+    except MalformedBytes:
+        return None
+
+
+def _refusal(pair: Any) -> tuple[int, str]:
+    match pair:
+        case [int(index), str(reason)]:
+            return index, reason
+    return -1, ""
+
+
+def _unix_ms(date: str) -> int | None:
+    """The time of an HTTP date."""
+    try:
+        return int(parsedate_to_datetime(date).timestamp()) * 1000
+    except (ValueError, TypeError, OverflowError):
+        return None

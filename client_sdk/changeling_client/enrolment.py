@@ -1,0 +1,80 @@
+"""Joining a survey: the bound on epsilon, and what each entry draws, once, from a secret of its own.
+
+All of it is one transaction, so an entry is enrolled whole or not at all, and never draws again.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from decimal import Decimal
+
+from changeling_protocol import EntrySecret, Survey
+from changeling_protocol.plan import draw_nodes
+
+from . import entries, surveys
+from .clock import last_seen
+from .entries import Entry
+from .errors import EnrolmentOver, TooCostly
+from .recording import record, state_of
+
+
+def enrol(
+    db: sqlite3.Connection,
+    survey: Survey,
+    count: int,
+    answers: Sequence[str] | None,
+    max_epsilon: Decimal,
+    now_ms: int,
+) -> None:
+    """Enrols `count` entries at the first period still open; nothing if they are enrolled already.
+
+    answers: one for each entry, recorded at once; a closed cohort asks for them.
+    Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers.
+    """
+    if enrolled := entries.count(db, survey.id):
+        check_count(enrolled, count)
+        return
+    if count < 1:
+        raise ValueError(f"a survey is joined with at least one entry, got {count}")
+    states = _initial_states(survey, count, answers)
+    if (total := surveys.spent(db) + survey.epsilon) > max_epsilon:
+        raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
+    closed = survey.calendar.closed(last_seen(db, now_ms) / 1000)
+    if closed == survey.calendar.periods:
+        raise EnrolmentOver("the survey's calendar has ended")
+    if survey.closed and closed:
+        raise EnrolmentOver("the survey's cohort is closed since its first period ended")
+    surveys.insert(db, survey)
+    for number in range(count):
+        entry = _draw(db, survey, number, EntrySecret.fresh(closed + 1))
+        if states:
+            record(db, survey, entry, states[number], now_ms)
+
+
+def check_count(enrolled: int, count: int) -> None:
+    if enrolled != count:
+        raise ValueError(f"the survey was joined with {enrolled} entries, which is for good; got {count}")
+
+
+def _initial_states(survey: Survey, count: int, answers: Sequence[str] | None) -> list[int]:
+    if answers is None:
+        if survey.closed:
+            raise ValueError("a closed cohort is joined with an answer for each entry: pass `answers`")
+        return []
+    if isinstance(answers, str) or len(answers) != count:
+        raise ValueError(f"`answers` holds one answer for each of the {count} entries")
+    return [state_of(survey, answer) for answer in answers]
+
+
+def _draw(db: sqlite3.Connection, survey: Survey, number: int, secret: EntrySecret) -> Entry:
+    """A new entry, its group, and its nodes of the tracks on which it reports only some."""
+    subkeys = secret.subkeys(survey.id)
+    group = survey.plan.draw_group(subkeys.group_coins())
+    entry = Entry(survey.id, number, group, answered=secret.period - 1, key=secret.key)
+    entries.insert(db, entry)
+    for index, track in survey.plan.numbered(group):
+        if track.reported is not None:
+            db.executemany(
+                "INSERT INTO drawn_nodes VALUES (?, ?, ?, ?)",
+                [(survey.id, number, index, node) for node in draw_nodes(track, subkeys.node_coins(index))],
+            )
+    return entry

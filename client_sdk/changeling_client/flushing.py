@@ -1,0 +1,125 @@
+"""One flush: answer what is due, then send what waits.
+
+Answering is durable before anything is sent. What is sent stays in the outbox until the server acknowledges it
+or its grace is over, whatever happens on the way.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from changeling_protocol import seal
+
+from . import entries, outbox, packing, surveys
+from .answering import answer_due, past_grace
+from .clock import DeviceClock, close_ms, keep_lead, last_seen
+from .delivery import Server
+from .errors import ServerTrouble
+from .packing import Upload
+from .sealing_keys import SealingKeys
+from .store import Store
+
+_STALE_KEY = ("unknown-key", "expired-key")
+_OVER = "closed"
+_REASONS = (*_STALE_KEY, _OVER, "unknown-survey", "malformed", "too-large")
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a flush did, in closings: one entry's reports on the nodes that end with one period.
+
+    sent: acknowledged by the server. waiting: kept for the next flush. dropped: past grace, or refused for
+    good. trouble: what went wrong with the server, if anything did.
+    """
+
+    sent: int
+    waiting: int
+    dropped: int
+    trouble: str | None
+
+
+class Flusher:
+    """Flushes one store to one server."""
+
+    def __init__(self, store: Store, server: Server, keys: SealingKeys, clock: DeviceClock) -> None:
+        self._store, self._server, self._keys, self._clock = store, server, keys, clock
+
+    def flush(self) -> Flushed:
+        """Never raises for the server's sake. Raises StoreBusy or StoreUnusable."""
+        trouble = self._ask_the_time()
+        uploads, dropped = self._answer()
+        sent = 0
+        try:
+            for body in packing.bodies(uploads):
+                acknowledged, refused, told = self._send(body)
+                sent += acknowledged
+                dropped += refused
+                trouble = told or trouble
+        except ServerTrouble as error:
+            trouble = str(error)
+        with self._store.transaction() as db:
+            keep_lead(db, self._clock.lead_ms)
+            waiting = outbox.size(db)
+        self._store.erase_past()
+        return Flushed(sent, waiting, dropped, trouble)
+
+    def _ask_the_time(self) -> str | None:
+        """A lead over the server holds answers back, so it must not outlive a clock that was set right."""
+        if self._clock.lead_ms:
+            try:
+                self._keys.fetch()
+            except ServerTrouble as error:
+                return str(error)
+        return None
+
+    def _answer(self) -> tuple[list[Upload], int]:
+        """Everything that waits, what is due now included, and how many closings were past grace."""
+        now_ms = self._clock.delayed_ms()
+        uploads: list[Upload] = []
+        dropped = 0
+        with self._store.transaction() as db:
+            last_seen(db, self._clock.now_ms())
+            for survey in surveys.load_all(db):
+                for before in entries.load_all(db, survey.id):
+                    entry = answer_due(db, survey, before, now_ms)
+                    waiting = outbox.waiting(db, survey.id, entry.number)
+                    late = [period for period in waiting if past_grace(survey, period, now_ms)]
+                    if late:
+                        entry = entry.dropping(outbox.remove(db, survey.id, entry.number, late))
+                        entries.update(db, entry)
+                    dropped += entry.dropped - before.dropped
+                    uploads += packing.uploads(db, survey, entry)
+        return uploads, dropped
+
+    def _send(self, body: Sequence[Upload]) -> tuple[int, int, str | None]:
+        """One request: how many closings were acknowledged, how many dropped, and the trouble."""
+        key = self._keys.newest(self._clock.delayed_ms())
+        refused = self._server.upload([seal(upload.plaintext, upload.survey, key) for upload in body])
+        now_ms = self._clock.delayed_ms()
+        sent = dropped = 0
+        with self._store.transaction() as db:
+            for index, upload in enumerate(body):
+                if index not in refused:
+                    sent += outbox.remove(db, upload.survey, upload.entry, upload.periods)
+                elif refused[index] == _OVER and _has_ended(db, upload.survey, now_ms):
+                    gone = outbox.remove(db, upload.survey, upload.entry, upload.periods)
+                    entries.update(db, entries.load(db, upload.survey, upload.entry).dropping(gone))
+                    dropped += gone
+        reasons = set(refused.values())
+        if reasons & set(_STALE_KEY):
+            self._keys.forget()
+        return sent, dropped, _told(reasons)
+
+
+def _has_ended(db: sqlite3.Connection, survey: bytes, now_ms: int) -> bool:
+    """Whether its calendar has; a server that has not begun it says "closed" too, to a clock that is ahead."""
+    joined = surveys.load(db, survey)
+    return joined is None or now_ms > close_ms(joined.calendar, joined.calendar.periods)
+
+
+def _told(reasons: set[str]) -> str | None:
+    """The trouble in refusals, in our words only."""
+    if not reasons:
+        return None
+    known = {reason if reason in _REASONS else "a reason this version does not know" for reason in reasons}
+    return f"the server refused uploads: {', '.join(sorted(known))}"

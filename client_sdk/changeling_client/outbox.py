@@ -1,0 +1,63 @@
+"""The outbox: what was answered, until the server has acknowledged it or grace is over.
+
+It is kept by closings: one entry's reports, maybe none, on the nodes that end with one period.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from changeling_protocol import Report, Survey
+from changeling_protocol.randomizers import symbol_bytes
+
+from .entries import Entry
+
+
+def put(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, reports: Iterable[Report]) -> None:
+    db.execute("INSERT INTO closings VALUES (?, ?, ?)", (entry.survey, entry.number, period))
+    tracks = survey.plan.tracks
+    db.executemany(
+        "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                entry.survey,
+                entry.number,
+                period,
+                report.track,
+                report.node,
+                report.id,
+                report.symbol.to_bytes(symbol_bytes(tracks[report.track].randomizer)),
+            )
+            for report in reports
+        ],
+    )
+
+
+def waiting(db: sqlite3.Connection, survey: bytes, entry: int) -> list[int]:
+    """The periods of an entry's closings in the outbox, rising."""
+    rows = db.execute("SELECT period FROM closings WHERE survey = ? AND entry = ? ORDER BY period", (survey, entry))
+    return [period for (period,) in rows]
+
+
+def reports(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[int]) -> list[Report]:
+    """The reports of an entry's closings; `periods` are neighbours in the outbox."""
+    rows = db.execute(
+        "SELECT track, node, id, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
+        (survey, entry, periods[0], periods[-1]),
+    )
+    return [Report(track, node, id_, int.from_bytes(symbol)) for track, node, id_, symbol in rows]
+
+
+def remove(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[int]) -> int:
+    """Takes closings out with their reports; says how many were still there."""
+    removed = 0
+    for period in periods:
+        removed += db.execute(
+            "DELETE FROM closings WHERE survey = ? AND entry = ? AND period = ?", (survey, entry, period)
+        ).rowcount
+    return removed
+
+
+def size(db: sqlite3.Connection) -> int:
+    """How many closings wait."""
+    (count,) = db.execute("SELECT count(*) FROM closings").fetchone()
+    return int(count)

@@ -1,0 +1,81 @@
+"""How waiting closings become uploads, and uploads request bodies.
+
+One entry to an upload, many uploads to a body; what size they have depends on the calendar and on when the
+app ran, never on what is reported.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from changeling_protocol import Node, ReleasePlan, Survey
+from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+from changeling_protocol.upload import (
+    MOST_BODY_BYTES,
+    MOST_ENVELOPES,
+    MOST_PERIODS,
+    encode_upload,
+    upload_bytes,
+)
+
+from . import outbox
+from .entries import Entry
+
+_BODY_HEAD_BYTES = 32
+"""Covers the map, its key and the array's head."""
+_ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 5
+"""What sealing and the bytes' own head add to a plaintext."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """The plaintext of one entry's closings in these periods."""
+
+    survey: bytes
+    entry: int
+    periods: tuple[int, ...]
+    plaintext: bytes = field(repr=False)
+
+
+def uploads(db: sqlite3.Connection, survey: Survey, entry: Entry) -> Iterator[Upload]:
+    """All that waits of an entry."""
+    for periods in runs(survey.plan, outbox.waiting(db, survey.id, entry.number)):
+        reports = outbox.reports(db, survey.id, entry.number, periods)
+        plaintext = encode_upload(survey.plan, entry.group, _span(periods), reports)
+        yield Upload(survey.id, entry.number, tuple(periods), plaintext)
+
+
+def runs(plan: ReleasePlan, periods: Iterable[int]) -> list[list[int]]:
+    """Rising periods cut into runs that one upload may span."""
+    cut: list[list[int]] = []
+    for period in periods:
+        if cut and _fits(plan, _span([*cut[-1], period])):
+            cut[-1].append(period)
+        else:
+            cut.append([period])
+    return cut
+
+
+def bodies(waiting: Iterable[Upload]) -> Iterator[list[Upload]]:
+    """Uploads in order, as many together as one request may carry."""
+    body: list[Upload] = []
+    size = _BODY_HEAD_BYTES
+    for upload in waiting:
+        more = len(upload.plaintext) + _ENVELOPE_BYTES
+        if body and (len(body) == MOST_ENVELOPES or size + more > MOST_BODY_BYTES):
+            yield body
+            body, size = [], _BODY_HEAD_BYTES
+        body.append(upload)
+        size += more
+    if body:
+        yield body
+
+
+def _span(periods: Sequence[int]) -> Node:
+    return Node(periods[0] - 1, periods[-1])
+
+
+def _fits(plan: ReleasePlan, span: Node) -> bool:
+    if span.width > MOST_PERIODS:
+        return False
+    return upload_bytes(plan, span) + _ENVELOPE_BYTES + _BODY_HEAD_BYTES <= MOST_BODY_BYTES

@@ -1,0 +1,60 @@
+"""Recording an answer: the stamp, and the survey's constraint, which is enforced here and nowhere else.
+
+Mutations are counted as they are recorded, so the count is durable before any node that holds them is
+answered; once the constraint is used up the entry stays in the state it is in.
+"""
+
+import sqlite3
+from enum import Enum
+
+from changeling_protocol import Survey
+
+from . import changelog, entries
+from .changelog import NULL
+from .clock import close_ms, last_seen
+from .entries import Entry
+
+
+class Recorded(Enum):
+    """What became of an answer. counted: it stands. unchanged: it already stood, which is no mutation.
+
+    frozen: the constraint is used up, or the survey is over; the entry keeps the answer it had.
+    """
+
+    COUNTED = "counted"
+    UNCHANGED = "unchanged"
+    FROZEN = "frozen"
+
+
+def state_of(survey: Survey, answer: str) -> int:
+    """The state's number. Raises ValueError, without repeating what was passed."""
+    try:
+        return survey.answers.index(answer) + 1
+    except ValueError:
+        raise ValueError(f"this is no answer of the survey; its answers are {list(survey.answers)}") from None
+
+
+def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, now_ms: int) -> Recorded:
+    """Takes the entry into a state. now_ms: the device's time.
+
+    The stamp is max(now, last seen), and past everything that was answered: a clock that went back writes
+    nothing into a closed node.
+    """
+    if state == changelog.current_state(db, entry):
+        return Recorded.UNCHANGED
+    stamp = max(last_seen(db, now_ms), close_ms(survey.calendar, entry.answered) + 1)
+    if _frozen(survey, entry, state, stamp):
+        return Recorded.FROZEN
+    entry = entry.mutated(stamp)
+    entries.update(db, entry)
+    changelog.append(db, entry, stamp, state)
+    return Recorded.COUNTED
+
+
+def _frozen(survey: Survey, entry: Entry, state: int, stamp: int) -> bool:
+    if stamp > close_ms(survey.calendar, survey.calendar.periods):
+        return True
+    if survey.closed and state == NULL:
+        return True
+    elapsed = 0 if entry.first_ms is None else stamp - entry.first_ms
+    return not survey.constraint.admits(entry.mutations, elapsed / 1000)

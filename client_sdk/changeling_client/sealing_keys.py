@@ -1,0 +1,54 @@
+"""The server's sealing keys: fetched, verified with the pinned authority, and kept for next time."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from changeling_protocol import ProtocolError, SealingKey
+
+from .delivery import Server
+from .errors import ServerTrouble
+from .store import Store
+
+
+class SealingKeys:
+    """The keys of one server. authority: the pinned Ed25519 public keys."""
+
+    def __init__(self, store: Store, server: Server, authority: Sequence[bytes]) -> None:
+        self._store, self._server, self._authority = store, server, authority
+
+    def newest(self, now_ms: int) -> SealingKey:
+        """The newest key that is valid now, kept or else fetched. Raises ServerTrouble if there is none."""
+        key = _newest(self._verified(self._kept()).values(), now_ms) or _newest(self.fetch(), now_ms)
+        if key is None:
+            raise ServerTrouble("the server has no sealing key that is valid now and signed by the authority")
+        return key
+
+    def fetch(self) -> list[SealingKey]:
+        """Asks for the keys and keeps those that verify, in place of the old. Raises ServerTrouble."""
+        keys = self._verified(self._server.sealing_keys())
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM sealing_keys")
+            db.executemany("INSERT INTO sealing_keys VALUES (?)", [(signed,) for signed in keys])
+        return list(keys.values())
+
+    def forget(self) -> None:
+        """The next use fetches."""
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM sealing_keys")
+
+    def _kept(self) -> list[bytes]:
+        with self._store.transaction() as db:
+            return [signed for (signed,) in db.execute("SELECT signed FROM sealing_keys")]
+
+    def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
+        """The keys that the authority signed, by their signed bytes."""
+        verified = {}
+        for encoded in signed:
+            with suppress(ProtocolError):
+                verified[encoded] = SealingKey.from_signed(encoded, self._authority)
+        return verified
+
+
+def _newest(keys: Iterable[SealingKey], now_ms: int) -> SealingKey | None:
+    valid = [key for key in keys if key.valid_at(now_ms / 1000)]
+    return max(valid, key=lambda key: (key.begins, key.expires), default=None)

@@ -1,0 +1,127 @@
+"""The store: one SQLite file, durable when a transaction ends, safe for several threads and processes.
+
+It is made whole or not at all, so an empty, damaged, foreign or later file is never taken for a new one.
+Knows nothing of surveys; the tables are in `schema`.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkstemp
+
+from . import schema
+from .errors import StoreBusy, StoreUnusable
+
+BUSY_SECONDS = 10.0
+"""How long a transaction waits for another process."""
+
+
+class Store:
+    """An open store. Raises StoreUnusable where there is a file that is not a sound store of our version."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._lock = threading.Lock()
+        file = Path(path).absolute()
+        with _store_errors(file):
+            if not file.exists():
+                _create(file)
+            self._connection = _connect(file)
+            try:
+                _check(self._connection, file)
+                _set_up(self._connection)
+            except BaseException:
+                self._connection.close()
+                raise
+        self._file = file
+        self.erase_past()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and on disk when it ends. No other thread or process writes meanwhile.
+
+        Raises StoreBusy, or StoreUnusable where the file can no longer be read or written.
+        """
+        with self._lock, _store_errors(self._file):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def erase_past(self) -> None:
+        """Empties the write-ahead log, in which overwritten keys and answers live on.
+
+        Leaves it for the next time if another process is reading.
+        """
+        with self._lock, _store_errors(self._file):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+def _create(file: Path) -> None:
+    handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
+    os.close(handle)
+    try:
+        with closing(_connect(Path(draft))) as connection:
+            _set_up(connection)
+            connection.executescript(
+                f"BEGIN; {schema.TABLES} PRAGMA application_id = {schema.APPLICATION};"
+                f"PRAGMA user_version = {schema.VERSION}; COMMIT;"
+            )
+        with suppress(FileExistsError):  # another process was first
+            os.link(draft, file)
+    finally:
+        os.unlink(draft)
+    if os.name == "posix":
+        directory = os.open(file.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{file.as_uri()}?mode=rw",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _check(connection: sqlite3.Connection, file: Path) -> None:
+    """Reads only: a file that is not ours stays as it is."""
+
+    def pragma(name: str) -> object:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    if pragma("application_id") != schema.APPLICATION:
+        raise StoreUnusable(f"{file} is empty, or the file of something else: it is no store")
+    if (version := pragma("user_version")) != schema.VERSION:
+        raise StoreUnusable(f"{file} is a store of version {version}; this SDK reads version {schema.VERSION}")
+    if pragma("quick_check(1)") != "ok":
+        raise StoreUnusable(f"{file} is damaged")
+
+
+@contextmanager
+def _store_errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds") from error
+        raise StoreUnusable(f"{file} cannot be read or written: {name}") from error

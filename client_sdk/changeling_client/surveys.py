@@ -1,0 +1,47 @@
+"""The surveys this store has joined, and what they can cost together."""
+
+import sqlite3
+from decimal import Decimal
+from functools import lru_cache
+
+from changeling_protocol import Survey
+from changeling_protocol.expectation import MICRO
+from changeling_protocol.signing import payload_fields
+from changeling_protocol.survey import ID_BYTES, KIND
+
+
+def survey_id(named: bytes | str) -> bytes:
+    """A survey's 16-byte id, given as bytes or in hex. Raises ValueError."""
+    try:
+        id_ = bytes.fromhex(named) if isinstance(named, str) else named
+    except ValueError:
+        id_ = b""
+    if len(id_) != ID_BYTES:
+        raise ValueError(f"a survey's id is {ID_BYTES} bytes, or {2 * ID_BYTES} hex digits, got {named!r}")
+    return id_
+
+
+def insert(db: sqlite3.Connection, survey: Survey) -> None:
+    db.execute("INSERT INTO surveys VALUES (?, ?, ?)", (survey.id, survey.payload, survey.epsilon_micro))
+
+
+def load(db: sqlite3.Connection, id_: bytes) -> Survey | None:
+    """The survey, if this store has joined it."""
+    row = db.execute("SELECT payload FROM surveys WHERE id = ?", (id_,)).fetchone()
+    return None if row is None else _read(row[0])
+
+
+def load_all(db: sqlite3.Connection) -> list[Survey]:
+    return [_read(payload) for (payload,) in db.execute("SELECT payload FROM surveys ORDER BY id")]
+
+
+def spent(db: sqlite3.Connection) -> Decimal:
+    """The sum of the epsilons the store's surveys state; one that has ended still counts."""
+    (total,) = db.execute("SELECT coalesce(sum(epsilon_micro), 0) FROM surveys").fetchone()
+    return Decimal(total) / MICRO
+
+
+@lru_cache(maxsize=64)
+def _read(payload: bytes) -> Survey:
+    """Its signature was verified when it was joined; the cost is computed again."""
+    return Survey.from_fields(payload_fields(KIND, payload))

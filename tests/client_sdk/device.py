@@ -1,0 +1,113 @@
+"""A device under test: a clock that the test moves, and a server at the very edge of httpx.
+
+The server is the contract's other side: it keeps what it is sent, opens it with the test's private key, and
+answers as the test tells it to. TRUTHFUL odds make every symbol its input, but for one report in 10^17.
+"""
+
+from collections.abc import Callable
+
+import httpx
+from changeling_client import Client
+from changeling_protocol import Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
+from changeling_protocol.sealing import head_of
+from changeling_protocol.upload import decode_upload, read_columns
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
+
+TRUTHFUL = Odds(2**63, 1)
+PLAIN = survey(hierarchical(3, 8, (1, 2, 4), TRUTHFUL), grace=10**6)
+"""Eight periods of a minute, layers of width 1, 2 and 4, at most 3 mutations, true symbols, a long grace."""
+START = PLAIN.calendar.start
+LATE = PLAIN.calendar.time(8) + PLAIN.skew + PLAIN.spread + 1
+"""When every node of PLAIN is due, whatever its delay."""
+URL = "https://statistics.example"
+PRIVATE = X25519PrivateKey.from_private_bytes(b"k" * 32)
+
+
+class Clock:
+    """Unix time, as the test sets it."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeServer:
+    """Keeps surveys and keys, takes uploads. `reply` may answer instead; None lets the server answer."""
+
+    def __init__(self, *surveys: Survey) -> None:
+        self.signed = {survey.id.hex(): survey.signed_by(AUTHORITY) for survey in surveys}
+        self.surveys = {survey.id: survey for survey in surveys}
+        self.private = PRIVATE
+        self.keys = [signed_key(PRIVATE)]
+        self.requests: list[httpx.Request] = []
+        self.bodies: list[bytes] = []
+        self.refused: list[list[object]] = []
+        self.headers: dict[str, str] = {}
+        self.reply: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
+
+    def http(self) -> httpx.Client:
+        return httpx.Client(transport=httpx.MockTransport(self._serve))
+
+    @property
+    def envelopes(self) -> list[bytes]:
+        return [envelope for body in self.bodies for envelope in canonical.decode(body)["envelopes"]]
+
+    def paths(self) -> list[str]:
+        return [request.url.path for request in self.requests]
+
+    def opened(self) -> list[list[tuple[Report, Node, int]]]:
+        """Per envelope, its reports: with the node, and the input that a truthful symbol stands for."""
+        return [opened(envelope, self.surveys, self.private) for envelope in self.envelopes]
+
+    def reports(self) -> list[tuple[Report, Node, int]]:
+        return [report for envelope in self.opened() for report in envelope]
+
+    def _serve(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if request.method == "POST":
+            self.bodies.append(request.content)
+        if (answer := self.reply(request)) is not None:
+            return answer
+        match request.url.path.split("/")[1:]:
+            case ["v1", "surveys", id_] if id_ in self.signed:
+                return httpx.Response(200, content=self.signed[id_], headers=self.headers)
+            case ["v1", "keys"]:
+                return httpx.Response(200, content=canonical.encode({"keys": self.keys}), headers=self.headers)
+            case ["v1", "uploads"]:
+                acknowledgement = canonical.encode({"refused": self.refused})
+                return httpx.Response(200, content=acknowledgement, headers=self.headers)
+        return httpx.Response(404)
+
+
+def signed_key(private: X25519PrivateKey, begins: int = 0, expires: int = 2**32, authority=AUTHORITY) -> bytes:
+    return SealingKey(private.public_key().public_bytes_raw(), begins, expires).signed_by(authority)
+
+
+def opened(envelope: bytes, surveys, private: X25519PrivateKey) -> list[tuple[Report, Node, int]]:
+    asked = surveys[head_of(envelope).survey]
+    return [
+        (report, asked.plan.tracks[number].node(report.node), report.symbol)
+        for number, columns in decode_upload(open_envelope(envelope, private))
+        for report in read_columns(asked.plan.tracks[number], number, columns)
+    ]
+
+
+def client(path, server: FakeServer, clock: Clock, **options) -> Client:
+    options = {"max_epsilon": 10_000, "http": server.http(), **options}
+    return Client(path / "store.db", URL, PINNED, clock=clock, **options)
+
+
+def by_node(server: FakeServer) -> dict[tuple[int, int], int]:
+    """The input reported on each (start, end]; the test has one track of each width, and one entry."""
+    reports = server.reports()
+    inputs = {(node.start, node.end): true for _, node, true in reports}
+    assert len(inputs) == len(reports), "a node was answered twice"
+    return inputs
+
+
+def all_nodes(asked: Survey) -> set[tuple[int, int]]:
+    return {(node.start, node.end) for track in asked.plan.tracks for node in track.nodes()}

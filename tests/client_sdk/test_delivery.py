@@ -1,0 +1,450 @@
+"""Sending: kept until acknowledged or past grace, polite, and the same size whatever is said."""
+
+from dataclasses import replace
+from email.utils import formatdate
+
+import httpx
+import pytest
+from changeling_client import Client
+from changeling_protocol import CannotOpen, canonical, open_envelope
+from changeling_protocol.sealing import head_of
+from changeling_protocol.upload import MOST_BODY_BYTES, MOST_ENVELOPES
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ..protocol.examples import PINNED, hierarchical, survey
+from .device import LATE, PLAIN, START, TRUTHFUL, URL, Clock, FakeServer, all_nodes, by_node, client, signed_key
+
+
+def raising(error):
+    def reply(_request):
+        raise error
+
+    return reply
+
+
+def answering(status, **headers):
+    return lambda _: httpx.Response(status, headers=headers, content=b"\xa0")
+
+
+TROUBLES = {
+    "429": (answering(429), "429"),
+    "400": (answering(400), "400"),
+    "500": (answering(500), "500"),
+    "redirect": (answering(302, location="http://elsewhere.example"), "302"),
+    "not MessagePack": (lambda _: httpx.Response(200, content=b"<html>"), "cannot be read"),
+    "another map": (lambda _: httpx.Response(200, content=canonical.encode({"refused": 1})), "cannot be read"),
+    "index past the end": (
+        lambda _: httpx.Response(200, content=canonical.encode({"refused": [[9, "malformed"]]})),
+        "cannot be read",
+    ),
+    "refused connection": (raising(httpx.ConnectError("secret detail")), "ConnectError"),
+    "timeout": (raising(httpx.ReadTimeout("secret detail")), "ReadTimeout"),
+    "cut off": (raising(httpx.RemoteProtocolError("secret detail")), "RemoteProtocolError"),
+    "operating system": (raising(ConnectionResetError("secret detail")), "ConnectionResetError"),
+}
+
+
+@pytest.mark.parametrize("on", ["/v1/keys", "/v1/uploads"])
+@pytest.mark.parametrize("name", TROUBLES)
+def test_no_trouble_with_the_server_loses_anything(tmp_path, name, on):
+    """flush returns the trouble in words without detail, keeps all, and the next flush sends the same reports."""
+    reply, words = TROUBLES[name]
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id).record("tea")
+        clock.now = LATE
+        server.reply = lambda request: reply(request) if request.url.path == on else None
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 8, 0)
+        assert words in flushed.trouble
+        assert "secret" not in flushed.trouble
+        tried = server.reports()
+        server.reply = lambda _: None
+        server.bodies.clear()
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.trouble) == (8, 0, None)
+    assert set(by_node(server)) == all_nodes(PLAIN)
+    assert tried == [] or tried == server.reports()
+
+
+def test_what_is_acknowledged_is_gone_and_not_sent_again(tmp_path):
+    """A flush with nothing to send asks nobody."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        device.flush()
+        before = len(server.requests)
+        assert device.flush().sent == 0
+        assert len(server.requests) == before
+
+
+def test_retry_after_is_honoured(tmp_path):
+    """Seconds or a date: the server is not asked before, and everything waits; at most for a day."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        for header, seconds in (
+            ("120", 120),
+            (formatdate(LATE + 120 + 1 + 300, usegmt=True), 300),
+            ("99999999999999", 86_400),
+            (formatdate(LATE + 10**7, usegmt=True), 86_400),
+        ):
+            server.reply = answering(503, **{"retry-after": header})
+            device.flush()
+            server.reply = lambda _: None
+            before = len(server.requests)
+            clock.now += seconds - 0.5
+            assert "left alone" in device.flush().trouble
+            assert len(server.requests) == before
+            clock.now += 1.5
+        assert device.flush().sent == 8
+
+
+def test_some_refused_means_the_others_are_done(tmp_path):
+    """Only the uploads that the server lists are kept."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=3)
+        clock.now = LATE
+        server.refused = [[1, "malformed"]]
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (16, 8, 0)
+        assert "malformed" in flushed.trouble
+        assert [handle.ledger(entry).waiting for entry in range(3)] == [0, 8, 0]
+        server.refused = []
+        assert device.flush().sent == 8
+
+
+def test_trouble_with_one_body_is_told_though_the_next_goes_through(tmp_path):
+    """Of 70 entries in two bodies the first body's refusal is in what flush returns."""
+    server, clock = FakeServer(PLAIN), Clock()
+
+    def refuse_the_first(request):
+        if request.method == "POST" and len(server.bodies) == 1:
+            return httpx.Response(200, content=canonical.encode({"refused": [[3, "too-large"]]}))
+        return None
+
+    server.reply = refuse_the_first
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=70)
+        clock.now = LATE
+        flushed = device.flush()
+    assert (flushed.sent, flushed.waiting) == (69 * 8, 8)
+    assert "too-large" in flushed.trouble
+
+
+@pytest.mark.parametrize("reason", ["unknown-survey", "malformed", "too-large", "something new"])
+def test_other_refusals_are_kept_until_past_grace(tmp_path, reason):
+    """They are tried again, and dropped and counted once grace is over."""
+    asked = replace(PLAIN, grace=600)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        clock.now = LATE
+        server.refused = [[0, reason]]
+        for _ in range(3):
+            assert device.flush().waiting == 8
+        clock.now = asked.calendar.time(8) + 601
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 0, 8)
+        assert handle.ledger().dropped == 8
+
+
+def test_closed_drops_and_counts(tmp_path):
+    """A server that says the survey is over ends the waiting."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=2)
+        clock.now = LATE
+        server.refused = [[0, "closed"]]
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (8, 0, 8)
+        assert [handle.ledger(entry).dropped for entry in range(2)] == [8, 0]
+
+
+def test_closed_before_the_end_is_a_quarrel_about_the_time(tmp_path):
+    """A server that says so while our calendar runs has not begun the survey, so the reports wait."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        server.refused = [[0, "closed"]]
+        assert device.flush().waiting == 1
+        server.refused = []
+        assert device.flush().sent == 1
+
+
+@pytest.mark.parametrize("reason", ["unknown-key", "expired-key"])
+def test_a_stale_sealing_key_is_fetched_again(tmp_path, reason):
+    """After such a refusal the next flush asks for the keys, and seals the same reports with the new one."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        server.refused = [[0, reason]]
+        assert device.flush().waiting == 8
+        first = server.reports()
+        server.private = X25519PrivateKey.generate()
+        server.keys = [signed_key(server.private)]
+        server.refused = []
+        server.bodies.clear()
+        assert device.flush().sent == 8
+    assert server.reports() == first
+    assert server.paths().count("/v1/keys") == 2
+
+
+def test_the_newest_valid_key_of_the_authority_is_used_and_kept(tmp_path):
+    """Keys of strangers, of the past and of the future are passed over; a kept key is not asked for again."""
+    server, clock = FakeServer(PLAIN), Clock()
+    newest = X25519PrivateKey.generate()
+    stranger = Ed25519PrivateKey.generate()
+    server.private = newest
+    server.keys = [
+        signed_key(X25519PrivateKey.generate(), 0, 2**32),
+        signed_key(newest, 100, 2**32),
+        signed_key(X25519PrivateKey.generate(), 200, START),
+        signed_key(X25519PrivateKey.generate(), 2**31 - 1, 2**32),
+        signed_key(X25519PrivateKey.generate(), 300, 2**32, authority=stranger),
+        b"no key",
+    ]
+    for period in (2, 4, 6):
+        with client(tmp_path, server, clock) as device:
+            device.join(PLAIN.id)
+            clock.now = START + 60 * period + 20
+            assert device.flush().sent == 2
+    assert len(server.reports()) > 0
+    assert server.paths().count("/v1/keys") == 1
+
+
+def test_without_a_valid_key_nothing_is_sent(tmp_path):
+    """A server whose keys the authority did not sign gets nothing."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.keys = [signed_key(X25519PrivateKey.generate(), authority=Ed25519PrivateKey.generate())]
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        flushed = device.flush()
+    assert flushed.waiting == 8
+    assert "sealing key" in flushed.trouble
+    assert server.envelopes == []
+
+
+def test_bodies_have_the_same_size_whatever_is_recorded(tmp_path):
+    """Three devices with very different changelogs send bodies of the same sizes at the same times."""
+    sizes = []
+    for number, answers in enumerate(([], ["tea"], ["tea", "coffee", None, "neither", "tea"])):
+        server, clock = FakeServer(PLAIN), Clock()
+        (tmp_path / str(number)).mkdir()
+        with client(tmp_path / str(number), server, clock) as device:
+            handle = device.join(PLAIN.id, entries=2)
+            for period in range(8):
+                clock.now = START + 60 * period + 20
+                device.flush()
+                if period < len(answers):
+                    handle.record(answers[period]) if answers[period] else handle.delete()
+            clock.now = LATE
+            device.flush()
+        sizes.append([len(body) for body in server.bodies])
+    assert len(sizes[0]) == 8
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def test_two_entries_are_never_in_one_envelope(tmp_path):
+    """Each envelope holds the reports of one entry: one report of each node; its ids appear nowhere else."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=5)
+        clock.now = LATE
+        device.flush()
+    assert len(server.bodies) == 1
+    for envelope in server.opened():
+        assert len(envelope) == len({(report.track, report.node) for report, _, _ in envelope}) == 14
+    assert len({report.id for report, _, _ in server.reports()}) == 5 * 14
+
+
+def test_many_envelopes_share_bodies_within_the_limits(tmp_path):
+    """150 entries make three bodies, none above the number or the bytes that the server takes."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=150)
+        clock.now = LATE
+        assert device.flush().sent == 150 * 8
+    assert [len(canonical.decode(body)["envelopes"]) for body in server.bodies] == [64, 64, 22]
+    assert MOST_ENVELOPES == 64
+    assert all(len(body) <= MOST_BODY_BYTES for body in server.bodies)
+
+
+def test_a_long_offline_spell_is_cut_into_uploads_of_64_periods(tmp_path):
+    """150 periods make three uploads, and every node is in one of them."""
+    asked = survey(hierarchical(3, 150, (1, 50), TRUTHFUL), calendar=replace(PLAIN.calendar, periods=150), grace=10**6)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        clock.now = START + 60 * 150 + 20
+        assert device.flush().sent == 150
+    assert [len({report.node for report, _, _ in e if report.track == 0}) for e in server.opened()] == [64, 64, 22]
+    assert set(by_node(server)) == all_nodes(asked)
+
+
+def test_wide_plans_are_cut_by_bytes_too(tmp_path):
+    """Where 64 periods of a plan do not fit into a body, its uploads span fewer."""
+    widths = tuple([1] * 900)
+    asked = survey(
+        hierarchical(1, 64, widths, TRUTHFUL),
+        answers=("yes",),
+        calendar=replace(PLAIN.calendar, periods=64),
+        grace=10**6,
+    )
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock, max_epsilon=10**7) as device:
+        device.join(asked.id)
+        clock.now = START + 60 * 64 + 20
+        assert device.flush().sent == 64
+    assert len(server.bodies) > 1
+    assert all(len(body) <= MOST_BODY_BYTES for body in server.bodies)
+    assert len(server.reports()) == 900 * 64
+
+
+def test_a_device_ahead_of_the_server_waits_for_it(tmp_path):
+    """What is due by a clock that is two minutes ahead waits until it is due by the server's, and no longer."""
+    server, clock = FakeServer(PLAIN), Clock(START + 125)
+
+    def the_server_says(seconds):
+        server.headers = {"date": formatdate(START + seconds, usegmt=True)}
+
+    the_server_says(5)
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 200
+        the_server_says(80)
+        assert device.flush().sent == 0
+    with client(tmp_path, server, clock) as device:
+        server.reply = answering(500)
+        assert device.flush().sent == 0, "the lead outlives the process"
+        server.reply = lambda _: None
+        clock.now = START + 320
+        the_server_says(200)
+        assert device.flush().sent == 1
+        clock.now = START + 260
+        the_server_says(260)
+        assert device.flush().sent == 1, "a clock that was set right is not held back"
+    assert {node.end for _, node, _ in server.reports()} == {3, 4}
+
+
+def test_a_lead_heard_while_sending_is_kept_for_the_next_process(tmp_path):
+    """What an acknowledgement says of the time holds back what a restarted device would answer too early."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        server.headers = {"date": formatdate(START + 20, usegmt=True)}
+        assert device.flush().sent == 1
+    with client(tmp_path, server, clock) as device:
+        clock.now = START + 140
+        server.reply = answering(500)
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting) == (0, 0)
+        server.reply = lambda _: None
+        server.headers = {"date": formatdate(START + 140, usegmt=True)}
+        assert device.flush().sent == 1
+
+
+def test_a_device_behind_the_server_is_not_hurried(tmp_path):
+    """A server whose Date is years ahead opens no node early."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.headers = {"date": formatdate(START + 10**8, usegmt=True)}
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 60 + 4
+        assert device.flush().sent == 0
+        clock.now = START + 60 + 20
+        assert device.flush().sent == 1
+        clock.now = START + 120 + 4
+        assert device.flush().sent == 0
+
+
+def test_clocks_that_agree_delay_nothing(tmp_path):
+    """A Date is rounded down to a second; that is no lead."""
+    server, clock = FakeServer(PLAIN), Clock(START + 0.999)
+    server.headers = {"date": formatdate(START, usegmt=True)}
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 75
+        assert device.flush().sent == 1
+
+
+def test_requests_carry_nothing_of_the_app(tmp_path):
+    """Cookies, credentials and headers of the app's own httpx client are not sent."""
+    server, clock = FakeServer(PLAIN), Clock()
+    app = httpx.Client(
+        transport=httpx.MockTransport(server._serve),
+        auth=("alice", "password"),
+        headers={"x-account": "alice"},
+        cookies={"session": "alice"},
+        follow_redirects=True,
+    )
+    server.headers = {"set-cookie": "tracker=1"}
+    with app, client(tmp_path, server, clock, http=app) as device:
+        device.join(PLAIN.id)
+        for period in (2, 4):
+            clock.now = START + 60 * period + 20
+            device.flush()
+        assert not app.is_closed
+    assert len(server.requests) == 4
+    for request in server.requests:
+        assert set(request.headers) <= {"host", "content-type", "content-length"}
+    assert server.requests[-1].headers["content-type"] == "application/msgpack"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://statistics.example", "ftp://x", "statistics.example", "https://", "https://a/?q=1", "http://10.0.0.1"],
+)
+def test_the_server_is_https_but_on_loopback(tmp_path, url):
+    """Anything else is refused before a store is made."""
+    with pytest.raises(ValueError, match="https"):
+        Client(tmp_path / "store.db", url, PINNED, max_epsilon=1)
+    assert not (tmp_path / "store.db").exists()
+
+
+def test_credentials_in_the_url_are_refused_and_not_repeated(tmp_path):
+    """They would name the user to the server, and show in logs."""
+    with pytest.raises(ValueError, match="credentials") as error:
+        Client(tmp_path / "store.db", "https://alice:hunter2@statistics.example", PINNED, max_epsilon=1)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:1/", "http://[::1]:9", URL + "/base/"])
+def test_loopback_and_paths_are_fine(tmp_path, url):
+    """A development server on loopback needs no certificate."""
+    Client(tmp_path / "store.db", url, PINNED, max_epsilon=1).close()
+
+
+def test_an_envelope_is_for_the_surveys_key_alone(tmp_path):
+    """It names the survey and the key from outside, and another key does not open it."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        device.flush()
+    (envelope,) = server.envelopes
+    assert head_of(envelope).survey == PLAIN.id
+    with pytest.raises(CannotOpen):
+        open_envelope(envelope, X25519PrivateKey.generate())
+
+
+def test_a_lost_acknowledgement_sends_the_same_reports_again(tmp_path):
+    """If the server stored an upload and the answer was lost, ids and symbols come again unchanged."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        server.reply = lambda request: answering(502)(request) if request.method == "POST" else None
+        device.flush()
+        server.reply = lambda _: None
+        device.flush()
+    first, second = server.opened()
+    assert first == second

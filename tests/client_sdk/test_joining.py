@@ -1,0 +1,217 @@
+"""Joining: because the app names the survey, with the authority's signature, within what may be spent."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import httpx
+import pytest
+from changeling_client import CannotJoin, Client, EnrolmentOver, Recorded, ServerTrouble, TooCostly, WrongSurvey
+from changeling_protocol import BadSignature, MalformedBytes, UnderstatedEpsilon, canonical
+from changeling_protocol.signing import signed
+from changeling_protocol.survey import KIND
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .device import LATE, PLAIN, START, URL, Clock, FakeServer, by_node, client
+
+OTHER = replace(PLAIN, question="And what would you rather?")
+CLOSED = survey(closed=True, grace=10**6)
+STRANGER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
+
+
+def unreachable(_request):
+    raise httpx.ConnectError("no route")
+
+
+def assert_nothing_joined(device):
+    assert device.spent == 0
+    assert device.flush().sent == 0
+
+
+def test_joining_again_is_the_same_and_asks_nobody(tmp_path):
+    """A survey is fetched once; joining again, from another process too, gives the same entries."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=2).record("tea", 1)
+        assert device.join(PLAIN.id.hex(), entries=2).answer(1) == "tea"
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=2)
+        assert handle.answer(1) == "tea"
+        assert handle.survey == PLAIN
+        assert device.spent == handle.spent == PLAIN.epsilon
+    assert server.paths() == [f"/v1/surveys/{PLAIN.id.hex()}"]
+
+
+def test_a_bundled_survey_needs_no_server(tmp_path):
+    """Signed bytes that the app brings are verified like the server's, and nobody is asked."""
+    server = FakeServer()
+    with client(tmp_path, server, Clock()) as device:
+        assert device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY)).survey == PLAIN
+    assert server.requests == []
+
+
+def test_a_survey_signed_by_another_authority_is_refused(tmp_path):
+    """Whoever runs the server cannot make a survey."""
+    with client(tmp_path, FakeServer(), Clock()) as device:
+        with pytest.raises(BadSignature):
+            device.join(PLAIN.id, signed=PLAIN.signed_by(STRANGER))
+        assert_nothing_joined(device)
+
+
+def test_any_pinned_key_may_have_signed(tmp_path):
+    """Apps pin the current and the next key."""
+    pinned = (STRANGER.public_key().public_bytes_raw(), *PINNED)
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        device._authority = pinned
+        assert device.join(PLAIN.id).survey == PLAIN
+
+
+def test_a_survey_with_any_byte_changed_is_refused(tmp_path):
+    """Every single changed byte is noticed, and nothing is joined."""
+    encoded = PLAIN.signed_by(AUTHORITY)
+    with client(tmp_path, FakeServer(), Clock()) as device:
+        for at in range(len(encoded)):
+            tampered = encoded[:at] + bytes([encoded[at] ^ 1]) + encoded[at + 1 :]
+            with pytest.raises((BadSignature, MalformedBytes)):
+                device.join(PLAIN.id, signed=tampered)
+        assert_nothing_joined(device)
+
+
+def test_a_survey_that_understates_its_epsilon_is_refused(tmp_path):
+    """Even one that the authority signed."""
+    fields = canonical.decode(PLAIN.payload)
+    del fields["kind"], fields["version"]
+    lie = signed(KIND, {**fields, "epsilon_micro": PLAIN.epsilon_micro - 1}, AUTHORITY)
+    with client(tmp_path, FakeServer(), Clock()) as device:
+        with pytest.raises(UnderstatedEpsilon):
+            device.join(PLAIN.id, signed=lie)
+        assert_nothing_joined(device)
+
+
+def test_another_survey_than_the_one_named_is_refused(tmp_path):
+    """A server cannot put a second, properly signed survey in the place of the one the app asked for."""
+    server = FakeServer(PLAIN, OTHER)
+    server.signed[PLAIN.id.hex()] = OTHER.signed_by(AUTHORITY)
+    with client(tmp_path, server, Clock()) as device:
+        with pytest.raises(WrongSurvey, match=OTHER.id.hex()):
+            device.join(PLAIN.id)
+        assert_nothing_joined(device)
+
+
+def test_the_sum_over_all_surveys_stays_within_max_epsilon(tmp_path):
+    """Two surveys fit exactly; a third of the least epsilon does not, and is not joined."""
+    small = survey(grace=10**6)
+    again, third = replace(small, question="Again?"), replace(small, question="A third time?")
+    server = FakeServer(small, again, third)
+    with client(tmp_path, server, Clock(), max_epsilon=2 * small.epsilon) as device:
+        device.join(small.id, entries=7)
+        device.join(again.id)
+        with pytest.raises(TooCostly, match=str(3 * small.epsilon)):
+            device.join(third.id)
+        assert device.spent == 2 * small.epsilon
+    with client(tmp_path, server, Clock(), max_epsilon=Decimal(1)) as device:
+        assert device.join(small.id, entries=7).spent == small.epsilon
+        with pytest.raises(CannotJoin):
+            device.join(third.id)
+
+
+def test_max_epsilon_is_taken_as_written(tmp_path):
+    """A survey of epsilon 6.6 fits into the float 6.6, though the float is a little less."""
+    small = survey(grace=10**6)
+    exact = replace(small, epsilon_micro=-(-small.epsilon_micro // 100_000) * 100_000)
+    assert Decimal(float(exact.epsilon)) != exact.epsilon
+    with client(tmp_path, FakeServer(exact), Clock(), max_epsilon=float(exact.epsilon)) as device:
+        device.join(exact.id)
+
+
+@pytest.mark.parametrize("max_epsilon", [0, -1, float("nan"), float("inf"), "much"])
+def test_max_epsilon_must_be_a_positive_number(tmp_path, max_epsilon):
+    """There is no unbounded client."""
+    with pytest.raises(ValueError, match="max_epsilon"):
+        client(tmp_path, FakeServer(), Clock(), max_epsilon=max_epsilon)
+
+
+def test_the_number_of_entries_is_for_good(tmp_path):
+    """Joining with another number is an error that names both, and there is at least one entry."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        with pytest.raises(ValueError, match="at least one entry, got 0"):
+            device.join(PLAIN.id, entries=0)
+        device.join(PLAIN.id, entries=2)
+        with pytest.raises(ValueError, match=r"with 2 entries.*got 3"):
+            device.join(PLAIN.id, entries=3)
+
+
+@pytest.mark.parametrize("named", ["ab", b"\0" * 15, "zz" * 16])
+def test_an_id_is_16_bytes(tmp_path, named):
+    """Anything else is told from a survey that does not exist."""
+    with client(tmp_path, FakeServer(), Clock()) as device, pytest.raises(ValueError, match="16 bytes"):
+        device.join(named)
+
+
+def test_joining_after_the_end_is_refused_but_coming_back_is_not(tmp_path):
+    """A calendar that has ended takes no new entries; an entry that was there can still send what waits."""
+    server, clock = FakeServer(PLAIN, OTHER), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        with pytest.raises(EnrolmentOver):
+            device.join(OTHER.id)
+        assert device.join(PLAIN.id).survey == PLAIN
+        assert device.flush().sent == 8
+
+
+def test_a_server_that_cannot_be_asked_is_told_from_one_that_refuses(tmp_path):
+    """join raises ServerTrouble with the status or the kind of failure, and can be tried again."""
+    server = FakeServer(PLAIN)
+    with client(tmp_path, server, Clock()) as device:
+        with pytest.raises(ServerTrouble, match="404"):
+            device.join(OTHER.id)
+        server.reply = unreachable
+        with pytest.raises(ServerTrouble, match="ConnectError"):
+            device.join(PLAIN.id)
+        server.reply = lambda _: None
+        device.join(PLAIN.id)
+
+
+def test_first_answers_can_come_with_joining(tmp_path):
+    """They are recorded in the transaction that enrols, and not again."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        handle = device.join(PLAIN.id, entries=2, answers=["tea", "coffee"])
+        assert [handle.answer(0), handle.answer(1)] == ["tea", "coffee"]
+        handle.record("neither")
+        assert device.join(PLAIN.id, entries=2, answers=["tea", "coffee"]).answer() == "neither"
+
+
+def test_a_closed_cohort_asks_for_an_answer_of_each_entry_in_time(tmp_path):
+    """Without answers, with too few, or after the first period nobody joins."""
+    server, clock = FakeServer(CLOSED), Clock()
+    with client(tmp_path, server, clock) as device:
+        for answers in (None, ["tea"], "te"):
+            with pytest.raises(ValueError, match="answer"):
+                device.join(CLOSED.id, entries=2, answers=answers)
+        with pytest.raises(ValueError, match="its answers are"):
+            device.join(CLOSED.id, entries=2, answers=["tea", "cocoa"])
+        clock.now = START + 60.001
+        with pytest.raises(EnrolmentOver, match="closed"):
+            device.join(CLOSED.id, entries=2, answers=["tea", "tea"])
+        assert_nothing_joined(device)
+
+
+def test_a_closed_cohort_keeps_its_answers(tmp_path):
+    """A deletion is frozen; the insertion falls into the first node even if the entry joined before it."""
+    asked = replace(PLAIN, closed=True)
+    server, clock = FakeServer(asked), Clock(START - 500)
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id, answers=["coffee"])
+        assert handle.delete() is Recorded.FROZEN
+        assert handle.answer() == "coffee"
+        clock.now = LATE
+        device.flush()
+    assert {node for node, true in by_node(server).items() if true} == {(0, 1), (0, 2), (0, 4)}
+
+
+@pytest.mark.parametrize("authority", [(), (b"short",), ("x" * 32,)])
+def test_the_authority_is_at_least_one_key_of_32_bytes(tmp_path, authority):
+    """A client without a pinned authority cannot be made."""
+    with pytest.raises(ValueError, match="authority"):
+        Client(tmp_path / "store.db", URL, authority, max_epsilon=1)

@@ -1,0 +1,40 @@
+"""The package as an app embeds it."""
+
+import subprocess
+import sys
+
+import changeling_client
+import pytest
+from changeling_client import errors
+
+
+def modules_after(statement: str) -> set[str]:
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import sys; {statement}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(printed.stdout.split())
+
+
+def test_importing_brings_neither_numbers_nor_the_network():
+    """`import changeling_client` imports no numpy, and httpx only when something is first sent."""
+    modules = modules_after("import changeling_client")
+    assert "changeling_protocol" in modules
+    assert not modules & {"numpy", "scipy", "httpx", "changeling_aggregator", "changeling_simulations"}
+
+
+@pytest.mark.parametrize("name", changeling_client.__all__)
+def test_every_public_name_says_what_it_is(name):
+    """Each has a docstring of its own."""
+    assert getattr(changeling_client, name).__doc__
+
+
+def test_the_errors_tree_is_the_one_that_is_drawn():
+    """errors.py opens with every error it defines, and all have one root."""
+    defined = [value for value in vars(errors).values() if isinstance(value, type)]
+    for error in defined:
+        assert issubclass(error, errors.ClientError)
+        assert error.__name__ in (errors.__doc__ or "")
+        assert error.__name__ in changeling_client.__all__

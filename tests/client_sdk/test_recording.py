@@ -1,0 +1,192 @@
+"""Recording: durable, stamped forwards, silent about answers, and held to the constraint."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+from changeling_client import Recorded
+from changeling_protocol import AtMost, Hybrid, TimeBounded
+
+from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client
+
+
+def test_a_record_survives_sigkill_right_after_it_returns(tmp_path):
+    """Of 50 processes killed by SIGKILL as record() returns, none loses its answer."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=50)
+    for entry in range(50):
+        if (child := os.fork()) == 0:
+            try:
+                device = client(tmp_path, server, clock)
+                device.join(PLAIN.id, entries=50).record("coffee", entry)
+                os.kill(os.getpid(), signal.SIGKILL)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=50)
+        assert [handle.answer(entry) for entry in range(50)] == ["coffee"] * 50
+
+
+def test_the_same_answer_again_is_no_mutation(tmp_path):
+    """Repeats neither count against the constraint nor reach a report."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        handle = device.join(PLAIN.id)
+        assert handle.delete() is Recorded.UNCHANGED
+        assert handle.record("tea") is Recorded.COUNTED
+        assert [handle.record("tea") for _ in range(5)] == [Recorded.UNCHANGED] * 5
+        assert [handle.record("coffee"), handle.record("tea")] == [Recorded.COUNTED] * 2
+
+
+def test_entries_are_apart(tmp_path):
+    """Each entry has its own answer and its own count."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        handle = device.join(PLAIN.id, entries=3)
+        handle.record("tea", entry=1)
+        handle.record("coffee", entry=2)
+        assert [handle.answer(entry) for entry in range(3)] == [None, "tea", "coffee"]
+
+
+@pytest.mark.parametrize("entry", [-1, 2])
+def test_an_unknown_entry_is_named(tmp_path, entry):
+    """The error says which entry was asked for, and which there are."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        handle = device.join(PLAIN.id, entries=2)
+        with pytest.raises(ValueError, match=f"0 to 1, got {entry}"):
+            handle.record("tea", entry)
+        with pytest.raises(ValueError, match=f"0 to 1, got {entry}"):
+            handle.ledger(entry)
+
+
+def test_an_unknown_answer_is_refused_and_not_repeated(tmp_path):
+    """The error lists the survey's answers and holds nothing of what was passed; nothing is recorded."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        handle = device.join(PLAIN.id)
+        with pytest.raises(ValueError, match=r"tea.*coffee.*neither") as error:
+            handle.record("cocoa")
+        assert "cocoa" not in repr(error.value)
+        assert error.value.__cause__ is None
+        assert handle.answer() is None
+
+
+def frozen_after(tmp_path, constraint, moments):
+    """What becomes of alternating answers at these seconds, and the inputs reported afterwards."""
+    asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        became = []
+        for turn, moment in enumerate(moments):
+            clock.now = START + moment
+            became.append(handle.record(("tea", "coffee")[turn % 2]))
+        stands = handle.answer()
+        clock.now = LATE
+        device.flush()
+    return became, stands, by_node(server)
+
+
+C, F = Recorded.COUNTED, Recorded.FROZEN
+
+
+def test_at_most_k_freezes_after_the_kth_mutation(tmp_path):
+    """The third mutation of at-most-2 changes nothing, on the device or in any report."""
+    became, stands, inputs = frozen_after(tmp_path, AtMost(2), [10, 70, 130, 190, 250])
+    assert became == [C, C, F, Recorded.UNCHANGED, F]
+    assert stands == "coffee"
+    assert {node for node, true in inputs.items() if true} == {(0, 1), (1, 2), (0, 2), (0, 4)}
+
+
+def test_time_bounded_freezes_when_the_time_since_the_insertion_is_over(tmp_path):
+    """Mutations count until B seconds after the first, that moment included, however many there are."""
+    became, stands, inputs = frozen_after(tmp_path, TimeBounded(100), [10, 20, 30, 40, 110, 110.001, 400])
+    assert became == [C, C, C, C, C, F, Recorded.UNCHANGED]
+    assert stands == "tea"
+    assert {node for node, true in inputs.items() if true} == {(0, 1), (1, 2), (0, 2), (0, 4)}
+
+
+def test_a_hybrid_constraint_freezes_when_no_class_admits_more(tmp_path):
+    """An entry may mutate while one of the classes allows it."""
+    constraint = Hybrid((AtMost(2), TimeBounded(100)))
+    assert frozen_after(tmp_path, constraint, [10, 400, 401])[0] == [C, C, F]
+    (tmp_path / "fast").mkdir()
+    assert frozen_after(tmp_path / "fast", constraint, [10, 20, 30, 110, 111])[0] == [C, C, C, C, F]
+
+
+def test_the_count_outlives_the_process(tmp_path):
+    """Opening the store again does not renew what the constraint allows."""
+    server, clock = FakeServer(PLAIN), Clock()
+    became = []
+    for turn in range(5):
+        with client(tmp_path, server, clock) as device:
+            became.append(device.join(PLAIN.id).record(("tea", "coffee")[turn % 2]))
+    assert became == [C, C, C, F, Recorded.UNCHANGED]
+
+
+def test_a_record_after_the_calendar_changes_nothing(tmp_path):
+    """No node can hold it, so the entry stays in the state that was reported."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        handle.record("tea")
+        clock.now = PLAIN.calendar.time(8) + 1
+        assert handle.record("coffee") is F
+        assert handle.answer() == "tea"
+
+
+def test_a_clock_that_goes_back_writes_nothing_into_an_answered_node(tmp_path):
+    """After period 3 was answered a record made 'in period 1' falls into period 4."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        clock.now = START + 3 * 60 + 20
+        device.flush()
+        clock.now = START + 30
+        handle.record("tea")
+        clock.now = LATE
+        device.flush()
+    assert {node for node, true in by_node(server).items() if true} == {(3, 4), (2, 4), (0, 4)}
+
+
+def test_a_clock_that_goes_back_writes_nothing_before_what_was_seen(tmp_path):
+    """A closed node that is not yet answered is not written into either, nor the order of mutations turned."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        clock.now = START + 150
+        handle.record("tea")
+        clock.now = START + 30
+        handle.record("coffee")
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        assert handle.answer() == "coffee"
+        clock.now = LATE
+        device.flush()
+    assert {node for node, true in by_node(server).items() if true} == {(2, 3), (2, 4), (0, 4)}
+
+
+def test_a_clock_that_goes_back_answers_nothing_again(tmp_path):
+    """Flushing at every time of a wild clock answers every node once."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        for period in (3, 1, 5, 2, 0, 8, 4, 9):
+            clock.now = START + 60 * period + 20
+            device.flush()
+    assert len(by_node(server)) == 8 + 4 + 2
+
+
+def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_key(tmp_path, caplog):
+    """Objects, results and log lines at every level hold no answer, no state and no secret."""
+    caplog.set_level(0)
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        handle.record("coffee")
+        with device._store.transaction() as db:
+            (key,) = db.execute("SELECT key FROM entries").fetchone()
+        clock.now = LATE
+        printed = [repr(device), repr(handle), repr(handle.ledger()), repr(device.flush()), caplog.text]
+    for text in printed:
+        assert not [word for word in ("coffee", repr(key), key.hex()) if word in text]

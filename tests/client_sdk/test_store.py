@@ -1,0 +1,186 @@
+"""The store: sound or silent, durable, and free of what was erased."""
+
+import os
+import sqlite3
+import threading
+
+import changeling_client.store as store_module
+import pytest
+from changeling_client import StoreBusy, StoreUnusable
+from changeling_client.store import Store
+
+from .device import PLAIN, START, Clock, FakeServer, client
+
+
+@pytest.fixture
+def used(tmp_path):
+    """A closed store with a survey and an answer."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        device.join(PLAIN.id).record("tea")
+    return tmp_path / "store.db"
+
+
+def marked(pragma):
+    def damage(file):
+        connection = sqlite3.connect(file)
+        connection.execute(f"PRAGMA {pragma}")
+        connection.close()
+
+    return damage
+
+
+def cut(size):
+    return lambda file: os.truncate(file, size)
+
+
+def torn(file):
+    content = bytearray(file.read_bytes())
+    for page in range(4096, len(content), 4096):
+        content[page : page + 64] = b"\xaa" * 64
+    file.write_bytes(content)
+
+
+DAMAGES = {
+    "empty": cut(0),
+    "cut within the header": cut(50),
+    "cut after a page": cut(4096),
+    "torn pages": torn,
+    "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
+    "of a later version": marked("user_version = 2"),
+    "of another application": marked("application_id = 7"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_store_that_is_not_sound_means_silence(used, name):
+    """It raises StoreUnusable each time, is left as it is, and no fresh one is made in its place."""
+    DAMAGES[name](used)
+    before = used.read_bytes()
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match=str(used)):
+            Store(used)
+    assert used.read_bytes() == before
+
+
+def test_a_directory_is_no_store(tmp_path):
+    """Nor anything else that cannot be opened."""
+    with pytest.raises(StoreUnusable):
+        Store(tmp_path)
+
+
+def test_every_commit_is_on_disk(used):
+    """Write-ahead log, synchronous=FULL, secure deletion and foreign keys hold on every connection."""
+    store = Store(used)
+    with store.transaction() as db:
+        names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
+        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1, 1]
+    store.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_nobody_else_may_read_it(used):
+    """The file, which holds secrets and answers, is its owner's alone; making it leaves nothing beside it."""
+    assert used.stat().st_mode & 0o077 == 0
+    assert [file.name for file in used.parent.iterdir()] == ["store.db"]
+
+
+def on_disk(path):
+    return b"".join(file.read_bytes() for file in path.iterdir())
+
+
+def test_an_erased_key_is_on_no_page_of_any_file(tmp_path):
+    """After a flush the old key, and after the acknowledgement ids, are gone from database and log, while open."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=30)
+        for period in range(1, 9):
+            with device._store.transaction() as db:
+                keys = [key for (key,) in db.execute("SELECT key FROM entries")]
+            assert all(key in on_disk(tmp_path) for key in keys)
+            clock.now = START + 60 * period + 20
+            server.refused = [[index, "malformed"] for index in range(30)]
+            device.flush()
+            assert not any(key in on_disk(tmp_path) for key in keys)
+            with device._store.transaction() as db:
+                ids = [id_ for (id_,) in db.execute("SELECT id FROM reports")]
+            assert len(ids) >= 30
+            assert all(id_ in on_disk(tmp_path) for id_ in ids)
+            server.refused = []
+            device.flush()
+            assert not any(id_ in on_disk(tmp_path) for id_ in ids)
+
+
+def test_the_changelog_is_forgotten_when_no_open_node_needs_it(tmp_path):
+    """While (4, 8] is open the states at 4 and after are kept; at the end only the answer that stands."""
+    server, clock = FakeServer(PLAIN), Clock()
+    kept = []
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        for period, answer in ((0.1, "tea"), (2.1, "coffee"), (5.1, "neither")):
+            clock.now = START + 60 * period
+            handle.record(answer)
+        for period in range(1, 9):
+            clock.now = START + 60 * period + 20
+            device.flush()
+            with device._store.transaction() as db:
+                kept.append([state for (state,) in db.execute("SELECT state FROM changelog ORDER BY number")])
+        assert handle.answer() == "neither"
+    assert kept == [[1, 2, 3]] * 3 + [[2, 3]] * 4 + [[3]]
+
+
+def test_a_store_that_is_held_too_long_is_busy_and_unchanged(used, monkeypatch):
+    """Another process's transaction is waited for, then StoreBusy is raised; later it works again."""
+    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.05)
+    first, second = Store(used), Store(used)
+    with first.transaction(), pytest.raises(StoreBusy, match="another process"), second.transaction():
+        pytest.fail("two at a time")
+    with second.transaction() as db:
+        assert db.execute("SELECT count(*) FROM changelog").fetchone() == (1,)
+    first.close()
+    second.close()
+
+
+def test_a_failed_transaction_leaves_nothing(used):
+    """An exception undoes all that was written."""
+    store = Store(used)
+
+    def fail():
+        with store.transaction() as db:
+            db.execute("DELETE FROM changelog")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    with store.transaction() as db:
+        assert db.execute("SELECT count(*) FROM changelog").fetchone() == (1,)
+    store.close()
+
+
+def test_threads_share_a_client(tmp_path):
+    """Records and flushes from four threads at once neither fail nor lose anything."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=40)
+        clock.now = START + 80
+        failures = []
+
+        def work(first):
+            try:
+                for entry in range(first, 40, 4):
+                    handle.record("tea", entry)
+                    device.flush()
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert [handle.answer(entry) for entry in range(40)] == ["tea"] * 40
+        assert device.flush().waiting == 0
+    symbols = {}
+    for report, node, _ in server.reports():
+        assert symbols.setdefault((report.id, node), report.symbol) == report.symbol
+    assert len(symbols) == 40

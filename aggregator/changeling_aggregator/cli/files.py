@@ -1,0 +1,85 @@
+"""The files that operators handle: keys, surveys as readable JSON, and signed objects as they travel.
+
+An authority's private key is PEM (PKCS #8), readable by its owner alone; its public key is 64 hexadecimal digits,
+as apps pin it. An unsigned survey is JSON; a signed one holds the very bytes that the server publishes.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from changeling_protocol import Survey
+from changeling_protocol.cost import track_cost
+from changeling_protocol.signing import payload_fields
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from ..store.surveys import survey_in
+
+KEY_BYTES = 32
+
+
+def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:
+    """Raises FileExistsError rather than overwrite one."""
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(pem)
+
+
+def read_private_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError(f"{path} holds no Ed25519 private key: make one with `changeling authority new`")
+    return key
+
+
+def write_public_key(path: Path, public: bytes) -> None:
+    path.write_text(public.hex() + "\n")
+
+
+def read_public_key(path: Path) -> bytes:
+    """32 bytes: an authority's public key, or the sealing key of a request."""
+    try:
+        public = bytes.fromhex(path.read_text().strip())
+    except ValueError:
+        public = b""
+    if len(public) != KEY_BYTES:
+        raise ValueError(f"{path} holds no public key: that is one line of {2 * KEY_BYTES} hexadecimal digits")
+    return public
+
+
+def write_survey(path: Path, survey: Survey) -> None:
+    """As JSON: what will be signed, and beside it what each track costs, which is computed again when read."""
+    tracks = [
+        {"track": number, "epsilon": f"{track_cost(track, survey.calendar, survey.constraint, survey.closed):.6f}"}
+        for number, track in enumerate(survey.plan.tracks)
+    ]
+    content = {
+        "survey": payload_fields("survey", survey.payload),
+        "cost": {"epsilon": str(survey.epsilon), "tracks": tracks},
+    }
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_survey(path: Path) -> Survey:
+    """The survey in a file, unsigned or signed; of a signed one the signature is not checked.
+
+    Raises ValueError, MalformedBytes or UnderstatedEpsilon.
+    """
+    content = path.read_bytes()
+    if not content.lstrip().startswith(b"{"):
+        return survey_in(content)
+    try:
+        fields = json.loads(content)["survey"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} holds no survey: make one with `changeling survey new`") from None
+    return Survey.from_fields(dict(fields))

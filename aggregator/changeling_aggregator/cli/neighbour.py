@@ -1,0 +1,34 @@
+"""A device of the development server: it never has an answer, and answers every period."""
+
+from changeling_protocol import EntrySecret, Node, Report, SealingKey, Survey, seal
+from changeling_protocol.upload import encode_upload
+
+from ..server import Service
+
+NO_CHANGE = 0
+
+
+class QuietNeighbour:
+    """Reports "no change" on the first track's nodes, as a device would, so that none of them is empty."""
+
+    def __init__(self, survey: Survey, key: SealingKey, service: Service) -> None:
+        self._survey, self._key, self._service = survey, key, service
+        self._secret = EntrySecret.fresh(0)
+        self._answered = 0
+
+    def answer(self, now: float) -> None:
+        """Answer the periods that have closed by now, in Unix seconds, and have not been answered."""
+        until = self._survey.calendar.closed(now)
+        if until == self._answered:
+            return
+        track = self._survey.plan.tracks[0]
+        span = Node(self._answered, until)
+        reports = []
+        for number in range(span.start + 1, span.end + 1):
+            self._secret = self._secret.advanced(number)
+            subkeys, node = self._secret.subkeys(self._survey.id), track.node(number)
+            symbol = track.randomizer.respond(NO_CHANGE, subkeys.response_coins(0, node, NO_CHANGE))
+            reports.append(Report(0, number, subkeys.report_id(0, node), symbol))
+        plaintext = encode_upload(self._survey.plan, 0, span, reports)
+        self._service.committer.submit([seal(plaintext, self._survey.id, self._key)]).result()
+        self._answered = until

@@ -1,0 +1,58 @@
+"""`changeling serve`: the aggregation server, until it is told to stop."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from .files import read_public_key
+from .remote import admin_token
+
+
+def serve(
+    store: Annotated[Path, typer.Option(help="The file that holds everything; made if missing.")],
+    authority: Annotated[
+        list[Path], typer.Option(help="Public key whose surveys and keys are taken; again for the next one.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    admin_token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that publishing needs; else $CHANGELING_ADMIN_TOKEN.")
+    ] = None,
+    movable_clock: Annotated[
+        bool, typer.Option("--movable-clock", help="For demos on loopback: a clock that stands until it is moved.")
+    ] = False,
+) -> None:
+    """Run the aggregation server: surveys and sealing keys out, sealed uploads in, histograms out.
+
+    It prints its URL and serves until interrupted; then it finishes what it took in. Without an admin token
+    nothing can be published. A movable clock starts at Unix time 0, or at the store's latest arrival.
+    """
+    from ..server import MovableClock, Service, Settings, is_loopback, listen, make_server
+    from ..store import Store
+    from ..store.log import latest_arrival
+
+    if movable_clock and not is_loopback(host):
+        raise ValueError(f"a movable clock is for loopback only, not for {host}")
+    keys = [read_public_key(file) for file in authority]
+    opened = Store.open(store)
+    clock = time.time
+    if movable_clock:
+        with opened.reading() as connection:
+            clock = MovableClock(latest_arrival(connection) / 1000)
+    service = Service(opened, Settings(keys, admin_token(admin_token_file), clock))
+    listening, url = listen(host, port)
+    server = make_server(service)
+    signal.signal(signal.SIGTERM, interrupt)
+    typer.echo(f"changeling listens on {url}")
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
+        typer.echo("changeling has stopped")
+
+
+def interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,153 @@
+"""`changeling survey`: write a survey, sign it, publish it, look at it."""
+
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from changeling_protocol import AtMost, Calendar, Constraint, Hybrid, Survey, TimeBounded, plan_cost
+from changeling_protocol.survey import micro
+
+from ..durations import format_duration, parse_duration
+from ..instants import format_instant, parse_instant
+from ..planning.paper import hierarchical_plan
+from .files import read_private_key, read_survey, write_survey
+from .remote import admin_token, put
+from .tables import console, cost_table
+
+app = typer.Typer(help="Write, sign, publish and show surveys.", no_args_is_help=True)
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
+
+
+@app.command()
+def new(
+    question: Annotated[str, typer.Option(help="What people are asked.")],
+    answers: Annotated[str, typer.Option(help="The answers, with commas between them.")],
+    start: Annotated[str, typer.Option(help="When the first period begins: ISO 8601, UTC by default.")],
+    period: Annotated[str, typer.Option(help="The shortest span that is reported on: 10s, 1h, 1d, 13w.")],
+    epsilon: Annotated[str, typer.Option(help="What an entry may lose over the whole survey.")],
+    output: Output,
+    periods: Annotated[int | None, typer.Option(help="How many periods there are.")] = None,
+    horizon: Annotated[str | None, typer.Option(help="How long the survey lasts, instead of --periods.")] = None,
+    at_most: Annotated[
+        int | None, typer.Option(help="An entry's answer changes at most so often; appearing counts.")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option(help="An entry's changes lie within so long of its first. With --at-most: either.")
+    ] = None,
+    branching: Annotated[int, typer.Option(help="How many nodes make one of the next layer.")] = 2,
+    layers: Annotated[int, typer.Option(help="Layers of the hierarchy; 1 reports single periods.")] = 1,
+    skew: Annotated[str, typer.Option(help="How far a device's clock may be off.")] = "5m",
+    spread: Annotated[str, typer.Option(help="Answers are spread over so long after a period's close.")] = "1h",
+    grace: Annotated[str, typer.Option(help="Reports are taken for so long after a period's close.")] = "7d",
+    minimum: Annotated[int, typer.Option(help="Nodes with fewer reports are not published.")] = 100,
+) -> None:
+    """Write a survey as readable JSON, with the paper's hierarchical plan, and print what it costs an entry.
+
+    Nothing is signed yet: read the file, then use `changeling survey sign`.
+    """
+    calendar = _calendar(start, period, periods, horizon)
+    constraint = _constraint(at_most, within)
+    names = tuple(answer.strip() for answer in answers.split(","))
+    plan = hierarchical_plan(
+        len(names), calendar, constraint, epsilon=_decimal(epsilon), branching=branching, layers=layers
+    )
+    survey = Survey(
+        question=question,
+        answers=names,
+        calendar=calendar,
+        constraint=constraint,
+        plan=plan,
+        epsilon_micro=micro(plan_cost(plan, calendar, constraint)),
+        closed=False,
+        skew=parse_duration(skew),
+        spread=parse_duration(spread),
+        grace=parse_duration(grace),
+        minimum=minimum,
+    )
+    write_survey(output, survey)
+    console().print(cost_table(survey))
+    typer.echo(f"wrote {output}; not signed yet")
+
+
+@app.command()
+def sign(
+    file: Annotated[Path, typer.Argument(help="A survey that `survey new` wrote.")],
+    key: Annotated[Path, typer.Option(help="The authority's private key.")],
+    output: Output,
+) -> None:
+    """Sign a survey, which fixes it and gives it its id."""
+    survey = read_survey(file)
+    output.write_bytes(survey.signed_by(read_private_key(key)))
+    typer.echo(f"wrote {output}, survey {survey.id.hex()}")
+
+
+@app.command()
+def publish(
+    file: Annotated[Path, typer.Argument(help="A signed survey.")],
+    server: Annotated[str, typer.Option(help="The server's URL.")],
+    admin_token_file: Annotated[
+        Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
+    ] = None,
+) -> None:
+    """Publish a signed survey. Doing so again changes nothing."""
+    survey = read_survey(file)
+    added = put(server, f"/v1/surveys/{survey.id.hex()}", file.read_bytes(), admin_token(admin_token_file))
+    typer.echo(f"survey {survey.id.hex()} {'is published' if added else 'was published before'}")
+
+
+@app.command()
+def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")]) -> None:
+    """Print a survey and what it costs an entry. The signature is not checked."""
+    survey = read_survey(file)
+    calendar = survey.calendar
+    typer.echo(f"{survey.question}  ({', '.join(survey.answers)})")
+    typer.echo(f"id        {survey.id.hex()}")
+    typer.echo(
+        f"calendar  {calendar.periods} periods of {format_duration(calendar.period)} from "
+        f"{format_instant(calendar.start)} to {format_instant(calendar.time(calendar.periods))}"
+    )
+    typer.echo(f"entries   {_in_words(survey.constraint)}")
+    typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
+    typer.echo(f"epsilon   {survey.epsilon}")
+    console().print(cost_table(survey))
+
+
+def _calendar(start: str, period: str, periods: int | None, horizon: str | None) -> Calendar:
+    seconds = parse_duration(period)
+    if (periods is None) == (horizon is None):
+        raise ValueError("say how long the survey lasts: either --periods or --horizon")
+    if horizon is not None:
+        periods, rest = divmod(parse_duration(horizon), seconds)
+        if rest:
+            raise ValueError(f"a horizon of {horizon} is no whole number of periods of {period}")
+    return Calendar(int(parse_instant(start)), seconds, periods or 0)
+
+
+def _constraint(at_most: int | None, within: str | None) -> Constraint:
+    counted = [] if at_most is None else [AtMost(at_most)]
+    bounded = [] if within is None else [TimeBounded(parse_duration(within))]
+    if counted and bounded:
+        return Hybrid((*counted, *bounded))
+    if not (counted or bounded):
+        raise ValueError("say how an entry's answer may change: --at-most, --within, or both")
+    return (counted or bounded)[0]
+
+
+def _in_words(constraint: Constraint) -> str:
+    match constraint:
+        case AtMost(k):
+            return f"change at most {k} times"
+        case TimeBounded(seconds):
+            return f"change within {format_duration(seconds)} of their first change"
+        case Hybrid(classes):
+            return ", or ".join(_in_words(each) for each in classes)
+    return str(constraint.as_fields())
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"epsilon is a number, got {text!r}") from None

@@ -1,0 +1,78 @@
+"""What a plan costs and what an estimate says, as tables for people."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from changeling_protocol import KaryResponse, Survey
+from changeling_protocol.cost import track_cost
+from changeling_protocol.randomizers import rounded_up
+from rich.console import Console
+from rich.table import Table
+
+from ..durations import format_duration
+
+
+def console() -> Console:
+    """Standard output, at its full width where it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else 110)
+
+
+def cost_table(survey: Survey) -> Table:
+    """What each track can cost an entry, and all of them."""
+    table = Table(title="What the plan can cost an entry", show_footer=True)
+    table.add_column("track", footer="total", justify="right")
+    table.add_column("reports on", footer="")
+    table.add_column("nodes", justify="right")
+    table.add_column("width", justify="right")
+    table.add_column("odds of the truth", justify="right")
+    table.add_column("epsilon", justify="right", footer=f"{rounded_up(survey.cost):.4f}")
+    for number, track in enumerate(survey.plan.tracks):
+        cost = track_cost(track, survey.calendar, survey.constraint, survey.closed)
+        randomizer = track.randomizer
+        odds = (
+            f"{randomizer.odds.favoured / randomizer.odds.other:.6g} : 1"
+            if isinstance(randomizer, KaryResponse)
+            else "–"
+        )
+        table.add_row(
+            str(number),
+            "changes" if track.reports_changes else "states",
+            str(track.count),
+            format_duration(track.width * survey.calendar.period),
+            odds,
+            f"{rounded_up(cost):.4f}",
+        )
+    return table
+
+
+def estimate_table(found: Mapping[str, Any]) -> Table:
+    """One histogram as the server gives it."""
+    table = Table(title=f"{found['question']}\nat {found['time']}, the end of period {found['period']}")
+    table.add_column("answer")
+    table.add_column("estimate", justify="right")
+    table.add_column("± standard error", justify="right")
+    for answer, value, error in zip(found["answers"], found["values"], found["standard_errors"], strict=True):
+        table.add_row(answer, f"{value:,.1f}", shown_error(error))
+    return table
+
+
+def series_table(question: str, answers: Sequence[str], series: Sequence[Mapping[str, Any]]) -> Table:
+    """A series of histograms, a row each."""
+    table = Table(title=question)
+    table.add_column("period", justify="right")
+    table.add_column("at")
+    for answer in answers:
+        table.add_column(answer, justify="right")
+    for at in series:
+        cells = [
+            f"{value:,.1f} ± {shown_error(error)}"
+            for value, error in zip(at["values"], at["standard_errors"], strict=True)
+        ]
+        table.add_row(str(at["period"]), at["time"], *cells)
+    return table
+
+
+def shown_error(error: float | None, digits: int = 1) -> str:
+    """A standard error; a question mark where its variance came out below zero."""
+    return "?" if error is None else f"{error:,.{digits}f}"

@@ -1,0 +1,51 @@
+"""What ends once the log is folded: nodes are sealed after their grace, private keys destroyed one after expiry."""
+
+from math import ceil
+
+from changeling_protocol import Survey, Track
+from sqlalchemy import Connection
+
+from ..store import Store
+from ..store.counted import seal_nodes, sealed_nodes
+from ..store.log import hold_arrivals, unfolded
+from ..store.sealing_keys import any_expired, destroy_expired
+from ..store.surveys import published_surveys, survey_in
+
+
+def last_ended(survey: Survey, track: Track, time: float) -> int:
+    """The number of the track's last node that had closed by this Unix time; 0 for none."""
+    return min(max((survey.calendar.closed(time) - track.first) // track.width, 0), track.count)
+
+
+def close_what_ended(store: Store, now: float) -> None:
+    """Seal what can be sealed and destroy the keys that opened it, unless something is still unfolded.
+
+    From then on no arrival is before `now`, so whatever else comes for a sealed node is late.
+    """
+    with store.reading() as connection:
+        if not (_to_seal(connection, now) or any_expired(connection, now - _longest_grace(connection))):
+            return
+    with store.writing() as connection:
+        if unfolded(connection):
+            return
+        hold_arrivals(connection, ceil(now * 1000))
+        for survey, track, node in _to_seal(connection, now):
+            seal_nodes(connection, survey, track, node)
+        destroyed = destroy_expired(connection, now - _longest_grace(connection))
+    if destroyed:
+        store.forget_overwritten()
+
+
+def _to_seal(connection: Connection, now: float) -> list[tuple[bytes, int, int]]:
+    ended = []
+    for id_, signed in published_surveys(connection).items():
+        survey, done = survey_in(signed), sealed_nodes(connection, id_)
+        for number, track in enumerate(survey.plan.tracks):
+            node = last_ended(survey, track, now - survey.grace)
+            if node > done.get(number, 0):
+                ended.append((id_, number, node))
+    return ended
+
+
+def _longest_grace(connection: Connection) -> int:
+    return max((survey_in(signed).grace for signed in published_surveys(connection).values()), default=0)

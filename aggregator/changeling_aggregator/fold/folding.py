@@ -1,0 +1,77 @@
+"""Driving the fold over a store: batch by batch to the log's end, each batch one transaction.
+
+Tallies, ids, refusals and cursors are written together, the cursors by compare-and-set: whatever crashes, and
+however many fold at once, each report counts exactly once.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache, partial
+
+from ..errors import Overtaken
+from ..refusal import Refusal
+from ..store import Store
+from ..store.counted import add_refusals, add_tallies, replace_runs, runs_of
+from ..store.log import advance_cursors, cursors_after, unread
+from ..store.sealing_keys import private_keys
+from ..store.surveys import published_surveys, survey_in
+from .closing import close_what_ended
+from .counting import count
+from .runs import with_run
+
+BATCH_ENVELOPES = 20_000
+BATCH_BYTES = 64 * 2**20
+
+
+@dataclass(slots=True)
+class FoldReport:
+    """What a fold did: envelopes read, reports counted, and how much was refused for which reason."""
+
+    envelopes: int
+    reports: int
+    refused: Counter[Refusal]
+
+
+def fold(store: Store, now: float, batch: int = BATCH_ENVELOPES) -> FoldReport:
+    """Fold the log to its end, then seal the nodes and destroy the keys whose time is over.
+
+    now: Unix seconds. batch: the most envelopes of one transaction.
+    """
+    total = FoldReport(0, 0, Counter())
+    while True:
+        try:
+            done = fold_batch(store, batch)
+        except Overtaken:
+            continue
+        if done.envelopes == 0:
+            close_what_ended(store, now)
+            return total
+        total.envelopes += done.envelopes
+        total.reports += done.reports
+        total.refused += done.refused
+
+
+def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
+    """Fold the next envelopes, if there are any.
+
+    Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
+    """
+    with store.reading() as connection:
+        entries = unread(connection, most, BATCH_BYTES)
+        if not entries:
+            return FoldReport(0, 0, Counter())
+        surveys = {id_: survey_in(signed) for id_, signed in published_surveys(connection).items()}
+        keys = private_keys(connection)
+        seen = cache(partial(runs_of, connection))
+        counted = count(entries, surveys, keys, seen)
+        runs = {key: with_run(seen(key), ids) for key, ids in counted.ids.items()}
+    with store.writing() as connection:
+        advance_cursors(connection, cursors_after(entries))
+        add_tallies(connection, counted.tallies)
+        add_refusals(connection, counted.refused)
+        for key, (kept, ids) in runs.items():
+            replace_runs(connection, key, kept, ids)
+    refused: Counter[Refusal] = Counter()
+    for (_, reason), times in counted.refused.items():
+        refused[reason] += times
+    return FoldReport(len(entries), sum(tally.reports for tally in counted.tallies.values()), refused)

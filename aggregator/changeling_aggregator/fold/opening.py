@@ -1,0 +1,72 @@
+"""From sealed envelopes to the columns of each track.
+
+The one place where uploads lie open. What does not open or parse is refused, envelope by envelope and track by
+track; what is inside the columns is not looked at here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
+from changeling_protocol.sealing import head_of
+from changeling_protocol.upload import decode_upload, row_bytes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ..refusal import Refusal
+from ..store import LogEntry
+
+RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
+"""By survey id and reason."""
+
+
+class Piece(NamedTuple):
+    """The columns of one track in one upload. arrival: Unix milliseconds."""
+
+    arrival: int
+    columns: bytes
+
+
+@dataclass(slots=True)
+class Opened:
+    """Pieces by survey id and track, in the order of the log, and what was refused on the way."""
+
+    pieces: dict[tuple[bytes, int], list[Piece]] = field(default_factory=dict)
+    refused: RefusalCounts = field(default_factory=Counter)
+
+
+def open_entries(
+    entries: Iterable[LogEntry],
+    surveys: Mapping[bytes, Survey],
+    keys: Mapping[bytes, X25519PrivateKey],
+) -> Opened:
+    """Open the envelopes with the private keys that are left."""
+    opened = Opened()
+    for entry in entries:
+        head = head_of(entry.envelope)
+        survey, private = surveys.get(head.survey), keys.get(head.key)
+        if survey is None or private is None:
+            opened.refused[head.survey, Refusal.UNOPENABLE] += 1
+            continue
+        try:
+            tracks = decode_upload(open_envelope(entry.envelope, private))
+        except CannotOpen:
+            opened.refused[head.survey, Refusal.UNOPENABLE] += 1
+        except MalformedBytes:
+            opened.refused[head.survey, Refusal.MALFORMED] += 1
+        else:
+            _add(opened, head.survey, survey, entry.arrival, tracks)
+    return opened
+
+
+def _add(opened: Opened, id_: bytes, survey: Survey, arrival: int, tracks: Iterable[tuple[int, bytes]]) -> None:
+    seen = set()
+    for number, columns in tracks:
+        if not 0 <= number < len(survey.plan.tracks):
+            opened.refused[id_, Refusal.UNKNOWN_NODE] += 1
+        elif number in seen or len(columns) % row_bytes(survey.plan.tracks[number]):
+            opened.refused[id_, Refusal.MALFORMED] += 1
+        else:
+            opened.pieces.setdefault((id_, number), []).append(Piece(arrival, columns))
+        seen.add(number)

@@ -1,0 +1,39 @@
+"""Which envelopes to append: the checks that need no key, on the head, the dates and the length.
+
+Pure; the caller brings the time and what is published.
+"""
+
+from changeling_protocol import VERSION, MalformedBytes
+from changeling_protocol.sealing import head_of
+
+from ..refusal import Refusal
+from .registry import Registry
+
+
+def refusal_of(envelope: object, registry: Registry, now: float) -> tuple[bytes, Refusal] | None:
+    """Why this envelope is refused, with the id of the survey it names, empty if none; None to append it.
+
+    now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ.
+    """
+    if not isinstance(envelope, bytes):
+        return b"", Refusal.MALFORMED
+    try:
+        head = head_of(envelope)
+    except MalformedBytes:
+        return b"", Refusal.MALFORMED
+    if head.version != VERSION:
+        return b"", Refusal.MALFORMED
+    published = registry.surveys.get(head.survey)
+    if published is None:
+        return b"", Refusal.UNKNOWN_SURVEY
+    survey, calendar = published.survey, published.survey.calendar
+    if not calendar.start <= now <= calendar.time(calendar.periods) + survey.grace:
+        return head.survey, Refusal.CLOSED
+    key = registry.keys.get(head.key)
+    if key is None:
+        return head.survey, Refusal.UNKNOWN_KEY
+    if now > key.key.expires + survey.skew:
+        return head.survey, Refusal.EXPIRED_KEY
+    if len(envelope) > published.most_bytes:
+        return head.survey, Refusal.TOO_LARGE
+    return None

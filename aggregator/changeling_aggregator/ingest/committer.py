@@ -1,0 +1,109 @@
+"""The one thread that appends to this process's stream: uploads that wait together share a commit.
+
+An upload is acknowledged when its commit is on disk, never before. What waits is bounded in bytes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import TypeAlias
+
+from ..errors import Overloaded
+from ..refusal import Refusal
+from ..store import Store
+from ..store.counted import add_refusals
+from ..store.log import append, open_stream
+
+RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
+MOST_WAITING_BYTES = 64 * 2**20
+REFUSALS_WAIT_SECONDS = 1.0
+"""Refusals without an envelope are no reason to write; a crash may lose the counts of so much time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    envelopes: Sequence[bytes]
+    acknowledged: Future[None]
+
+
+class Committer:
+    """Appends to a stream of its own. clock: Unix seconds, for the stamp of arrival."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
+        with store.writing() as connection:
+            self._stream = open_stream(connection)
+        self._changed = Condition()
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._refused: RefusalCounts = Counter()
+        self._closing = False
+        self._thread = Thread(target=self._run, name="committer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Commit what waits, then end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def submit(self, envelopes: Sequence[bytes]) -> Future[None]:
+        """Append these envelopes; the future is done when they are on disk, or holds the error.
+
+        Raises Overloaded where too much waits already.
+        """
+        size = sum(map(len, envelopes))
+        waiting = _Waiting(envelopes, Future())
+        with self._changed:
+            if self._closing or self._waiting_bytes + size > MOST_WAITING_BYTES:
+                raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
+            self._waiting.append(waiting)
+            self._waiting_bytes += size
+            self._changed.notify()
+        return waiting.acknowledged
+
+    def count_refused(self, refused: Mapping[tuple[bytes, Refusal], int]) -> None:
+        """Count refusals along with the next commit, or a little later."""
+        with self._changed:
+            self._refused.update(refused)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._refused or self._closing)
+                if not self._waiting and not self._closing:
+                    self._changed.wait_for(lambda: self._waiting or self._closing, REFUSALS_WAIT_SECONDS)
+                if self._closing and not self._waiting and not self._refused:
+                    return
+                batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
+                refused, self._refused = self._refused, Counter()
+                closing = self._closing
+            # From here on nobody can cancel them; who has gone away before is not waited for.
+            batch = [waiting for waiting in batch if waiting.acknowledged.set_running_or_notify_cancel()]
+            try:
+                self._commit([envelope for waiting in batch for envelope in waiting.envelopes], refused)
+            except Exception as error:  # whatever the database says, the thread lives and the sender hears it
+                for waiting in batch:
+                    waiting.acknowledged.set_exception(error)
+                if not closing:
+                    self.count_refused(refused)
+            else:
+                for waiting in batch:
+                    waiting.acknowledged.set_result(None)
+
+    def _commit(self, envelopes: Sequence[bytes], refused: RefusalCounts) -> None:
+        with self._store.writing() as connection:
+            if envelopes:
+                append(connection, self._stream, envelopes, int(self._clock() * 1000))
+            add_refusals(connection, refused)

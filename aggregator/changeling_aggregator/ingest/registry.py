@@ -1,0 +1,59 @@
+"""The surveys and sealing keys of a store, as last read: what accepting an upload looks at.
+
+Another process that publishes on the same store is seen at the next refresh.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from changeling_protocol import ReleasePlan, Survey
+from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+from changeling_protocol.upload import MOST_PERIODS, row_bytes
+
+from ..store import Store
+from ..store.sealing_keys import PublishedKey, published_keys
+from ..store.surveys import published_surveys, survey_in
+
+_PACKING_BYTES = 10
+"""What MessagePack adds to a track: its number and the head of its columns, 5 bytes each at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSurvey:
+    """A survey, its signed bytes, and the length no envelope of it exceeds."""
+
+    survey: Survey
+    signed: bytes
+    most_bytes: int
+
+
+@dataclass(slots=True)
+class Registry:
+    """Published surveys and keys by id; `refresh` replaces both."""
+
+    store: Store
+    surveys: Mapping[bytes, PublishedSurvey] = field(default_factory=dict)
+    keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        with self.store.reading() as connection:
+            signed, keys = published_surveys(connection), published_keys(connection)
+        self.surveys = {id_: self.surveys.get(id_) or _published(bytes_) for id_, bytes_ in signed.items()}
+        self.keys = keys
+
+
+def most_envelope_bytes(plan: ReleasePlan) -> int:
+    """A length that no envelope exceeds whose upload spans at most MOST_PERIODS periods."""
+    most_plaintext = max(
+        sum(
+            min(-(-MOST_PERIODS // track.width), track.count) * row_bytes(track) + _PACKING_BYTES
+            for track in group.tracks
+        )
+        for group in plan.groups
+    )
+    return HEAD_BYTES + SEAL_BYTES + most_plaintext + _PACKING_BYTES
+
+
+def _published(signed: bytes) -> PublishedSurvey:
+    survey = survey_in(signed)
+    return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan))

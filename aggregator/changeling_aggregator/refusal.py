@@ -1,0 +1,36 @@
+"""Why an envelope or a report was not counted: a closed set, each reason with a counter per survey.
+
+The first six are seen from outside and told to the sender; the others only the fold can see, so nobody is
+told. A bad report never fails its neighbours.
+"""
+
+from enum import StrEnum
+
+
+class Refusal(StrEnum):
+    """A reason, as it is counted and told."""
+
+    MALFORMED = "malformed"
+    """Not an envelope of this protocol version; or, once open, not an upload, or columns of a wrong length."""
+    UNKNOWN_SURVEY = "unknown-survey"
+    """This server does not run the survey. Told, but counted nowhere: there is no survey to count it for."""
+    UNKNOWN_KEY = "unknown-key"
+    """Sealed to a key that this server did not make or has not published."""
+    EXPIRED_KEY = "expired-key"
+    """Sealed to a key past its date."""
+    CLOSED = "closed"
+    """The survey has not begun, or its last grace is over."""
+    TOO_LARGE = "too-large"
+    """Longer than any upload of this survey can be."""
+    UNOPENABLE = "unopenable"
+    """Altered on its way, sealed for something else, or its private key is destroyed."""
+    UNKNOWN_NODE = "unknown-node"
+    """A track or a node that the survey does not have."""
+    SYMBOL_OUT_OF_RANGE = "symbol-out-of-range"
+    """A symbol that the track's randomizer cannot give."""
+    LATE = "late"
+    """Arrived after the node's grace."""
+    FUTURE = "future"
+    """On a node that has not even begun, allowing for the skew of clocks."""
+    DUPLICATE = "duplicate"
+    """A second report with one track, node and id."""

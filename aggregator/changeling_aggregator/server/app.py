@@ -1,0 +1,63 @@
+"""The HTTP interface: its routes, its errors, and the date on every answer."""
+
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from . import estimates, keys, operations, surveys, uploads
+from .clock import Clock
+from .responses import HANDLERS
+from .service import Service
+
+_SURVEY = "/v1/surveys/{survey}"
+ROUTES = [
+    Route("/v1/uploads", uploads.upload, methods=["POST"]),
+    Route("/v1/surveys", surveys.list_surveys, methods=["GET"]),
+    Route(_SURVEY, surveys.fetch_survey, methods=["GET"]),
+    Route(_SURVEY, surveys.publish_survey, methods=["PUT"]),
+    Route(_SURVEY + "/histogram", estimates.show_histogram, methods=["GET"]),
+    Route(_SURVEY + "/series", estimates.show_series, methods=["GET"]),
+    Route(_SURVEY + "/status", operations.show_status, methods=["GET"]),
+    Route("/v1/keys", keys.list_keys, methods=["GET"]),
+    Route("/v1/keys", keys.put_key, methods=["PUT"]),
+    Route("/v1/fold", operations.fold_now, methods=["POST"]),
+    Route("/v1/clock", operations.move_clock, methods=["PUT"]),
+    Route("/health", operations.show_health, methods=["GET"]),
+]
+
+
+def make_app(service: Service) -> ASGIApp:
+    """The application on a service, which starts and closes with it."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        service.start()
+        try:
+            yield
+        finally:
+            service.close()
+
+    app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=HANDLERS)
+    app.state.service = service
+    return _Dated(app, service.clock)
+
+
+class _Dated:
+    """Puts the server's own clock on every answer: devices delay by it what they would send too early."""
+
+    def __init__(self, app: ASGIApp, clock: Clock) -> None:
+        self._app, self._clock = app, clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def dated(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                date = formatdate(self._clock(), usegmt=True).encode()
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", date)]}
+            await send(message)
+
+        await self._app(scope, receive, dated)

@@ -1,0 +1,53 @@
+"""The fold in the background of a serving process: about every second, and on demand, one at a time."""
+
+import logging
+from threading import Event, Lock, Thread
+
+from ..fold import FoldReport, fold
+from ..ingest import Registry
+from ..store import Store
+from .clock import Clock
+
+EVERY_SECONDS = 1.0
+_log = logging.getLogger("changeling")
+
+
+class FoldLoop:
+    """Folds the log of a store, and looks whether other processes published something on it."""
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+        self._store, self._registry, self._clock = store, registry, clock
+        self._one_at_a_time = Lock()
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="fold", daemon=True)
+        self.last_fold: float | None = None
+        """When this process last folded to the log's end, in Unix seconds."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the fold in hand, then end."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def fold_now(self) -> FoldReport:
+        """Fold to the log's end."""
+        with self._one_at_a_time:
+            now = self._clock()
+            report = fold(self._store, now)
+            self.last_fold = now
+            return report
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            try:
+                self.fold_now()
+                self._registry.refresh()
+            except Exception:  # a full disk today is no reason not to try again
+                _log.exception("the fold failed and will be tried again")

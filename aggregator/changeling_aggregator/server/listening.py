@@ -1,0 +1,45 @@
+"""Running the application on a socket, with uvicorn."""
+
+import ipaddress
+import socket
+import sys
+
+import uvicorn
+
+from .app import make_app
+from .service import Service
+
+DRAIN_SECONDS = 10
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on the host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> tuple[socket.socket, str]:
+    """A listening socket and its URL; port 0 takes a free one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=2048)
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    return listening, f"http://{shown}:{listening.getsockname()[1]}"
+
+
+def make_server(service: Service) -> uvicorn.Server:
+    """The server of a service; `run(sockets=[…])` serves until told to stop, then drains."""
+    fast = sys.platform != "win32"
+    config = uvicorn.Config(
+        make_app(service),
+        loop="uvloop" if fast else "asyncio",
+        http="httptools",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,  # access logs would hold addresses
+        date_header=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    return uvicorn.Server(config)

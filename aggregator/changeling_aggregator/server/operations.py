@@ -1,0 +1,75 @@
+"""For operators: what a survey's reports look like, folding now, health, and a demo's clock."""
+
+import json
+from math import isfinite
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..instants import format_instant
+from ..store.counted import refusals_of, sealed_nodes, tallies_of
+from ..store.log import unfolded
+from .publishable import closed_tallies
+from .requests import read_body, require_admin, service_of, survey_in_path
+
+MOST_JSON_BYTES = 1024
+
+
+def show_status(request: Request) -> Response:
+    """How many reports each closed node has, what was refused and why, and how far the fold is."""
+    service, survey = service_of(request), survey_in_path(request).survey
+    with service.store.reading() as connection:
+        tallies = closed_tallies(survey, tallies_of(connection, survey.id), service.clock())
+        sealed, refused = sealed_nodes(connection, survey.id), refusals_of(connection, survey.id)
+        waiting = unfolded(connection)
+    nodes = []
+    for (number, node_number), tally in tallies.items():
+        node = survey.plan.tracks[number].node(node_number)
+        is_sealed = node_number <= sealed.get(number, 0)
+        of_node = {"track": number, "start": node.start, "end": node.end}
+        nodes.append({**of_node, "reports": tally.reports, "sealed": is_sealed})
+    last = service.folding.last_fold
+    return JSONResponse(
+        {
+            "survey": survey.id.hex(),
+            "question": survey.question,
+            "closed_periods": survey.calendar.closed(service.clock()),
+            "nodes": nodes,
+            "refused": {reason.value: count for reason, count in sorted(refused.items())},
+            "last_fold": None if last is None else format_instant(last),
+            "unfolded_envelopes": waiting,
+        }
+    )
+
+
+def fold_now(request: Request) -> Response:
+    require_admin(request)
+    done = service_of(request).folding.fold_now()
+    refused = {reason.value: count for reason, count in sorted(done.refused.items())}
+    return JSONResponse({"envelopes": done.envelopes, "reports": done.reports, "refused": refused})
+
+
+async def move_clock(request: Request) -> Response:
+    """PUT {"time": Unix seconds}: only on a server started with a movable clock, and only forward."""
+    require_admin(request)
+    clock = service_of(request).movable_clock
+    if clock is None:
+        raise HTTPException(403, "this server's clock is the real one: nobody moves it")
+    try:
+        content = json.loads(await read_body(request, MOST_JSON_BYTES))
+    except ValueError as error:
+        raise HTTPException(400, "the body is not JSON") from error
+    match content:
+        case {"time": int() | float() as time} if isfinite(time) and not isinstance(time, bool):
+            try:
+                clock.move_to(float(time))
+            except ValueError as error:
+                raise HTTPException(409, f"{error}") from error
+            return JSONResponse({"time": clock()})
+    raise HTTPException(400, 'the body is {"time": Unix seconds}')
+
+
+async def show_health(request: Request) -> Response:
+    healthy = service_of(request).healthy
+    return JSONResponse({"status": "ok" if healthy else "a thread has died"}, 200 if healthy else 503)

@@ -1,0 +1,58 @@
+"""What endpoints ask of a request: its service, a body of bounded size, an operator's token, a survey's id."""
+
+import hmac
+
+from changeling_protocol.survey import ID_BYTES
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from ..ingest import PublishedSurvey
+from .service import Service
+
+
+def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body, refused with 413 as soon as it is seen to be longer than `most` bytes."""
+    too_large = HTTPException(413, f"a body here has at most {most} bytes", {"connection": "close"})
+    stated = request.headers.get("content-length", "")
+    if stated.isdigit() and int(stated) > most:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise too_large
+    return bytes(body)
+
+
+def require_admin(request: Request) -> None:
+    """Let only those pass who show the admin token: 401, or 403 where this server has none."""
+    expected = service_of(request).settings.admin_token
+    if expected is None:
+        raise HTTPException(403, "this server was started without an admin token: nothing is published here")
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(shown.encode(), expected.encode()):
+        raise HTTPException(401, "this needs the admin token", {"www-authenticate": "Bearer"})
+
+
+def id_in_path(request: Request) -> bytes:
+    """The survey's id in the path: 404 for what is none."""
+    try:
+        id_ = bytes.fromhex(request.path_params["survey"])
+    except ValueError:
+        id_ = b""
+    if len(id_) != ID_BYTES:
+        raise HTTPException(404, f"a survey's id is {2 * ID_BYTES} hexadecimal digits")
+    return id_
+
+
+def survey_in_path(request: Request) -> PublishedSurvey:
+    """The survey whose id is in the path: 404 where it is not published here."""
+    published = service_of(request).registry.surveys.get(id_in_path(request))
+    if published is None:
+        raise HTTPException(404, "no survey with this id is published here")
+    return published

@@ -1,0 +1,51 @@
+"""What one serving process holds, from its store to its threads; knows no HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ingest import Committer, Registry
+from ..store import Store
+from .clock import Clock, MovableClock
+from .fold_loop import FoldLoop
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a server is run.
+
+    authority: the public keys whose surveys and sealing keys it takes. admin_token: what operators show;
+    without one nothing can be published here. clock: Unix seconds; a MovableClock can be moved over HTTP.
+    """
+
+    authority: Sequence[bytes]
+    admin_token: str | None
+    clock: Clock
+
+
+class Service:
+    """An aggregation server on an open store. Raises sqlalchemy's errors where the store fails."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store, self.settings, self.clock = store, settings, settings.clock
+        self.registry = Registry(store)
+        self.registry.refresh()
+        self.committer = Committer(store, self.clock)
+        self.folding = FoldLoop(store, self.registry, self.clock)
+
+    @property
+    def movable_clock(self) -> MovableClock | None:
+        return self.clock if isinstance(self.clock, MovableClock) else None
+
+    def start(self) -> None:
+        self.committer.start()
+        self.folding.start()
+
+    def close(self) -> None:
+        """Commit what was taken in, finish the fold in hand, close the store."""
+        self.committer.close()
+        self.folding.close()
+        self.store.close()
+
+    @property
+    def healthy(self) -> bool:
+        return self.committer.running and self.folding.running

@@ -1,0 +1,57 @@
+"""Surveys over HTTP: list, fetch, publish. A survey is immutable, so publishing it again changes nothing."""
+
+from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
+from changeling_protocol.upload import MOST_BODY_BYTES
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..store.surveys import add_survey
+from ..tallies import slot_count
+from .requests import id_in_path, read_body, require_admin, service_of, survey_in_path
+from .responses import MEDIA_TYPE
+from .service import Service
+
+
+async def list_surveys(request: Request) -> Response:
+    published = service_of(request).registry.surveys
+    rows = [{"id": id_.hex(), "question": entry.survey.question} for id_, entry in published.items()]
+    return JSONResponse({"surveys": rows})
+
+
+async def fetch_survey(request: Request) -> Response:
+    return Response(survey_in_path(request).signed, media_type=MEDIA_TYPE)
+
+
+async def publish_survey(request: Request) -> Response:
+    require_admin(request)
+    signed = await read_body(request, MOST_BODY_BYTES)
+    survey = _verified(signed, service_of(request))
+    if survey.id != id_in_path(request):
+        raise HTTPException(400, f"this survey's id is {survey.id.hex()}, not the one in the path")
+    added = await run_in_threadpool(_publish, service_of(request), survey, signed)
+    return JSONResponse({"id": survey.id.hex()}, 201 if added else 200)
+
+
+def _verified(signed: bytes, service: Service) -> Survey:
+    try:
+        survey = Survey.from_signed(signed, service.settings.authority)
+        for track in survey.plan.tracks:
+            slot_count(track.randomizer)
+    except BadSignature as error:
+        raise HTTPException(403, f"{error}") from error
+    except UnderstatedEpsilon as error:
+        raise HTTPException(422, f"{error}") from error
+    except MalformedBytes as error:
+        raise HTTPException(400, f"{error}") from error
+    except TypeError as error:
+        raise HTTPException(422, f"this server cannot count the survey: {error}") from error
+    return survey
+
+
+def _publish(service: Service, survey: Survey, signed: bytes) -> bool:
+    with service.store.writing() as connection:
+        added = add_survey(connection, survey.id, signed)
+    service.registry.refresh()
+    return added

@@ -1,0 +1,103 @@
+"""Opening the store, and transactions on it.
+
+The embedded store is one SQLite file, readable by its owner alone: WAL, every commit on disk before it returns,
+writers one at a time from their first statement on, deleted bytes overwritten.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from sqlite3 import Connection as SQLiteConnection
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy.exc import DatabaseError
+
+from ..errors import StoreError
+from . import schema
+
+_PRAGMAS = (
+    "busy_timeout = 10000",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+)
+
+
+class Store:
+    """An open store. Share it between threads; a transaction belongs to one."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, path: Path) -> "Store":
+        """The store in this file, made if there is none. Raises StoreError, or OSError."""
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # hide_parameters: what is stored never shows in an error message.
+        engine = create_engine(f"sqlite:///{path}", hide_parameters=True)
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+        store = cls(engine)
+        try:
+            store._claim(path)
+        except DatabaseError as error:
+            engine.dispose()
+            raise StoreError(f"{path} cannot be used as a store: {error.orig}") from error
+        except StoreError:
+            engine.dispose()
+            raise
+        return store
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the store."""
+        with self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """The one transaction that may write; on disk when it ends without an exception."""
+        connection = self.engine.connect().execution_options(writer=True)
+        with connection, connection.begin():
+            yield connection
+
+    def forget_overwritten(self) -> None:
+        """Empty the write-ahead log, where bytes since overwritten may still stand."""
+        connection = self.engine.raw_connection()
+        try:
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _claim(self, path: Path) -> None:
+        with self.writing() as connection:
+            tables = inspect(connection).get_table_names()
+            if not tables:
+                schema.metadata.create_all(connection)
+                row = {"program": schema.PROGRAM, "version": schema.VERSION, "arrival": 0, "stream": 0}
+                connection.execute(insert(schema.store).values(row))
+            elif schema.store.name not in tables:
+                raise StoreError(f"{path} belongs to another program: name a file of its own for the store")
+            found = connection.execute(select(schema.store.c.program, schema.store.c.version)).one()
+        if found.program != schema.PROGRAM:
+            raise StoreError(f"{path} belongs to {found.program}: name a file of its own for the store")
+        if found.version != schema.VERSION:
+            raise StoreError(
+                f"{path} has schema version {found.version}, this program knows {schema.VERSION}: "
+                "use the version of changeling that wrote it, or a later one"
+            )
+
+
+def _prepare(connection: SQLiteConnection, _: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin says, not where the driver guesses
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    writer = connection.get_execution_options().get("writer", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")

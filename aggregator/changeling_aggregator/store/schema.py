@@ -1,0 +1,109 @@
+"""The tables of the server's store: one definition for every database that may hold them.
+
+Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fixed-width values.
+"""
+
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table
+
+PROGRAM = "changeling-aggregator"
+VERSION = 1
+
+metadata = MetaData()
+
+store = Table(
+    "store",
+    metadata,
+    Column("program", String, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("arrival", BigInteger, nullable=False),
+    Column("stream", Integer, nullable=False),
+)
+"""One row: whose file this is, and the latest arrival given out, with the stream that got it."""
+
+surveys = Table(
+    "surveys",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("signed", LargeBinary, nullable=False),
+)
+
+sealing_keys = Table(
+    "sealing_keys",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("public", LargeBinary(32), nullable=False),
+    Column("private", LargeBinary(32)),
+    Column("signed", LargeBinary),
+    Column("begins", BigInteger),
+    Column("expires", BigInteger),
+)
+"""`private` is null once destroyed; the last three are null until the authority has signed. Unix seconds."""
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("length", BigInteger, nullable=False),
+)
+"""One stream a server process; its envelopes have the positions 1 to `length`, without gaps."""
+
+log = Table(
+    "log",
+    metadata,
+    Column("stream", Integer, primary_key=True),
+    Column("position", BigInteger, primary_key=True),
+    Column("arrival", BigInteger, nullable=False),
+    Column("envelope", LargeBinary, nullable=False),
+)
+
+cursors = Table(
+    "cursors",
+    metadata,
+    Column("stream", Integer, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+)
+"""The last position of each stream that the fold has counted; 0 for none."""
+
+
+def _node_columns() -> list[Column[bytes] | Column[int]]:
+    return [
+        Column("survey", LargeBinary(16), primary_key=True),
+        Column("track", Integer, primary_key=True),
+        Column("node", Integer, primary_key=True),
+    ]
+
+
+tallies = Table(
+    "tallies",
+    metadata,
+    *_node_columns(),
+    Column("reports", BigInteger, nullable=False),
+    Column("slots", LargeBinary, nullable=False),
+)
+"""slots: int64, little-endian."""
+
+runs = Table(
+    "runs",
+    metadata,
+    *_node_columns(),
+    Column("number", Integer, primary_key=True),
+    Column("ids", LargeBinary, nullable=False),
+)
+"""The ids counted for a node that is not sealed: runs of sorted ids, each longer than the next."""
+
+refusals = Table(
+    "refusals",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("reason", String, primary_key=True),
+    Column("count", BigInteger, nullable=False),
+)
+
+sealed = Table(
+    "sealed",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("track", Integer, primary_key=True),
+    Column("node", Integer, nullable=False),
+)
+"""The nodes 1 to `node` of a track are sealed: nodes of one width close in order."""

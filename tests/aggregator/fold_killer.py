@@ -1,0 +1,89 @@
+"""Kills a fold with SIGKILL at each of its SQL statements in turn, and folds again what it left.
+
+A program of its own: it forks before anything starts a thread. Arguments: a folder with `server.db` to copy, the time
+to fold at, the most envelopes of a batch. Prints a JSON line per kill: what the store held right after, and what it
+holds once folded to the end.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from changeling_aggregator.fold import fold
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.counted import refusals_of, tallies_of
+from changeling_aggregator.store.log import unfolded
+from changeling_aggregator.store.schema import runs
+from changeling_aggregator.store.surveys import published_surveys
+from sqlalchemy import event, func, select
+
+
+def main(folder: Path, now: float, batch: int) -> None:
+    statement = 0
+    killed = True
+    while killed:
+        statement += 1
+        copy = folder / f"kill-{statement}"
+        copy.mkdir()
+        shutil.copy(folder / "server.db", copy)
+        killed = in_child(lambda: fold_and_die(copy, now, batch, statement)) == -signal.SIGKILL  # noqa: B023
+        in_child(lambda: show(copy, now, batch))  # noqa: B023
+
+
+def in_child(act: Callable[[], None]) -> int:
+    """Runs `act` in a process of its own; the exit code."""
+    child = os.fork()
+    if child == 0:
+        act()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def fold_and_die(folder: Path, now: float, batch: int, statement: int) -> None:
+    """Folds; just before SQL statement number `statement`, or the commit in its place, the process is killed."""
+    store = Store.open(folder / "server.db")
+    left = statement
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(store.engine, "before_cursor_execute", count)
+    event.listen(store.engine, "commit", count)
+    fold(store, now, batch)
+
+
+def show(folder: Path, now: float, batch: int) -> None:
+    store = Store.open(folder / "server.db")
+    after_kill = contents(store)
+    fold(store, now, batch)
+    print(json.dumps([after_kill, contents(store)]), flush=True)
+
+
+def contents(store: Store) -> dict[str, object]:
+    """How much is unfolded, how many runs of ids there are, and all tallies and refusals."""
+    with store.reading() as connection:
+        return {
+            "unfolded": unfolded(connection),
+            "runs": connection.execute(select(func.count()).select_from(runs)).scalar_one(),
+            "tallies": {
+                f"{track}/{node}": [tally.reports, tally.slots.tolist()]
+                for id_ in published_surveys(connection)
+                for (track, node), tally in tallies_of(connection, id_).items()
+            },
+            "refused": {
+                reason.value: count
+                for id_ in published_surveys(connection)
+                for reason, count in refusals_of(connection, id_).items()
+            },
+        }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,124 @@
+"""Real server processes on loopback, under a clock that tests move."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.sealing_keys import make_key
+from changeling_protocol import Calendar, SealingKey, Survey, canonical
+
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .devices import FOREVER, body
+
+TOKEN = "the operator's token"
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
+_numbers = count()
+
+
+class ServerProcess:
+    """`changeling serve` on a free port; use as a context."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.store_path = folder / "server.db"
+        public = folder / "pinned.pub"
+        public.write_text(PINNED[0].hex())
+        self._command = [
+            *(sys.executable, "-m", "changeling_aggregator", "serve", "--port", "0"),
+            *("--store", str(self.store_path), "--authority", str(public), *options),
+        ]
+
+    def __enter__(self) -> "ServerProcess":
+        self.process = subprocess.Popen(
+            self._command,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "CHANGELING_ADMIN_TOKEN": TOKEN},
+        )
+        assert self.process.stdout
+        self.url = self.process.stdout.readline().split()[-1]
+        self.http = httpx.Client(base_url=self.url, timeout=20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+        self.process.terminate()
+        self.process.communicate(timeout=20)
+
+    def kill(self) -> None:
+        """SIGKILL, now."""
+        self.http.close()
+        self.process.kill()
+        self.process.communicate(timeout=20)
+
+    @property
+    def now(self) -> int:
+        """What the server's clock shows, from the date on its answers."""
+        return int(parsedate_to_datetime(self.http.get("/health").headers["date"]).timestamp())
+
+    def put_clock(self, time: float) -> httpx.Response:
+        return self.http.put("/v1/clock", json={"time": time}, headers=ADMIN)
+
+    def move_clock(self, time: float) -> None:
+        self.put_clock(time).raise_for_status()
+
+    def new_key(self, begins: int = 0, expires: int = FOREVER) -> SealingKey:
+        """A key made on the server's store, signed and published."""
+        store = Store.open(self.store_path)
+        with store.writing() as connection:
+            key = SealingKey(make_key(connection), begins, expires)
+        store.close()
+        self.http.put("/v1/keys", content=key.signed_by(AUTHORITY), headers=ADMIN).raise_for_status()
+        return key
+
+    def publish(self, published: Survey) -> Survey:
+        signed = published.signed_by(AUTHORITY)
+        self.http.put(survey_path(published), content=signed, headers=ADMIN).raise_for_status()
+        return published
+
+    def new_survey(self, **fields: Any) -> Survey:
+        """A published survey like no other, which begins now."""
+        calendar = Calendar(self.now, 60, 8)
+        question = f"Question {next(_numbers)}?"
+        return self.publish(replace(survey(calendar=calendar, **fields), question=question))
+
+    def upload(self, *envelopes: object) -> list[list[Any]]:
+        """Returns the refused."""
+        response = self.http.post("/v1/uploads", content=body(*envelopes)).raise_for_status()
+        refused: list[list[Any]] = canonical.decode(response.content)["refused"]
+        return refused
+
+    def fold(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.http.post("/v1/fold", headers=ADMIN).raise_for_status().json()
+        return answer
+
+    def status(self, published: Survey) -> dict[str, Any]:
+        """After a fold."""
+        self.fold()
+        answer: dict[str, Any] = self.http.get(survey_path(published) + "/status").raise_for_status().json()
+        return answer
+
+    def reports(self, published: Survey) -> dict[tuple[int, int], int]:
+        """How many reports the closed nodes have, by track and end."""
+        return {(node["track"], node["end"]): node["reports"] for node in self.status(published)["nodes"]}
+
+
+def survey_path(published: Survey) -> str:
+    return f"/v1/surveys/{published.id.hex()}"
+
+
+def eventually(read: Callable[[], object], expected: object) -> bool:
+    """Whether this is read within ten seconds."""
+    for _ in range(100):
+        if read() == expected:
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,167 @@
+"""The operators' command line, from an authority's key to a histogram, against a real server."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.cli import run
+from changeling_protocol import SealingKey, Survey, canonical
+
+from .devices import envelope, report
+from .serving import TOKEN, ServerProcess
+
+Cli = Callable[..., str]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in a folder of its own; returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CHANGELING_ADMIN_TOKEN", TOKEN)
+
+    def call(*arguments: str) -> str:
+        assert run(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return call
+
+
+SURVEY = (
+    *("survey", "new", "--question", "Tea?", "--answers", "yes, no", "--start", "2027-01-31"),
+    *("--period", "1d", "--horizon", "4d", "--epsilon", "9", "--layers", "2", "--minimum", "1"),
+)
+
+
+def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
+    """authority new, survey new / sign / publish, keys new / sign / publish, then what one device reported."""
+    cli("authority", "new", "-o", ".")
+    authority = bytes.fromhex((tmp_path / "authority.pub").read_text())
+    assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
+    assert "9.0000" in cli(*SURVEY, "--at-most", "2", "-o", "tea.json")
+    cli("survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed")
+    survey = Survey.from_signed((tmp_path / "tea.signed").read_bytes(), [authority])
+    for file in ("tea.signed", "tea.json"):
+        assert survey.id.hex() in cli("survey", "show", file)
+
+    with ServerProcess(tmp_path, "--movable-clock", "--authority", "authority.pub") as server:
+        server.move_clock(survey.calendar.start)
+        at_server = ("--server", server.url)
+        cli("survey", "publish", "tea.signed", *at_server)
+        assert "before" in cli("survey", "publish", "tea.signed", *at_server)
+        cli("keys", "new", "--store", "server.db", "-o", "key.request")
+        signing = ("--key", "authority.key", "--begins", "2027-01-01", "--expires", "2028-01-01")
+        cli("keys", "sign", "key.request", *signing, "-o", "key.signed")
+        cli("keys", "publish", "key.signed", *at_server)
+        (encoded,) = canonical.decode(server.http.get("/v1/keys").content)["keys"]
+        key = SealingKey.from_signed(encoded, [authority])
+
+        server.move_clock(survey.calendar.time(2) + 7200)
+        everything = [report(1), report(2), report(1, track=1)]
+        assert server.upload(envelope(survey, key, everything)) == []
+        server.fold()
+        table = cli("histogram", "tea.signed", *at_server)
+        assert all(word in table for word in ("Tea?", "2027-02-02T00:00:00Z", "yes"))
+        assert json.loads(cli("histogram", survey.id.hex(), *at_server, "--json"))["period"] == 2
+        assert "period 1" in cli("histogram", "tea.json", *at_server, "--at", "2027-02-01T12:00:00")
+        assert "± " in cli("histogram", "tea.json", *at_server, "--series")
+        rows = list(csv.DictReader(StringIO(cli("histogram", "tea.json", *at_server, "--csv", "--series"))))
+        assert [(row["period"], row["answer"]) for row in rows] == [
+            ("1", "yes"),
+            ("1", "no"),
+            ("2", "yes"),
+            ("2", "no"),
+        ]
+
+
+def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
+    """With its plan, and what it costs; edited so that it costs more than it states, it cannot be signed."""
+    cli("authority", "new", "-o", ".")
+    cli(*SURVEY, "--at-most", "2", "--within", "3d", "-o", "tea.json")
+    content = json.loads((tmp_path / "tea.json").read_text())
+    assert content["survey"]["answers"] == ["yes", "no"]
+    assert content["survey"]["constraint"]["kind"] == "hybrid"
+    assert float(content["cost"]["epsilon"]) == pytest.approx(9)
+    content["survey"]["plan"][0]["tracks"][0]["randomizer"]["odds"] = [100, 1]
+    (tmp_path / "tea.json").write_text(json.dumps(content))
+    assert run(["survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed"]) == 1
+    assert not (tmp_path / "tea.signed").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([*SURVEY, "-o", "x"], "--at-most, --within, or both"),
+        ([*SURVEY, "--at-most", "2", "--periods", "4", "-o", "x"], "either --periods or --horizon"),
+        ([*SURVEY, "--at-most", "0", "-o", "x"], "k >= 1"),
+        ([*SURVEY, "--at-most", "2", "--epsilon", "much", "-o", "x"], "epsilon is a number"),
+        ([*SURVEY, "--at-most", "2", "--start", "soon", "-o", "x"], "a time is like"),
+        ([*SURVEY, "--at-most", "2", "--horizon", "25h", "-o", "x"], "no whole number of periods"),
+        (["survey", "sign", "missing.json", "--key", "k", "-o", "x"], "missing.json"),
+        (["survey", "show", "garbage"], "not canonical MessagePack"),
+        (["keys", "sign", "garbage", "--key", "k", "--expires", "2028-01-01", "-o", "x"], "holds no public key"),
+        (["keys", "publish", "garbage", "--server", "http://127.0.0.1:9"], "not canonical MessagePack"),
+        (["keys", "new", "--store", "garbage", "-o", "x"], "cannot be used as a store"),
+        (["histogram", "00" * 16, "--server", "http://127.0.0.1:9"], "could not be reached"),
+        (["serve", "--store", "s", "--authority", "garbage"], "holds no public key"),
+        (["serve", "--store", "s", "--authority", "k", "--movable-clock", "--host", "0.0.0.0"], "loopback only"),
+    ],
+)
+@pytest.mark.usefixtures("cli")
+def test_an_error_is_one_line_and_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    """It says what is wrong; nothing is written."""
+    (tmp_path / "garbage").write_text("x" * 2000)
+    assert run(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("changeling: ")
+    assert error.count("\n") == 1
+    assert sentence in error
+    assert not (tmp_path / "x").exists()
+
+
+def test_publishing_without_a_token_says_what_is_missing(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And sends nothing."""
+    cli(*SURVEY, "--at-most", "2", "-o", "tea.json")
+    monkeypatch.delenv("CHANGELING_ADMIN_TOKEN")
+    assert run(["survey", "publish", "tea.json", "--server", "http://127.0.0.1:9"]) == 1
+    assert "$CHANGELING_ADMIN_TOKEN" in capsys.readouterr().err
+
+
+def test_a_private_key_is_never_overwritten(cli: Cli, tmp_path: Path) -> None:
+    """A second authority in the same folder is refused."""
+    cli("authority", "new", "-o", ".")
+    before = (tmp_path / "authority.key").read_bytes()
+    assert run(["authority", "new", "-o", "."]) == 1
+    assert (tmp_path / "authority.key").read_bytes() == before
+
+
+def test_a_bare_install_names_what_is_missing() -> None:
+    """Without the server's parts the console script is one line and exit code 1."""
+    bare = "import sys; sys.modules['typer'] = None; from changeling_aggregator.__main__ import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1
+    assert done.stderr == 'changeling needs its server parts: pip install "changeling[server]"\n'
+
+
+def test_every_command_and_option_is_explained(cli: Cli) -> None:
+    """`--help` says something about each."""
+    import typer
+    from changeling_aggregator.cli import app
+
+    def commands(command: object, name: str) -> None:
+        assert getattr(command, "help", None), name
+        for parameter in command.params:  # type: ignore[attr-defined]
+            assert getattr(parameter, "help", None), f"{name} {parameter.name}"
+        for child, of in getattr(command, "commands", {}).items():
+            commands(of, f"{name} {child}")
+
+    commands(typer.main.get_command(app), "changeling")
+    assert "survey" in cli("--help")

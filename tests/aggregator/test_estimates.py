@@ -1,0 +1,139 @@
+"""Histograms through real HTTP: the right numbers, and nothing that must not be shown."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from changeling_aggregator.estimation import histogram_change
+from changeling_aggregator.tallies import tally
+from changeling_protocol import SealingKey, Survey
+
+from .devices import envelope, report
+from .serving import ServerProcess, survey_path
+
+
+@pytest.fixture(scope="module")
+def key(server: ServerProcess) -> SealingKey:
+    return server.new_key()
+
+
+def answer(
+    server: ServerProcess, key: SealingKey, survey: Survey, node: int, symbols: list[int], track: int = 0
+) -> None:
+    """A device per symbol reports on a node."""
+    for i in range(0, len(symbols), 64):
+        envelopes = [envelope(survey, key, [report(node, s, track=track)]) for s in symbols[i : i + 64]]
+        assert server.upload(*envelopes) == []
+
+
+def get(server: ServerProcess, survey: Survey, what: str, **query: str | int) -> tuple[int, dict[str, Any]]:
+    server.fold()
+    response = server.http.get(f"{survey_path(survey)}/{what}", params=query)
+    content: dict[str, Any] = response.json()
+    return response.status_code, content
+
+
+def test_the_histogram_is_the_sum_of_its_nodes_with_their_covariance(server: ServerProcess, key: SealingKey) -> None:
+    """Period 3 is covered by a node of two periods and one of one; values and covariances add up."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(3) + 60)
+    wide, narrow = [0] * 20 + [4, 5, 5, 12], [0] * 30 + [1, 2, 3, 3]
+    answer(server, key, survey, 1, wide, track=1)
+    answer(server, key, survey, 3, narrow)
+    status, found = get(server, survey, "histogram", period=3)
+    parts = [
+        histogram_change(tally(track.randomizer, np.array(symbols, np.uint64)), track.randomizer)
+        for track, symbols in ((survey.plan.tracks[1], wide), (survey.plan.tracks[0], narrow))
+    ]
+    expected = parts[0] + parts[1]
+    assert status == 200
+    assert found["values"] == pytest.approx(expected.values.tolist())
+    assert np.allclose(found["covariance"], expected.covariance)
+    assert found["standard_errors"] == pytest.approx(expected.standard_errors.tolist())
+    assert found["nodes"] == [
+        {"track": 1, "start": 0, "end": 2, "reports": 24, "sealed": False},
+        {"track": 0, "start": 2, "end": 3, "reports": 34, "sealed": False},
+    ]
+    assert (found["survey"], found["question"], found["answers"], found["period"]) == (
+        survey.id.hex(),
+        survey.question,
+        ["tea", "coffee", "neither"],
+        3,
+    )
+
+
+def test_a_negative_variance_is_null(server: ServerProcess, key: SealingKey) -> None:
+    """JSON has no NaN: where an estimated variance is below zero the standard error is null."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 60)
+    answer(server, key, survey, 1, [0])
+    _, found = get(server, survey, "histogram")
+    negative = [found["covariance"][i][i] < 0 for i in range(3)]
+    assert [error is None for error in found["standard_errors"]] == negative
+
+
+def test_the_series_ends_with_the_last_period_that_was_answered(server: ServerProcess, key: SealingKey) -> None:
+    """By default a period counts once its close, the skew and the spread are over; `until` takes any closed one."""
+    survey = server.new_survey()
+    close = survey.calendar.time(2)
+    server.move_clock(close + 1)
+    for track, node in ((0, 1), (0, 2), (1, 1)):
+        answer(server, key, survey, node, [0] * 10, track=track)
+    _, found = get(server, survey, "series")
+    assert [at["period"] for at in found["series"]] == [1]
+    _, found = get(server, survey, "series", until=2)
+    assert [at["period"] for at in found["series"]] == [1, 2]
+    alone = get(server, survey, "histogram", period=2)[1]
+    assert found["series"][1]["nodes"] == alone["nodes"]
+    assert found["series"][1]["values"] == pytest.approx(alone["values"])
+    server.move_clock(close + survey.skew + survey.spread + 1)
+    _, found = get(server, survey, "histogram")
+    assert found["period"] == 2
+
+
+def test_what_is_missing_is_named(server: ServerProcess, key: SealingKey) -> None:
+    """Open periods, nodes without reports and nodes below the minimum are not estimable: 409, and which."""
+    survey = server.new_survey(minimum=5)
+    assert get(server, survey, "histogram")[1]["detail"] == "no period of this survey has closed and been answered yet"
+    server.move_clock(survey.calendar.time(1) + 1)
+    answer(server, key, survey, 1, [0] * 4)
+    status, found = get(server, survey, "histogram", period=1)
+    assert (status, found["error"]) == (409, "not_estimable")
+    assert "(0, 1]" in found["detail"]
+    answer(server, key, survey, 1, [0])
+    assert get(server, survey, "histogram", period=1)[0] == 200
+    assert get(server, survey, "histogram", period=2) == (
+        409,
+        {"error": "not_estimable", "detail": "period 2 has not closed"},
+    )
+
+
+def test_a_histogram_is_found_by_time(server: ServerProcess, key: SealingKey) -> None:
+    """The end of the last period until then: at its very end, or before the next one's."""
+    survey = server.new_survey()
+    calendar = survey.calendar
+    server.move_clock(calendar.time(2) + 1)
+    answer(server, key, survey, 1, [0])
+    answer(server, key, survey, 1, [0], track=1)
+    for time, period in ((calendar.time(1), 1), (calendar.time(1) + 59, 1), (calendar.time(2), 2)):
+        assert get(server, survey, "histogram", time=time)[1]["period"] == period
+
+
+@pytest.mark.parametrize(
+    "query", [{"period": "0"}, {"period": "9"}, {"period": "-1"}, {"period": "one"}, {"time": "noon"}, {"time": "1"}]
+)
+def test_a_period_that_is_none_is_refused(server: ServerProcess, query: dict[str, str]) -> None:
+    """422, in one sentence."""
+    survey = server.new_survey()
+    status, found = get(server, survey, "histogram", **query)
+    assert (status, set(found)) == (422, {"error"})
+
+
+def test_a_sealed_node_says_so(server: ServerProcess, key: SealingKey) -> None:
+    """Once its grace is over."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1) + survey.grace)
+    answer(server, key, survey, 1, [0])
+    assert not get(server, survey, "histogram", period=1)[1]["nodes"][0]["sealed"]
+    server.move_clock(survey.calendar.time(1) + survey.grace + 1)
+    assert get(server, survey, "histogram", period=1)[1]["nodes"][0]["sealed"]

@@ -1,0 +1,157 @@
+"""Publishing surveys and keys over HTTP, and who may."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from changeling_protocol import SealingKey, canonical
+from changeling_protocol.signing import signed
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, PINNED, mixed, survey
+from .devices import FOREVER
+from .serving import ADMIN, ServerProcess, survey_path
+
+STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", survey_path(survey())), ("PUT", "/v1/keys"), ("POST", "/v1/fold"), ("PUT", "/v1/clock")],
+)
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic the operator's token", "Bearer é"])
+def test_only_the_admin_token_opens_what_operators_do(
+    server: ServerProcess, method: str, path: str, header: str | None
+) -> None:
+    """401 without it, before the body is looked at."""
+    headers = {} if header is None else {"authorization": header.encode()}
+    response = server.http.request(method, path, headers=headers)
+    assert response.status_code == 401
+    assert response.json() == {"error": "this needs the admin token"}
+
+
+def test_a_survey_is_published_once_and_served_as_signed(server: ServerProcess) -> None:
+    """Publishing it again changes nothing; the bytes served are the bytes published."""
+    published = replace(survey(), question="Published twice?")
+    encoded = published.signed_by(AUTHORITY)
+    statuses = [server.http.put(survey_path(published), content=encoded, headers=ADMIN).status_code for _ in "12"]
+    assert statuses == [201, 200]
+    served = server.http.get(survey_path(published))
+    assert (served.content, served.headers["content-type"]) == (encoded, "application/msgpack")
+    listed = server.http.get("/v1/surveys").json()["surveys"]
+    assert {"id": published.id.hex(), "question": "Published twice?"} in listed
+
+
+def _tampered() -> bytes:
+    encoded = bytearray(survey().signed_by(AUTHORITY))
+    encoded[encoded.index(b"coffee")] ^= 1
+    return bytes(encoded)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "sentence"),
+    [
+        (_tampered(), 403, "none of the pinned authority keys signed this survey"),
+        (survey().signed_by(STRANGER), 403, "none of the pinned authority keys signed this survey"),
+        (survey().signed_by(AUTHORITY)[:-1], 400, "not canonical MessagePack"),
+        (b"", 400, "not canonical MessagePack"),
+        (signed("survey", {"question": "?"}, AUTHORITY), 400, "not a survey"),
+        (SealingKey(bytes(32), 0, 1).signed_by(AUTHORITY), 400, "not a survey"),
+        (replace(survey(), question="Other?").signed_by(AUTHORITY), 400, "not the one in the path"),
+        (bytes(2**20 + 1), 413, "at most 1048576 bytes"),
+    ],
+)
+def test_a_bad_survey_is_refused_in_one_sentence(
+    server: ServerProcess, content: bytes, status: int, sentence: str
+) -> None:
+    """And is not published."""
+    response = server.http.put(survey_path(survey()), content=content, headers=ADMIN)
+    assert response.status_code == status
+    assert sentence in response.json()["error"]
+    assert server.http.get(survey_path(survey())).status_code == 404
+
+
+def test_a_survey_that_understates_its_epsilon_is_refused(server: ServerProcess) -> None:
+    """Even though the authority signed it: 422, with what it should state."""
+    encoded = survey().signed_by(AUTHORITY)
+    fields = canonical.decode(canonical.decode(encoded)["payload"])
+    del fields["kind"], fields["version"]
+    encoded = signed("survey", {**fields, "epsilon_micro": fields["epsilon_micro"] - 1}, AUTHORITY)
+    response = server.http.put(survey_path(survey()), content=encoded, headers=ADMIN)
+    assert response.status_code == 422
+    assert "state at least" in response.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["zz", "00" * 15, "00" * 16, "00" * 16 + "/histogram", "00" * 16 + "/nothing"])
+def test_a_survey_that_is_not_here_is_not_found(server: ServerProcess, path: str) -> None:
+    """404, as JSON."""
+    response = server.http.get(f"/v1/surveys/{path}")
+    assert response.status_code == 404
+    assert set(response.json()) == {"error"}
+
+
+def test_keys_are_served_while_they_are_valid(server: ServerProcess) -> None:
+    """As the authority signed them; not before they begin and not after they expire."""
+    now = server.now
+    present, future = server.new_key(now - 10, now + 1000), server.new_key(now + 500, FOREVER)
+
+    def served() -> set[bytes]:
+        content = canonical.decode(server.http.get("/v1/keys").content)
+        keys = {SealingKey.from_signed(key, PINNED).id for key in content["keys"]}
+        return keys & {present.id, future.id}
+
+    assert served() == {present.id}
+    server.move_clock(now + 1000)
+    assert served() == {present.id, future.id}
+    server.move_clock(now + 1001)
+    assert served() == {future.id}
+
+
+def test_a_bad_key_is_refused_in_one_sentence(server: ServerProcess) -> None:
+    """One not made here, one a stranger signed, one published with other dates; the same again is fine."""
+    key = server.new_key()
+
+    def put(content: bytes) -> tuple[int, str]:
+        response = server.http.put("/v1/keys", content=content, headers=ADMIN)
+        return response.status_code, response.json().get("error", "")
+
+    assert put(key.signed_by(AUTHORITY)) == (200, "")
+    assert put(key.signed_by(STRANGER))[0] == 403
+    assert put(b"\xc1")[0] == 400
+    foreign = SealingKey(bytes(31) + b"\7", 0, FOREVER)
+    assert put(foreign.signed_by(AUTHORITY)) == (
+        409,
+        "this server did not make that key: ask it for one with `changeling keys new`",
+    )
+    assert put(replace(key, expires=FOREVER + 1).signed_by(AUTHORITY)) == (
+        409,
+        "that key is published already, with other dates: make a new one instead",
+    )
+
+
+def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProcess) -> None:
+    """Devices delay by the Date header, so it is the server's own clock, on errors too."""
+    now = server.now
+    server.move_clock(now + 5)
+    assert server.now == now + 5
+    assert server.put_clock(now).status_code == 409
+    assert server.put_clock(now + 5).status_code == 200
+    for bad in (b"", b"5", b'{"time": "noon"}', b'{"time": true}', b'{"time": Infinity}', b'{"time": NaN}'):
+        assert server.http.put("/v1/clock", content=bad, headers=ADMIN).status_code == 400
+    assert server.http.get("/nothing").headers["date"] == server.http.get("/health").headers["date"]
+
+
+def test_the_real_clock_cannot_be_moved(tmp_path: Path) -> None:
+    """Unless the server was started for it, nobody moves its clock; and without a survey it serves none."""
+    with ServerProcess(tmp_path) as server:
+        assert server.put_clock(FOREVER).status_code == 403
+        assert server.http.get("/v1/surveys").json() == {"surveys": []}
+
+
+def test_a_survey_the_server_cannot_estimate_says_so(server: ServerProcess) -> None:
+    """A plan with panels is counted, and its histogram is refused with the reason."""
+    published = server.new_survey(plan=mixed(3, 8))
+    server.move_clock(published.calendar.time(1) + 30)
+    response = server.http.get(survey_path(published) + "/histogram")
+    assert response.status_code in (409, 422)
+    assert response.json()["error"]

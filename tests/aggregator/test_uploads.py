@@ -1,0 +1,177 @@
+"""Uploads through real HTTP: what is appended, what is refused, and that nothing bad changes anything."""
+
+import os
+import resource
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import msgpack
+import pytest
+from changeling_protocol import SealingKey, canonical
+from changeling_protocol.upload import MOST_BODY_BYTES, MOST_ENVELOPES
+
+from .devices import body, envelope, report
+from .serving import ServerProcess, eventually
+
+
+@pytest.fixture(scope="module")
+def key(server: ServerProcess) -> SealingKey:
+    return server.new_key()
+
+
+def test_an_upload_sent_twice_counts_once(server: ServerProcess, key: SealingKey) -> None:
+    """Both are acknowledged; the second is a duplicate, before and after a fold."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 1)
+    upload = envelope(survey, key, [report(1)])
+    assert server.upload(upload, upload) == []
+    assert server.reports(survey) == {(0, 1): 1}
+    assert server.upload(upload) == []
+    assert server.reports(survey) == {(0, 1): 1}
+    assert server.status(survey)["refused"] == {"duplicate": 2}
+
+
+def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProcess, key: SealingKey) -> None:
+    """From eight connections at once, while the fold runs."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 1)
+
+    def device(_: int) -> int:
+        with httpx.Client(base_url=server.url, timeout=20) as http:
+            bodies = [body(envelope(survey, key, [report(1)])) for _ in range(20)]
+            return sum(http.post("/v1/uploads", content=each).status_code == 200 for each in bodies)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(device, range(8))) == 160
+    assert server.reports(survey) == {(0, 1): 160}
+
+
+def test_each_envelope_is_refused_for_its_own_reason(server: ServerProcess, key: SealingKey) -> None:
+    """The answer names its index and why; its neighbours are appended; the counters tell, a little later."""
+    survey = server.new_survey()
+    expired = server.new_key(expires=server.now + 10)
+    server.move_clock(survey.calendar.time(1) + 1)
+    sound = envelope(survey, key, [report(1)])
+    stranger = SealingKey(bytes(31) + b"\1", 0, 1)
+    envelopes = [
+        sound,
+        b"short",
+        b"\2" + sound[1:],
+        17,
+        sound[:1] + os.urandom(16) + sound[17:],
+        sound[:17] + stranger.id + sound[33:],
+        sound[:17] + expired.id + sound[33:],
+        sound + bytes(2000),
+        envelope(survey, key, [report(1)]),
+    ]
+    assert server.upload(*envelopes) == [
+        [1, "malformed"],
+        [2, "malformed"],
+        [3, "malformed"],
+        [4, "unknown-survey"],
+        [5, "unknown-key"],
+        [6, "expired-key"],
+        [7, "too-large"],
+    ]
+    assert server.reports(survey)[0, 1] == 2
+    server.move_clock(survey.calendar.time(8) + survey.grace)
+    assert server.upload(sound) == []
+    server.move_clock(survey.calendar.time(8) + survey.grace + 1)
+    assert server.upload(sound) == [[0, "closed"]]
+    assert eventually(
+        lambda: server.status(survey)["refused"],
+        {"unknown-key": 1, "expired-key": 1, "too-large": 1, "closed": 1, "late": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xc1",
+        b"not MessagePack",
+        body(b"envelope")[:-1],
+        body(b"envelope") + b"\0",
+        msgpack.packb({"envelopes": [1.5]}),
+        b"\x81\xa9envelopes\xdc\x00\x00",
+        canonical.encode([]),
+        canonical.encode({"envelopes": b""}),
+        canonical.encode({"envelopes": [], "more": 1}),
+        body(*[b""] * (MOST_ENVELOPES + 1)),
+        b"\x91" * 5000,
+    ],
+)
+def test_a_body_that_is_no_upload_is_refused_whole(server: ServerProcess, content: bytes) -> None:
+    """400, one sentence, and nothing is appended."""
+    before = server.fold()["envelopes"]
+    response = server.http.post("/v1/uploads", content=content)
+    assert response.status_code == 400
+    assert set(response.json()) == {"error"}
+    assert server.fold()["envelopes"] == before == 0
+
+
+def in_chunks() -> Iterator[bytes]:
+    for _ in range(MOST_BODY_BYTES // 4096 + 2):
+        yield bytes(4096)
+
+
+@pytest.mark.parametrize("content", [bytes(MOST_BODY_BYTES + 1), in_chunks], ids=["stated", "chunked"])
+def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, content: object) -> None:
+    """413, whether it states its length or not; the server goes on."""
+    with httpx.Client(base_url=server.url) as http:
+        response = http.post("/v1/uploads", content=content() if callable(content) else content)
+    assert response.status_code == 413
+    assert "at most 1048576 bytes" in response.json()["error"]
+    assert server.http.get("/health").status_code == 200
+
+
+def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: SealingKey) -> None:
+    """A report from a fast clock is held in the tally of its node until the node closes."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1))
+    assert server.upload(envelope(survey, key, [report(1), report(2), report(3)])) == []
+    assert server.reports(survey) == {}
+    assert server.status(survey)["refused"] == {"future": 1}
+    server.move_clock(survey.calendar.time(1) + 1)
+    assert server.reports(survey) == {(0, 1): 1}
+    server.move_clock(survey.calendar.time(2) + 1)
+    assert server.reports(survey) == {(0, 1): 1, (0, 2): 1}
+
+
+def test_a_server_killed_after_acknowledging_loses_nothing(tmp_path: Path) -> None:
+    """SIGKILL right after the answer, twice; what was acknowledged counts once, whatever was sent again."""
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(1_800_000_000)
+        key, survey = server.new_key(), server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 1)
+        uploads = [envelope(survey, key, [report(1)]) for _ in range(5)]
+        assert server.upload(*uploads[:3]) == []
+        server.kill()
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        assert server.now == survey.calendar.time(1) + 1
+        assert server.upload(*uploads[2:]) == []
+        assert server.reports(survey) == {(0, 1): 5}
+        server.kill()
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        assert server.reports(survey) == {(0, 1): 5}
+        assert server.status(survey)["refused"] == {"duplicate": 1}
+
+
+def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path) -> None:
+    """503 with Retry-After while the files cannot grow; afterwards the same upload counts."""
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(1_800_000_000)
+        key, survey = server.new_key(), server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 1)
+        upload = envelope(survey, key, [report(1)])
+        limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, limit[1]))
+        response = server.http.post("/v1/uploads", content=body(upload))
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) > 0
+        assert set(response.json()) == {"error"}
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
+        assert server.upload(upload) == []
+        assert server.reports(survey) == {(0, 1): 1}

@@ -1,0 +1,1 @@
+"""`make demo`: the whole product on one machine, on real changelogs."""

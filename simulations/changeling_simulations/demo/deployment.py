@@ -1,0 +1,108 @@
+"""A server of its own on loopback, set up with the commands an operator would type, under a clock that we move."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from changeling_aggregator.cli.files import read_public_key, read_survey
+from changeling_protocol import Survey
+
+COMMAND = (sys.executable, "-m", "changeling_aggregator")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A running server, the survey it publishes, and what its clients pin."""
+
+    url: str
+    survey: Survey
+    authority: bytes
+    admin: httpx.Client
+
+    def move_clock(self, time: float) -> None:
+        self._done(self.admin.put("/v1/clock", json={"time": time}))
+
+    def fold(self) -> dict[str, Any]:
+        """Fold now; what was folded."""
+        return self._done(self.admin.post("/v1/fold"))
+
+    def series(self) -> list[dict[str, Any]]:
+        """The published histograms of all periods."""
+        published: list[dict[str, Any]] = self._done(
+            self.admin.get(f"/v1/surveys/{self.survey.id.hex()}/series?until={self.survey.calendar.periods}")
+        )["series"]
+        return published
+
+    def _done(self, response: httpx.Response) -> dict[str, Any]:
+        response.raise_for_status()
+        content: dict[str, Any] = response.json()
+        return content
+
+
+@contextmanager
+def deployed(folder: Path, question: str, answers: Sequence[str], options: Sequence[str]) -> Iterator[Deployment]:
+    """Authority, survey and sealing key made, signed and published; the server stopped at the end.
+
+    options: of `changeling survey new`.
+    """
+    token = secrets.token_hex(16)
+    environment = {**os.environ, "CHANGELING_ADMIN_TOKEN": token}
+    changeling = _Commands(folder, environment)
+    changeling("authority", "new", "-o", "authority")
+    private, public = (folder / "authority" / f"authority.{suffix}" for suffix in ("key", "pub"))
+    with _serving(folder, environment, public) as url:
+        changeling(
+            "survey", "new", "--question", question, "--answers", ",".join(answers), *options, "-o", "survey.json"
+        )
+        changeling("survey", "sign", "survey.json", "--key", str(private), "-o", "survey.signed")
+        changeling("survey", "publish", "survey.signed", "--server", url)
+        survey = read_survey(folder / "survey.signed")
+        changeling("keys", "new", "--store", "server.db", "-o", "key.request")
+        dates = ("--begins", "1970-01-02", "--expires", "2100-01-01")
+        changeling("keys", "sign", "key.request", "--key", str(private), *dates, "-o", "key.signed")
+        changeling("keys", "publish", "key.signed", "--server", url)
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as admin:
+            yield Deployment(url, survey, read_public_key(public), admin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commands:
+    folder: Path
+    environment: dict[str, str]
+
+    def __call__(self, *arguments: str) -> None:
+        done = subprocess.run(  # noqa: S603
+            [*COMMAND, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"changeling {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+@contextmanager
+def _serving(folder: Path, environment: dict[str, str], authority: Path) -> Iterator[str]:
+    serve = ("serve", "--store", "server.db", "--authority", str(authority), "--port", "0", "--movable-clock")
+    with (
+        (folder / "server.log").open("w") as log,
+        subprocess.Popen(  # noqa: S603
+            [*COMMAND, *serve], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as server,
+    ):
+        try:
+            yield _url_of(server, folder / "server.log")
+        finally:
+            server.terminate()
+
+
+def _url_of(server: "subprocess.Popen[str]", log: Path) -> str:
+    """The address that the server prints once it listens."""
+    line = server.stdout.readline() if server.stdout else ""
+    if "http" not in line:
+        raise RuntimeError(f"the server did not start: {log.read_text().strip() or line.strip()}")
+    return line[line.index("http") :].strip()

@@ -1,0 +1,95 @@
+"""Real clients that live through a changelog: one a person, each with a store of its own, under a clock we move."""
+
+import resource
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from changeling_aggregator.changelog import MICRO, Changelog
+from changeling_client import Client, SurveyHandle
+
+from .deployment import Deployment
+
+FILES_A_CLIENT = 4
+AT_ONCE = 4
+"""How many clients flush at the same time."""
+
+
+class Clock:
+    """Unix time in seconds, as everybody in the demo is told."""
+
+    def __init__(self, time: float) -> None:
+        self.time = time
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The clients and their surveys, by entry of the changelog."""
+
+    clients: list[Client]
+    handles: list[SurveyHandle]
+    clock: Clock
+
+
+@contextmanager
+def joined(changelog: Changelog, deployment: Deployment, folder: Path) -> Iterator[People]:
+    """A client for every entry, joined as the calendar starts."""
+    count = len(changelog.entries)
+    _allow_open_files(count * FILES_A_CLIENT)
+    clock = Clock(deployment.survey.calendar.start + 1)
+    deployment.move_clock(clock())
+    with ExitStack() as stack:
+        http = stack.enter_context(httpx.Client())
+        clients = [
+            stack.enter_context(
+                Client(
+                    folder / f"device-{i}.db",
+                    deployment.url,
+                    [deployment.authority],
+                    max_epsilon=deployment.survey.epsilon,
+                    http=http,
+                    clock=clock,
+                )
+            )
+            for i in range(count)
+        ]
+        yield People(clients, [client.join(deployment.survey.id) for client in clients], clock)
+
+
+def replay(changelog: Changelog, deployment: Deployment, people: People) -> Iterator[int]:
+    """Period after period: everybody records what happened, the period closes, everybody flushes.
+
+    Yields how many closings were acknowledged in each period.
+    """
+    survey, clock = deployment.survey, people.clock
+    calendar = survey.calendar
+    happened = defaultdict(list)
+    rows = zip(changelog.time.tolist(), changelog.entry.tolist(), changelog.state.tolist(), strict=True)
+    for time, entry, state in sorted(rows):
+        happened[calendar.period_of(time / MICRO)].append((time / MICRO, entry, state))
+    for period in range(1, calendar.periods + 1):
+        for time, entry, state in happened[period]:
+            clock.time = time
+            handle = people.handles[entry]
+            if state:
+                handle.record(survey.answers[state - 1])
+            else:
+                handle.delete()
+        clock.time = calendar.time(period) + survey.skew + survey.spread + 1
+        deployment.move_clock(clock())
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            yield sum(flushed.sent for flushed in pool.map(Client.flush, people.clients))
+
+
+def _allow_open_files(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 256
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))

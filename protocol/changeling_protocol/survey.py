@@ -19,7 +19,7 @@ from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
 from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
-from .randomizers import randomizer_as_fields, randomizer_from_fields
+from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
 from .signing import payload_bytes, signed, verified
 
 KIND = "survey"
@@ -69,6 +69,8 @@ class Survey:
                     f"a track's randomizer is made for {track.randomizer.space.answers} answers, "
                     f"the survey has {len(self.answers)}"
                 )
+            if isinstance(track.randomizer.space, StateSpace) and not track.randomizer.space.null and not self.closed:
+                raise ValueError("only a closed cohort may report states without NULL: silence would tell")
         if self.cost * MICRO > self.epsilon_micro:
             raise UnderstatedEpsilon(
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "

@@ -49,7 +49,10 @@ def encode_upload(plan: ReleasePlan, group: int, span: Node, reports: Iterable[R
     span: the periods whose closing it reports, (start, end]. reports: each on a node of one of the group's
     tracks that ends in the span; ValueError otherwise.
     """
-    waiting = {(report.track, report.node): report for report in reports}
+    listed = list(reports)
+    waiting = {(report.track, report.node): report for report in listed}
+    if len(waiting) < len(listed):
+        raise ValueError("an upload holds one report a node")
     columns: list[int | bytes] = []
     for number, track in plan.numbered(group):
         first, last = _numbers(track, span)

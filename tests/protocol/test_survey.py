@@ -7,10 +7,16 @@ import pytest
 from changeling_protocol import (
     BadSignature,
     ExpectedChanges,
+    Group,
+    KaryResponse,
     MalformedBytes,
+    Odds,
     ProtocolError,
+    ReleasePlan,
     SealingKey,
+    StateSpace,
     Survey,
+    Track,
     UnderstatedEpsilon,
     canonical,
 )
@@ -97,6 +103,14 @@ def test_impossible_surveys_are_refused(change):
     """Each with what is wrong."""
     with pytest.raises(ValueError, match=r"must|answers"):
         replace(survey(), **change)
+
+
+def test_an_entry_without_an_answer_is_never_given_away_by_silence():
+    """States without NULL are for closed cohorts, where everybody has an answer."""
+    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3, null=False), Odds(3, 1)), 0, 8),)),))
+    assert survey(plan, closed=True).plan == plan
+    with pytest.raises(ValueError, match="silence would tell"):
+        survey(plan)
 
 
 def test_fields_that_are_missing_added_or_of_another_type_are_refused():

@@ -46,6 +46,8 @@ def test_a_report_outside_the_upload_is_refused():
     for report in (Report(0, 5, b"i" * 16, 0), Report(1, 1, b"i" * 16, 0), Report(0, 99, b"i" * 16, 0)):
         with pytest.raises(ValueError, match="not on nodes"):
             encode_upload(PLAN, 0, Node(0, 4), [report])
+    with pytest.raises(ValueError, match="one report a node"):
+        encode_upload(PLAN, 0, Node(0, 4), [Report(0, 1, b"i" * 16, 0), Report(0, 1, b"j" * 16, 1)])
 
 
 def test_closings_are_the_ends_of_nodes():

@@ -5,6 +5,7 @@ Another process that publishes on the same store is seen at the next refresh.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 from changeling_protocol import ReleasePlan, Survey
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
@@ -34,12 +35,15 @@ class Registry:
     store: Store
     surveys: Mapping[bytes, PublishedSurvey] = field(default_factory=dict)
     keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
+    _refreshing: Lock = field(default_factory=Lock, repr=False)
 
     def refresh(self) -> None:
-        with self.store.reading() as connection:
-            signed, keys = published_surveys(connection), published_keys(connection)
-        self.surveys = {id_: self.surveys.get(id_) or _published(bytes_) for id_, bytes_ in signed.items()}
-        self.keys = keys
+        with self._refreshing:  # so that an older reading never replaces a newer one
+            with self.store.reading() as connection:
+                signed, keys = published_surveys(connection), published_keys(connection)
+            known = self.surveys
+            self.surveys = {id_: known.get(id_) or _published(bytes_) for id_, bytes_ in signed.items()}
+            self.keys = keys
 
 
 def most_envelope_bytes(plan: ReleasePlan) -> int:

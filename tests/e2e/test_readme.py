@@ -1,0 +1,92 @@
+"""What the README shows works as it stands there: only addresses, keys and dates are put in."""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+COMMANDS = Path(sys.executable).parent
+
+
+def block_with(words, language):
+    (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if words in b)
+    return block
+
+
+def commands_of(block):
+    """The command lines of a console block, continued lines joined, comments and exports left out."""
+    joined = block.replace("\\\n", " ")
+    lines = (line[2:] for line in joined.splitlines() if line.startswith("$ "))
+    return [shlex.split(line, comments=True) for line in lines if not line.startswith("export")]
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+@pytest.fixture
+def operated(tmp_path):
+    """The server of the README's commands, all of them run up to the histogram; its URL, pinned key and survey."""
+    port = free_port()
+    environment = {**os.environ, "CHANGELING_ADMIN_TOKEN": "any secret"}
+    server = None
+    printed = ""
+    try:
+        for command in commands_of(block_with("changeling serve", "console")):
+            words = [str(COMMANDS / command[0]), *(word.replace(":8080", f":{port}") for word in command[1:])]
+            if "--start" in words:
+                words[words.index("--start") + 1] = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400))
+            if "--expires" in words:
+                words[words.index("--expires") + 1] = "2100-01-01"
+            options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE, "text": True}
+            if "serve" in words:
+                server = subprocess.Popen([*words, "--port", port], **options)
+                assert port in server.stdout.readline()
+            elif "histogram" not in words:
+                printed += subprocess.run(words, check=True, **options).stdout
+        survey = re.search(r"survey ([0-9a-f]{32}) is published", printed)[1]
+        yield f"http://127.0.0.1:{port}", (tmp_path / "authority/authority.pub").read_text().strip(), survey
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path):
+    """Every command succeeds in the order shown; the app joins the survey, records, flushes, and sees its ledger."""
+    url, authority, survey = operated
+    app = block_with("from changeling_client", "python")
+    app = app.replace("https://surveys.example.org", url).replace('"…"', f'"{authority}"')
+    app = re.sub(r'join\("[0-9a-f]{32}"\)', f'join("{survey}")', app)
+    done = subprocess.run([sys.executable, "-c", app], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "epsilon=Decimal('8')" in done.stdout
+    listed = httpx.get(f"{url}/v1/surveys").json()["surveys"]
+    assert [each["id"] for each in listed] == [survey]
+
+
+def test_the_simulations_of_the_readme_run(tmp_path):
+    """Both populations, the plot included."""
+    for command in commands_of(block_with("changeling-sim run", "console")):
+        done = subprocess.run([str(COMMANDS / command[0]), *command[1:]], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run.png").stat().st_size > 10_000
+
+
+def test_every_command_is_in_the_readme():
+    """No command of the two command lines is left undocumented."""
+    for program in ("changeling", "changeling-sim"):
+        shown = subprocess.run([str(COMMANDS / program), "--help"], capture_output=True, text=True, check=True).stdout
+        names = re.findall(r"^│ (\w+) ", shown, re.MULTILINE)
+        assert names
+        for name in names:
+            assert f"{program} {name}" in README

@@ -8,7 +8,17 @@ from .entry_secret import EntrySecret
 from .errors import BadSignature, CannotOpen, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .expectation import ExpectedChanges
 from .plan import Group, ReleasePlan, Track
-from .randomizers import KaryResponse, MutationSpace, Odds, Randomizer, StateSpace
+from .randomizers import (
+    CustomResponse,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    Randomizer,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    UnaryEncoding,
+)
 from .sealing import SealingKey, open_envelope, seal
 from .survey import Survey
 from .upload import Report
@@ -24,6 +34,7 @@ __all__ = [
     "CannotOpen",
     "Coins",
     "Constraint",
+    "CustomResponse",
     "EntrySecret",
     "ExpectedChanges",
     "Group",
@@ -38,10 +49,13 @@ __all__ = [
     "ReleasePlan",
     "Report",
     "SealingKey",
+    "SignedSubset",
     "StateSpace",
+    "SubsetSelection",
     "Survey",
     "TimeBounded",
     "Track",
+    "UnaryEncoding",
     "UnderstatedEpsilon",
     "cadence",
     "cover",

@@ -1,5 +1,6 @@
 """The commands of `changeling-sim`: options in; a population, a survey and an experiment out."""
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from changeling_aggregator.changelog import Changelog
+from changeling_aggregator.cli.files import read_survey
 from changeling_aggregator.errors import AggregatorError
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
 from rich.console import Console
@@ -75,6 +77,12 @@ def run(
     epsilon: Annotated[
         Decimal, typer.Option(parser=options.epsilon, metavar="EPSILON", help="The most an entry may lose in all.")
     ] = Decimal(8),
+    survey_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--survey", metavar="FILE", help="Instead of a plan and calendar: run this survey, signed or not."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed repeats the run.")] = 0,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all periods and answers.")] = None,
     plot: Annotated[
@@ -87,15 +95,20 @@ def run(
     try:
         if synthetic == (changelog is not None):
             raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
+        given = None if survey_file is None else read_survey(survey_file)
         if changelog is not None:
-            source = Changelog.from_csv(changelog_path(changelog))
-            calendar = calendar_for(source, period, start, periods)
+            source = Changelog.from_csv(changelog_path(changelog), given.answers if given else None)
+            calendar = given.calendar if given else calendar_for(source, period, start, periods)
         else:
-            calendar = synthetic_calendar(period, start, periods)
+            calendar = given.calendar if given else synthetic_calendar(period, start, periods)
             drawn = min(entries or HISTORIES, HISTORIES)
-            source = synthetic_changelog(answers, drawn, changes, calendar, generator, gradual=gradual)
-        constraint = _constraint(at_most, within)
-        survey = paper_survey(source.answers, calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
+            kinds = len(given.answers) if given else answers
+            source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual)
+            source = replace(source, answers=given.answers) if given else source
+        constraint = given.constraint if given else _constraint(at_most, within)
+        survey = given or paper_survey(
+            source.answers, calendar, constraint, epsilon=epsilon, branching=branching, layers=layers
+        )
         population = Population.from_changelog(source, calendar, constraint)
         if entries not in (None, population.entries):
             population = population.resampled(entries, generator)

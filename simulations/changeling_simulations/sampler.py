@@ -5,32 +5,13 @@ all devices' reports, jointly over nodes, tracks and groups. The cost does not d
 """
 
 from collections.abc import Iterator
-from functools import singledispatch
 
 import numpy as np
 from changeling_aggregator.tallies import Counts, NodeTally, Tallies
-from changeling_protocol import KaryResponse, Randomizer, Survey, Track
+from changeling_protocol import Survey, Track
 
+from .node_sampler import sample_tally
 from .population import Population
-
-
-@singledispatch
-def sample_tally(
-    randomizer: Randomizer,
-    counts: Counts,  # noqa: ARG001
-    generator: np.random.Generator,  # noqa: ARG001
-) -> NodeTally:
-    """The tally of a node on which counts[u] entries have the input u; counts: shape (m,)."""
-    raise TypeError(f"no aggregated sampler for a {type(randomizer).__name__}")
-
-
-@sample_tally.register
-def _(randomizer: KaryResponse, counts: Counts, generator: np.random.Generator) -> NodeTally:
-    # With probability p - q = (a - b)/total a response is the truth, otherwise it is uniform over all symbols.
-    m, odds, reports = randomizer.symbols, randomizer.odds, int(counts.sum())
-    kept = generator.binomial(counts, (odds.favoured - odds.other) / randomizer.total())
-    uniform = generator.multinomial(reports - kept.sum(), np.full(m, 1 / m))
-    return NodeTally(reports, kept + uniform)
 
 
 def sample_nodes(

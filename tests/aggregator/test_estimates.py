@@ -137,3 +137,42 @@ def test_a_sealed_node_says_so(server: ServerProcess, key: SealingKey) -> None:
     assert not get(server, survey, "histogram", period=1)[1]["nodes"][0]["sealed"]
     server.move_clock(survey.calendar.time(1) + survey.grace + 1)
     assert get(server, survey, "histogram", period=1)[1]["nodes"][0]["sealed"]
+
+
+def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess, key: SealingKey) -> None:
+    """A window, the sliding series of its width, and what later releases add when all are used."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(2) + survey.skew + survey.spread + 1)
+    for track, node in ((0, 1), (0, 2), (1, 1)):
+        answer(server, key, survey, node, list(range(13)), track=track)
+    status, window = get(server, survey, "change", after=1, until=2)
+    assert (status, window["after"], window["until"], window["upper_bound"]) == (200, 1, 2, False)
+    assert len(window["nodes"]) == 3
+    _, found = get(server, survey, "series", window=1)
+    assert [(at["after"], at["until"]) for at in found["series"]] == [(0, 1), (1, 2)]
+    assert found["series"][1]["values"] == pytest.approx(window["values"])
+    _, online = get(server, survey, "histogram", period=1)
+    _, later = get(server, survey, "histogram", period=1, retrospective="true")
+    assert len(online["nodes"]) == 1
+    assert len(later["nodes"]) == 3
+    assert np.trace(later["covariance"]) < np.trace(online["covariance"])
+
+
+@pytest.mark.parametrize(
+    ("what", "query", "says"),
+    [
+        ("change", {}, "after"),
+        ("change", {"after": "1", "until": "1"}, "0 <= start < end"),
+        ("change", {"after": "-1", "until": "1"}, "after"),
+        ("series", {"window": "0"}, "at least one period"),
+        ("series", {"window": "x"}, "window"),
+        ("histogram", {"retrospective": "maybe"}, "true or false"),
+    ],
+)
+def test_impossible_windows_are_refused(server: ServerProcess, what: str, query: dict[str, str], says: str) -> None:
+    """With what is wrong, as 422."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(2) + 60)
+    status, found = get(server, survey, what, **query)
+    assert status == 422
+    assert says in str(found)

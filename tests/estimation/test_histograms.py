@@ -1,108 +1,257 @@
-"""Cover sums: histograms at any time from the nodes of a hierarchy."""
+"""Histograms, windows and series from every release of a survey."""
 
-from decimal import Decimal
+from itertools import product
 
 import numpy as np
 import pytest
 from changeling_aggregator.errors import NotEstimable
-from changeling_aggregator.estimation import histogram, histogram_change, series
-from changeling_aggregator.planning import hierarchical_plan
-from changeling_aggregator.tallies import NodeTally
-from changeling_protocol import AtMost, Calendar, plan_cost
+from changeling_aggregator.estimation import change, cover_series, histogram, histogram_change, series, sliding
+from changeling_aggregator.estimation.batches import decode_many
+from changeling_aggregator.estimation.recursion import Closing, Frontier, advance, planned_last_uses
+from changeling_aggregator.estimation.releases import releases
+from changeling_aggregator.estimation.solution import Solution, sandwich
+from changeling_aggregator.tallies import NodeTally, tally
+from changeling_protocol import (
+    AtMost,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Node,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    Track,
+)
 
-from ..protocol.examples import mixed, survey
+from ..protocol.examples import hierarchical, survey
+from .graphs import calendar, dense_row, noiseless, random_tallies
 
-CALENDAR = Calendar(0, 10, 12)
-SURVEY = survey(
-    hierarchical_plan(3, CALENDAR, AtMost(2), epsilon=Decimal(40), branching=2, layers=3),
-    calendar=CALENDAR,
-    constraint=AtMost(2),
+T = 12
+SURVEY = survey(hierarchical(3, T, (1, 2, 4), Odds(7, 2)), calendar=calendar(T))
+CHANGES, STATES = KaryResponse(MutationSpace(3), Odds(9, 2)), KaryResponse(StateSpace(3), Odds(4, 1))
+EVERY_KIND = ReleasePlan(
+    (
+        Group((Track(1, STATES, 0, T, reported=2),), share=3),
+        Group((Track(2, CHANGES, 0, T),), share=2),
+        Group((Track(1, STATES, 0, 1), Track(1, CHANGES, 1, T), Track(3, CHANGES, 1, T, reported=2))),
+    )
 )
 
 
-def noiseless(survey, states):
-    """Tallies that are exactly their expectation scaled up, so that decoding them gives the truth exactly.
-
-    states: shape (entries, T+1). Every entry stands for `total` entries, so that counts are whole numbers.
-    """
-    tallies = {}
-    for number, track in enumerate(survey.plan.tracks):
-        response = track.randomizer
-        for i, node in enumerate(track.nodes(), 1):
-            slots = np.zeros(response.symbols, dtype=object)
-            for row in states:
-                true = response.space.index(int(row[node.start]), int(row[node.end]))
-                slots += [response.weight(symbol, true) for symbol in range(response.symbols)]
-            tallies[number, i] = NodeTally(len(states) * response.total(), np.array(slots, dtype=np.float64))
-    return tallies
+def without(tallies, *keys):
+    return {key: tally for key, tally in tallies.items() if key not in keys}
 
 
 def test_the_histogram_at_every_time_is_the_truth_where_there_is_no_noise():
-    """The changes over each cover add up to the histogram, through insertions, deletions and changes."""
+    """Through insertions, deletions and changes, online and retrospectively, windows too."""
     generator = np.random.default_rng(3)
-    states = np.hstack([np.zeros((7, 1), dtype=int), generator.integers(0, 4, (7, 12))])
-    tallies = noiseless(SURVEY, states)
-    total = SURVEY.plan.tracks[0].randomizer.total()
-    for t in range(13):
-        truth = np.bincount(states[:, t], minlength=4)[1:]
-        np.testing.assert_allclose(histogram(SURVEY, tallies, t).estimate.values / total, truth, atol=1e-6)
+    states = np.hstack([np.zeros((7, 1), dtype=int), generator.integers(0, 4, (7, T))])
+    tallies, total = noiseless(SURVEY, states), SURVEY.plan.tracks[0].randomizer.total()
+    truth = np.array([np.bincount(column, minlength=4)[1:] for column in states.T])
+    for t, retrospective in product(range(T + 1), (False, True)):
+        found = histogram(SURVEY, tallies, t, retrospective=retrospective).estimate.values
+        np.testing.assert_allclose(found / total, truth[t], atol=1e-6)
+    window = change(SURVEY, tallies, Node(3, 10)).estimate.values
+    np.testing.assert_allclose(window / total, truth[10] - truth[3], atol=1e-6)
 
 
-def test_covariances_of_the_nodes_add_up():
-    """Node estimates are independent, so the covariance at t is the sum over the cover, and the nodes are told."""
-    generator = np.random.default_rng(4)
-    tallies = {
-        (number, i): NodeTally(500, generator.multinomial(500, np.full(13, 1 / 13)))
-        for number, track in enumerate(SURVEY.plan.tracks)
-        for i in range(1, track.count + 1)
-    }
-    at_7 = histogram(SURVEY, tallies, 7)
-    assert [(used.node.start, used.node.end) for used in at_7.nodes] == [(0, 4), (4, 6), (6, 7)]
-    parts = [histogram_change(tallies[u.track, u.number], SURVEY.plan.tracks[u.track].randomizer) for u in at_7.nodes]
-    np.testing.assert_allclose(at_7.estimate.covariance, sum(p.covariance for p in parts))
-    np.testing.assert_allclose(at_7.estimate.values, sum(p.values for p in parts))
-    every = series(SURVEY, tallies, 12)
-    assert [h.period for h in every] == list(range(1, 13))
-    np.testing.assert_array_equal(every[6].estimate.values, at_7.estimate.values)
+@pytest.mark.parametrize("retrospective", [False, True])
+@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND], ids=["hierarchy", "every kind"])
+def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, retrospective):
+    """For all times of the series and for windows, response noise by the exact formula with these weights."""
+    asked = survey(plan, calendar=calendar(T))
+    tallies = random_tallies(asked, np.random.default_rng(5))
+    known = releases(asked, tallies)
+    every = series(asked, tallies, T, retrospective=retrospective)
+    sampling = Solution(known, retrospective).sampling
+    for t, found in enumerate(every, 1):
+        row = dense_row(known.network, t, 0, None if retrospective else t)
+        np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
+        spread = sandwich(row, known.covariances) + sampling.covariance(row)[0]
+        np.testing.assert_allclose(found.estimate.covariance, spread, rtol=1e-7, atol=1e-4)
+        alone = histogram(asked, tallies, t, retrospective=retrospective)
+        np.testing.assert_allclose(alone.estimate.values, found.estimate.values, rtol=1e-8, atol=1e-6)
+        np.testing.assert_allclose(alone.estimate.covariance, found.estimate.covariance, rtol=1e-7, atol=1e-4)
+        assert {used.number for used in found.nodes} == {used.number for used in alone.nodes}
+    for found in sliding(asked, tallies, 5, T, retrospective=retrospective):
+        until = None if retrospective else found.span.end
+        row = dense_row(known.network, found.span.end, found.span.start, until)
+        np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
+    assert len(sliding(asked, tallies, 5, T)) == T - 4
 
 
-def test_a_missing_node_is_named():
-    """A time whose cover lacks a node answers NotEstimable, and times that do not need it are not disturbed."""
-    generator = np.random.default_rng(4)
-    tallies = {
-        (number, i): NodeTally(50, generator.multinomial(50, np.full(13, 1 / 13)))
-        for number, track in enumerate(SURVEY.plan.tracks)
-        for i in range(1, track.count + 1)
-        if (number, i) != (1, 3)
-    }
-    with pytest.raises(NotEstimable, match=r"\(4, 6\] of track 1"):
-        histogram(SURVEY, tallies, 6)
-    assert histogram(SURVEY, tallies, 8).period == 8
+def test_the_covariance_is_that_of_the_estimates_over_all_reports():
+    """Over every outcome of two entries' reports on three nodes, with exact probabilities."""
+    response = KaryResponse(MutationSpace(1), Odds(3, 1))
+    plan = ReleasePlan((Group((Track(1, response, 0, 2), Track(2, response, 0, 2))),))
+    asked = survey(plan, answers=("a",), calendar=calendar(2), constraint=AtMost(2))
+    inputs = {(0, 1): (1, 0), (0, 2): (2, 1), (1, 1): (0, 1)}  # inserted and deleted; inserted in the second
+    mean, square, estimated = np.zeros(2), np.zeros(2), np.zeros(2)
+    for symbols in product(range(3), repeat=6):
+        tallies, probability = {}, 1.0
+        for at, (key, true) in enumerate(inputs.items()):
+            both = symbols[2 * at : 2 * at + 2]
+            tallies[key] = tally(response, np.array(both, dtype=np.uint64))
+            for symbol, one in zip(both, true, strict=True):
+                probability *= response.weight(symbol, one) / response.total()
+        for i, retrospective in enumerate((False, True)):
+            found = histogram(asked, tallies, 1 if retrospective else 2, retrospective=retrospective).estimate
+            mean[i] += probability * found.values[0]
+            square[i] += probability * found.values[0] ** 2
+            estimated[i] += probability * found.covariance[0, 0]
+    np.testing.assert_allclose(mean, [1, 1], atol=1e-9)
+    np.testing.assert_allclose(estimated, square - mean**2, rtol=1e-9)
+
+
+def test_times_covary_as_their_weights_do():
+    """The joint covariance of several times, its diagonal blocks being those of the histograms."""
+    tallies = random_tallies(SURVEY, np.random.default_rng(6))
+    solution = Solution(releases(SURVEY, tallies))
+    joint = solution.joint_covariance([3, 7])
+    rows = [solution.row(3), solution.row(7)]
+    crossed = np.tensordot(rows[0] * rows[1], solution.releases.covariances, axes=1)
+    np.testing.assert_allclose(joint[0, 1], crossed)
+    np.testing.assert_allclose(joint[1, 1], histogram(SURVEY, tallies, 7).estimate.covariance)
+
+
+def test_the_solve_is_never_worse_than_cover_sums_by_the_planned_variance():
+    """At every time of a survey whose first nodes, with everybody's insertion, are noisier."""
+    tallies = random_tallies(SURVEY, np.random.default_rng(7))
+    known = releases(SURVEY, tallies)
+    at = {(u.track, u.number): e for e, u in enumerate(known.nodes)}
+    for t, cover in enumerate(cover_series(SURVEY, tallies, T), 1):
+        summed = sum(known.network.variance[at[u.track, u.number]] for u in cover.nodes)
+        online = known.network.closed_by(t).resistance(t)
+        assert known.network.resistance(t) <= online + 1e-9 <= summed + 2e-9
+
+
+def test_weights_do_not_depend_on_what_was_answered():
+    """Other symbols, as many reports: the same weights; else the estimate would be biased."""
+    one, other = (random_tallies(SURVEY, np.random.default_rng(seed)) for seed in (1, 2))
+    rows = [Solution(releases(SURVEY, tallies)).row(7) for tallies in (one, other)]
+    np.testing.assert_array_equal(*rows)
+
+
+def test_a_missing_node_raises_the_variance_and_where_it_disconnects_is_named():
+    """The solve goes round it where it can; what nothing reaches answers NotEstimable, the rest is not disturbed."""
+    whole = random_tallies(SURVEY, np.random.default_rng(4))
+    tallies = without(whole, (1, 3))
+    assert releases(SURVEY, tallies).network.resistance(6) > releases(SURVEY, whole).network.resistance(6)
+    assert histogram(SURVEY, tallies, 6).period == 6
+    tallies = without(whole, (0, 7))
+    with pytest.raises(NotEstimable, match=r"period 7 .* \(6, 7\] of track 0"):
+        histogram(SURVEY, tallies, 7)
+    with pytest.raises(NotEstimable, match=r"period 7 .* \(6, 7\] of track 0"):
+        series(SURVEY, tallies, 12)
+    assert [found.period for found in series(SURVEY, tallies, 12, skip=True)] == [*range(1, 7), *range(8, 13)]
+    assert histogram(SURVEY, tallies, 7, retrospective=True).period == 7
+    with pytest.raises(NotEstimable, match=r"window \(3, 7\] .* \(6, 7\] of track 0"):
+        change(SURVEY, tallies, Node(3, 7))
     with pytest.raises(ValueError, match="13"):
         histogram(SURVEY, tallies, 13)
+    with pytest.raises(ValueError, match="one period wide, got 0"):
+        sliding(SURVEY, tallies, 0, 12)
 
 
-def test_plans_without_a_hierarchy_have_no_covers():
-    """Panels and shares are not cover sums."""
-    with pytest.raises(ValueError, match="cover sums"):
-        histogram(survey(mixed(3, 8)), {}, 1)
+def test_times_that_no_node_of_the_plan_reaches_say_so():
+    """There is no missing node to name."""
+    wide = survey(hierarchical(3, T, (2, 4), Odds(3, 1)), calendar=calendar(T))
+    with pytest.raises(NotEstimable, match="no nodes of the plan that close by period 3"):
+        histogram(wide, random_tallies(wide, np.random.default_rng(1)), 3)
 
 
-@pytest.mark.parametrize(("k", "c", "h"), [(1, 2, 1), (2, 2, 3), (3, 3, 2), (20, 2, 4)])
-@pytest.mark.parametrize("epsilon", ["0.5", "8", "33"])
-def test_the_papers_plan_uses_its_budget_and_never_more(k, c, h, epsilon):
-    """The charge is within epsilon and within a billionth of it."""
-    plan = hierarchical_plan(3, CALENDAR, AtMost(k), epsilon=Decimal(epsilon), branching=c, layers=h)
-    charge = plan_cost(plan, CALENDAR, AtMost(k))
-    assert Decimal(epsilon) * (1 - Decimal("1e-9")) < charge <= Decimal(epsilon)
-    assert [track.width for track in plan.tracks] == [c**i for i in range(h)]
+def test_a_window_needs_no_way_back_to_the_start():
+    """With its own nodes alone it is estimable, and the histograms at its ends are not."""
+    tallies = {(0, at): t for (_, at), t in random_tallies(SURVEY, np.random.default_rng(1)).items() if 5 <= at <= 8}
+    window = change(SURVEY, tallies, Node(4, 7))
+    assert [used.number for used in window.nodes] == [5, 6, 7]
+    parts = [histogram_change(tallies[0, at], SURVEY.plan.tracks[0].randomizer) for at in (5, 6, 7)]
+    np.testing.assert_allclose(window.estimate.values, sum(part.values for part in parts), atol=1e-6)
+    np.testing.assert_allclose(window.estimate.covariance, sum(part.covariance for part in parts))
+    with pytest.raises(NotEstimable, match=r"of track \d"):
+        histogram(SURVEY, tallies, 7)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_node_below_the_minimum_leaves_no_trace(closed):
+    """Whatever was reported on it, all estimates are those without it: no difference reveals it."""
+    asked = survey(EVERY_KIND, calendar=calendar(T), minimum=10, closed=closed)
+    generator = np.random.default_rng(2)
+    tallies = random_tallies(asked, generator)
+    few = generator.multinomial(9, np.full(CHANGES.symbols, 1 / CHANGES.symbols))
+    with_few = {**tallies, (1, 3): NodeTally(9, few)}
+    for t in range(1, T + 1):
+        for retrospective in (False, True):
+            one = histogram(asked, with_few, t, retrospective=retrospective)
+            other = histogram(asked, without(tallies, (1, 3)), t, retrospective=retrospective)
+            np.testing.assert_array_equal(one.estimate.values, other.estimate.values)
+            np.testing.assert_array_equal(one.estimate.covariance, other.estimate.covariance)
+            assert all((used.track, used.number) != (1, 3) for used in one.nodes)
+
+
+def test_shares_are_expanded_by_their_probability_or_to_the_entries_known_to_be_there():
+    """Horvitz and Thompson's 1/π = N/(f r); in a closed cohort entries known / reports on the node."""
+    asked = survey(EVERY_KIND, calendar=calendar(T))
+    known = releases(asked, random_tallies(asked, np.random.default_rng(2)))
+    of = {(u.track, u.number): x for u, x in zip(known.nodes, known.expansion, strict=True)}
+    assert of[0, 1] == pytest.approx(6 / 3 * 12 / 2)
+    assert of[1, 1] == pytest.approx(6 / 2)
+    assert of[4, 1] == pytest.approx(6 / 1 * 3 / 2)
+    closed = survey(EVERY_KIND, calendar=calendar(T), closed=True)
+    counted = random_tallies(closed, np.random.default_rng(2))
+    counted[2, 1] = NodeTally(400, counted[2, 1].slots)
+    known = releases(closed, counted)
+    assert known.entries == pytest.approx(500 * 12 / 2 + 500 + 500)
+    of = {(u.track, u.number): x for u, x in zip(known.nodes, known.expansion, strict=True)}
+    assert of[2, 1] == pytest.approx(known.entries / 400)
+    assert of[3, 1] == pytest.approx(known.entries / 500)
+
+
+def test_groups_that_have_not_reported_yet_are_counted_by_their_share():
+    """In a closed cohort whose wide nodes are still open, those known to be there stand for all."""
+    plan = ReleasePlan((Group((Track(1, CHANGES, 0, T),), 3), Group((Track(12, CHANGES, 0, T),), 1)))
+    asked = survey(plan, calendar=calendar(T), closed=True)
+    tallies = {(0, 1): random_tallies(asked, np.random.default_rng(1))[0, 1]}
+    known = releases(asked, tallies)
+    assert known.entries == pytest.approx(500 * 4 / 3)
+    assert known.expansion == pytest.approx([4 / 3])
 
 
 @pytest.mark.parametrize(
-    ("c", "h", "epsilon", "says"),
-    [(2, 0, 8, "layers"), (1, 2, 8, "branching"), (2, 5, 8, "fewer layers"), (2, 1, 0, "loss of one report")],
+    "randomizer", [CHANGES, STATES, KaryResponse(MutationSpace(3, repeats=True), Odds(2, 1)), SignedSubset], ids=str
 )
-def test_impossible_plans_are_refused(c, h, epsilon, says):
-    """With the value that is wrong and what would do."""
-    with pytest.raises(ValueError, match=says):
-        hierarchical_plan(3, CALENDAR, AtMost(2), epsilon=Decimal(epsilon), branching=c, layers=h)
+def test_tracks_decoded_at_once_are_decoded_as_their_nodes_are(randomizer):
+    """Values and covariances of a batch, and the products of changes where the tallies tell them."""
+    if randomizer is SignedSubset:
+        randomizer = SignedSubset(MutationSpace(4), Odds(20, 1))
+    generator = np.random.default_rng(1)
+    uniform = np.full(randomizer.symbols, 1 / randomizer.symbols)
+    tallies = [NodeTally(300, generator.multinomial(300, uniform)) for _ in range(5)]
+    batch = decode_many(randomizer, tallies)
+    for at, one in enumerate(tallies):
+        alone = histogram_change(one, randomizer)
+        np.testing.assert_allclose(batch.values[at], alone.values, atol=1e-8)
+        np.testing.assert_allclose(batch.covariances[at], alone.covariance, atol=1e-6)
+
+
+def test_one_more_period_is_a_function_of_the_state_and_its_releases():
+    """Appending with the plan alone, not knowing what is still to come, gives the online series."""
+    tallies = random_tallies(SURVEY, np.random.default_rng(9))
+    known, z = releases(SURVEY, tallies), 3
+    flat = known.covariances.reshape(len(known), z * z)
+    frontier, last = Frontier.before(z, z * z), planned_last_uses(SURVEY.plan, T)
+    for found in series(SURVEY, tallies, T):
+        at = np.flatnonzero(known.network.end == found.period)
+        closing = Closing(known.network.start[at], known.network.variance[at], known.changes[at], flat[at])
+        frontier, online = advance(frontier, closing, last)
+        np.testing.assert_allclose(online.values, found.estimate.values, atol=1e-8)
+        np.testing.assert_allclose(online.covariance.reshape(z, z), found.estimate.covariance, rtol=1e-8)
+
+
+def test_the_start_of_the_calendar_is_empty():
+    """Nobody is there before the first period, and that is certain."""
+    start = histogram(SURVEY, {}, 0)
+    assert not start.estimate.values.any()
+    assert not start.estimate.covariance.any()
+    assert len(start.nodes) == 0

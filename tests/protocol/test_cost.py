@@ -3,6 +3,7 @@
 from decimal import Decimal
 from itertools import product
 
+import numpy as np
 import pytest
 from changeling_protocol import (
     AtMost,
@@ -12,13 +13,22 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     ReleasePlan,
+    TimeBounded,
     Track,
     plan_cost,
 )
 from changeling_protocol.cost import node_cost
 from changeling_protocol.randomizers import Losses
-
-from .enumeration import changelogs, literal_transcript_ratio, log_from_below, worst_transcript_ratio
+from changeling_simulations.benchmarks.loss import measure, ratio
+from changeling_simulations.benchmarks.loss_cases import loss_cases
+from changeling_simulations.enumeration import (
+    changelogs,
+    enumerated_loss,
+    group_inputs,
+    literal_transcript_ratio,
+    worst_ratio_of_pairs,
+    worst_transcript_ratio,
+)
 
 ODDS = Odds(3, 1)
 ROUNDING = Decimal("1e-40")
@@ -29,9 +39,11 @@ def hierarchy(z: int, T: int, c: int, h: int) -> Group:
     return Group(tuple(Track(c**i, response, 0, T) for i in range(h)))
 
 
-def worst_over_pairs(group: Group, z: int, T: int, k: int, closed: bool = False) -> Decimal:
-    every = list(changelogs(z, T, k, closed))
-    return log_from_below(max(worst_transcript_ratio(group, one, other) for one, other in product(every, every)))
+def worst_over_pairs(group: Group, T: int, k: int, closed: bool = False) -> Decimal:
+    return enumerated_loss(ReleasePlan((group,)), Calendar(0, 10, T), AtMost(k), closed)
+
+
+CASES = {case.name: case for case in loss_cases()}
 
 
 GRID = [
@@ -49,7 +61,7 @@ def test_no_pair_of_changelogs_is_told_apart_beyond_the_stated_loss(z, T, k, c, 
     """Over every pair of changelogs and every transcript the log ratio stays within the stated loss."""
     group = hierarchy(z, T, c, h)
     stated = plan_cost(ReleasePlan((group,)), Calendar(0, 10, T), AtMost(k))
-    assert worst_over_pairs(group, z, T, k) <= stated
+    assert worst_over_pairs(group, T, k) <= stated
 
 
 @pytest.mark.parametrize(("z", "T", "k", "c", "h"), REACHED)
@@ -57,14 +69,14 @@ def test_the_stated_loss_is_reached(z, T, k, c, h):
     """On the named cases a pair of changelogs and a transcript have exactly the stated loss."""
     group = hierarchy(z, T, c, h)
     stated = plan_cost(ReleasePlan((group,)), Calendar(0, 10, T), AtMost(k))
-    assert stated - worst_over_pairs(group, z, T, k) < ROUNDING
+    assert stated - worst_over_pairs(group, T, k) < ROUNDING
 
 
 @pytest.mark.parametrize(("z", "T", "k"), [(1, 2, 1), (1, 3, 2), (2, 2, 2), (1, 4, 2)])
 def test_the_worst_transcript_is_the_product_of_the_worst_symbols(z, T, k):
     """Listing every transcript literally gives the ratio the other tests multiply together."""
     group = hierarchy(z, T, 2, 1)
-    every = list(changelogs(z, T, k))
+    every = list(changelogs(z, Calendar(0, 10, T), AtMost(k)))
     for one, other in product(every, every):
         assert literal_transcript_ratio(group, one, other) == worst_transcript_ratio(group, one, other)
 
@@ -76,11 +88,82 @@ def test_a_closed_cohort_costs_one_pair_of_insertions_and_the_rest(z, T, k, h):
     group = hierarchy(z, T, 2, h)
     plan = ReleasePlan((group,))
     stated = plan_cost(plan, Calendar(0, 10, T), AtMost(k), closed=True)
-    worst = worst_over_pairs(group, z, T, k, closed=True)
+    worst = worst_over_pairs(group, T, k, closed=True)
     assert worst <= stated
     if h == 1:
         assert stated - worst < ROUNDING
         assert stated < plan_cost(plan, Calendar(0, 10, T), AtMost(k)) or 2 * k >= T
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_randomizer_and_assignment_keeps_to_its_charge(name):
+    """Over every pair of changelogs, group, draw of nodes and transcript; where design.md 4.2 says that the charge
+    is attained, it is: k-RR with 2κ nodes, signed subsets with κ + 1, states at every node."""
+    case = CASES[name]
+    stated = plan_cost(case.plan, case.calendar, case.constraint, case.closed)
+    found = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)
+    assert found <= stated
+    if case.reached:
+        assert stated - found < ROUNDING
+
+
+def test_the_cases_are_all_kinds():
+    """Six randomizers of changes and four of states, every assignment and constraint, open and closed."""
+    kinds = {type(track.randomizer).__name__ for case in CASES.values() for track in case.plan.tracks}
+    assert kinds == {"KaryResponse", "SignedSubset", "SubsetSelection", "UnaryEncoding", "CustomResponse"}
+    assert {type(case.constraint).__name__ for case in CASES.values()} == {"AtMost", "TimeBounded", "Hybrid"}
+    assert {case.closed for case in CASES.values()} == {True, False}
+    assert {len(case.plan.groups) for case in CASES.values()} >= {1, 2, 3}
+    assert sum(case.reached for case in CASES.values()) > 60
+
+
+def test_the_measured_ratios_are_those_of_the_cases():
+    """`make bench-plans` reports each of them, at most 1."""
+    measured = measure()
+    assert set(measured) == {f"1_{name}" for name in CASES}
+    assert max(measured.values()) <= 1
+    assert measured["1_krr_z2_T4_k2"] == ratio(CASES["krr_z2_T4_k2"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "name", ["krr_z1_T2_k1", "signed_quiet_z1_T4_k2_random2", "signed_z2_T2_k1", "custom_z1_T4_k2_random2"]
+)
+def test_every_transcript_listed_literally_gives_the_same_worst_ratio(name):
+    """Every choice of nodes and every symbol, against the product of the worst symbols, against all pairs at once."""
+    case = CASES[name]
+    group = case.plan.groups[0]
+    every = list(changelogs(group.tracks[0].randomizer.space.answers, case.calendar, case.constraint))
+    worst = 0
+    for one, other in product(every, every):
+        expected = worst_transcript_ratio(group, one, other)
+        assert literal_transcript_ratio(group, one, other) == expected
+        worst = max(worst, expected)
+    assert worst_ratio_of_pairs(group, every) == worst
+
+
+def test_changelogs_under_a_time_bound_are_those_that_some_times_allow():
+    """Against mutation times on a fine grid: the sets of periods are the same."""
+    calendar, step = Calendar(0, 10, 4), 0.5
+    times = np.arange(step, 40 + step / 2, step)
+    for bound in (1, 9, 10, 11, 20, 25):
+        allowed = {()} | {(calendar.period_of(t),) for t in times}
+        allowed |= {
+            tuple(sorted({calendar.period_of(s), calendar.period_of(t)}))
+            for s in times
+            for t in times
+            if 0 <= t - s <= bound
+        }
+        found = set()
+        for states in changelogs(1, calendar, TimeBounded(bound)):
+            mutated = [i for i in range(1, 5) if states[i] != states[i - 1]]
+            found.add(tuple(sorted({*mutated[:1], *mutated[-1:]})))
+        assert found == allowed
+
+
+def test_the_inputs_of_a_group_are_what_its_tracks_ask():
+    """One list per track, one input per node."""
+    group = hierarchy(2, 4, 2, 2)
+    assert [us for _, us in group_inputs(group, (0, 1, 1, 2, 0))] == [[1, 0, 4, 5], [1, 3]]
 
 
 @pytest.mark.parametrize("losses", [(1, 1, 1), (5, 3, 2), (2, 3, 3), (4, 0, 4), (1, 7, 2)])

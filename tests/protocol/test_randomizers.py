@@ -1,12 +1,35 @@
-"""Spaces, odds and k-RR: exact by counting."""
+"""Coins, spaces and odds, and what is particular to each randomizer; what they share is in tests/contracts."""
 
 from collections import Counter
 from decimal import Decimal, localcontext
-from math import exp, nextafter
+from fractions import Fraction
+from math import exp, log, nextafter
 
 import pytest
-from changeling_protocol import Coins, KaryResponse, MutationSpace, Odds, StateSpace
-from changeling_protocol.randomizers import log_ratio, randomizer_as_fields, randomizer_from_fields, rounded_up
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Coins,
+    CustomResponse,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Track,
+    UnaryEncoding,
+    plan_cost,
+)
+from changeling_protocol.randomizers import (
+    SYMBOL_LIMIT,
+    log_ratio,
+    randomizer_as_fields,
+    randomizer_from_fields,
+    rounded_up,
+)
 
 SPACES = [
     MutationSpace(1),
@@ -70,17 +93,6 @@ def test_integers_wider_than_a_block_are_in_range_and_repeat():
         first.below(0)
 
 
-@pytest.mark.parametrize("space", SPACES, ids=str)
-@pytest.mark.parametrize("odds", [Odds(1, 1), Odds(3, 1), Odds(7, 2)], ids=str)
-def test_the_sampler_has_exactly_the_stated_probabilities(space, odds):
-    """Of all integers below the total, each symbol is selected by exactly its weight, for every input."""
-    response = KaryResponse(space, odds)
-    for true in range(space.size):
-        counted = Counter(response.symbol_at(drawn, true) for drawn in range(response.total(true)))
-        assert counted == {symbol: response.weight(symbol, true) for symbol in range(response.symbols)}
-        assert sum(counted.values()) == response.total(true)
-
-
 def test_the_loss_is_the_exact_log_ratio_rounded_up():
     """e^epsilon is never below a/b, and above it by less than 1e-40."""
     with localcontext(prec=80):
@@ -110,23 +122,109 @@ def test_impossible_odds_are_refused(bad):
         Odds.within(28)
 
 
-@pytest.mark.parametrize("space", SPACES, ids=str)
-def test_a_randomizer_comes_back_from_its_fields(space):
-    """What a survey signs of a randomizer is all of it; anything else is refused."""
-    response = KaryResponse(space, Odds(3, 2))
-    fields = randomizer_as_fields(response)
-    assert randomizer_from_fields(fields, space.answers) == response
-    for broken in ({}, {**fields, "more": 1}, {**fields, "kind": "other"}, {**fields, "odds": [3]}):
-        with pytest.raises(ValueError, match="not a randomizer"):
-            randomizer_from_fields(broken, space.answers)
-
-
-def test_inputs_outside_the_space_are_refused_without_being_shown():
+def test_states_outside_the_survey_are_refused_without_being_shown():
     """An error never holds an answer."""
-    response = KaryResponse(MutationSpace(2), Odds(3, 1))
-    with pytest.raises(ValueError, match="inputs are numbered") as raised:
-        response.respond(77, Coins(b"k", b"c"))
-    assert "77" not in str(raised.value)
     with pytest.raises(ValueError, match="states are numbered") as raised:
         MutationSpace(2).index(0, 77)
     assert "77" not in str(raised.value)
+
+
+@pytest.mark.parametrize("answers", [1, 2, 3, 4, 7, 16])
+@pytest.mark.parametrize("odds", [Odds(3, 1), Odds(2981, 1), Odds(10**9 + 1, 10**9)], ids=str)
+@pytest.mark.parametrize("spoken", [Fraction(1), Fraction(3, 1000)], ids=str)
+def test_one_change_costs_lambda_whatever_it_is_compared_with(answers, odds, spoken):
+    """Signed subsets: L_mm = L_m0 + L_0m = ln(a/b), each rounded up, and both parts are positive."""
+    losses = SignedSubset(MutationSpace(answers), odds, spoken=spoken).losses
+    assert losses.mutations == odds.epsilon
+    with localcontext(prec=60):
+        assert 0 <= losses.appears + losses.vanishes - losses.mutations < Decimal("1e-40")
+    assert min(losses.appears, losses.vanishes) > 0
+
+
+def test_a_single_insertion_tells_nothing_of_another():
+    """With one answer all insertions are alike: two of them cost nothing, in a closed cohort once."""
+    for response in (KaryResponse(MutationSpace(1), Odds(3, 1)), SignedSubset(MutationSpace(1), Odds(3, 1))):
+        assert response.losses.insertions == 0
+        assert response.losses.mutations == Odds(3, 1).epsilon
+
+
+def test_answers_kept_with_bias_cost_a_logarithm():
+    """The lecture notes' mechanism, answers ±1 kept with probability (1 + e)/2, is k-RR on two answers: its loss is
+    exactly ln((1 + e)/(1 - e)), which is more than 2e (systems.md N1)."""
+    e = Fraction(1, 4)
+    response = KaryResponse(StateSpace(2, null=False), Odds(int(4 * (1 + e)), int(4 * (1 - e))))
+    assert Fraction(response.weight(0, 0), response.total()) == (1 + e) / 2
+    assert 0 <= float(response.losses.mutations) - log((1 + e) / (1 - e)) < 1e-15
+    assert response.losses.mutations > 2 * Decimal("0.25")
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: SignedSubset(MutationSpace(2, repeats=True), Odds(3, 1)), "none"),
+        (lambda: SignedSubset(MutationSpace(2), Odds(3, 3)), "3:3"),
+        (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), 2), "1 to 1 of 4"),
+        (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), -1), "1 to 1 of 4"),
+        (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(0)), "got 0"),
+        (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(3, 2)), "got 3/2"),
+        (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(1, 2**64)), "2\\^64"),
+        (lambda: SignedSubset(MutationSpace(70), Odds(3, 1)), "63 bits"),
+        (lambda: SubsetSelection(StateSpace(3), Odds(3, 1), 4), "got 4"),
+        (lambda: SubsetSelection(StateSpace(3), Odds(3, 1), 0), "got 0"),
+        (lambda: SubsetSelection(StateSpace(3), Odds(2, 2), 1), "2:2"),
+        (lambda: SubsetSelection(StateSpace(70), Odds(3, 1), 35), "63 bits"),
+        (lambda: SubsetSelection(MutationSpace(2), Odds(3, 1), 1), "states"),
+        (lambda: UnaryEncoding(MutationSpace(2), Odds(3, 1)), "states"),
+        (lambda: UnaryEncoding(StateSpace(62), Odds(3, 1)), "got 63"),
+        (lambda: UnaryEncoding(StateSpace(1, null=False), Odds(3, 1)), "got 1"),
+        (lambda: UnaryEncoding(StateSpace(3), Odds(2, 2)), "2:2"),
+        (lambda: CustomResponse(StateSpace(1), ((1, 2), (3,))), "needs 2 weights"),
+        (lambda: CustomResponse(StateSpace(1), ((1, 2), (3, -1))), "integers from 0"),
+        (lambda: CustomResponse(StateSpace(1), ((1, 2), (3, 1.5))), "integers from 0"),
+        (lambda: CustomResponse(StateSpace(1), ((1, 2), (0, 0))), "symbol 1"),
+        (lambda: CustomResponse(StateSpace(1), ((1, 0), (3, 0))), "every column"),
+        (lambda: CustomResponse(StateSpace(1), ()), "every column"),
+    ],
+)
+def test_impossible_randomizers_are_refused(build, says):
+    """With the value that is wrong and what would do."""
+    with pytest.raises(ValueError, match=says):
+        build()
+
+
+def test_a_symbol_fits_into_a_column_up_to_the_largest_alphabet():
+    """63 answers, balanced, are the most that signed subsets can number; a response draws in a moment."""
+    response = SignedSubset(MutationSpace(64), Odds(10**9, 3), spoken=Fraction(1, 10**6))
+    assert response.symbols < SYMBOL_LIMIT < 3 * response.symbols
+    symbols = {response.respond(9, Coins(bytes(32), bytes([i]))) for i in range(50)}
+    assert max(symbols) < response.symbols
+    assert len(symbols) > 40
+
+
+def test_an_infinite_loss_is_refused_where_a_loss_is_asked_for():
+    """A zero facing a non-zero may be studied for its (ε, δ); no survey can be made of it."""
+    response = CustomResponse(StateSpace(1), ((3, 1), (1, 3), (1, 0)))
+    assert response.weight(2, 1) == 0
+    with pytest.raises(ValueError, match=r"infinite: .* symbol 2 .*\(ε, δ\) alone"):
+        _ = response.losses
+    plan = ReleasePlan((Group((Track(1, response, 0, 2),)),))
+    with pytest.raises(ValueError, match="infinite"):
+        plan_cost(plan, Calendar(0, 10, 2), AtMost(1))
+
+
+def test_a_fraction_not_in_lowest_terms_is_no_field_of_a_survey():
+    """One randomizer has one form, or a survey would have two ids."""
+    response = SignedSubset(MutationSpace(2), Odds(3, 1), spoken=Fraction(2, 3))
+    fields = randomizer_as_fields(response)
+    assert fields["spoken"] == [2, 3]
+    for spoken in ([4, 6], [3, 2], [0, 1], [2, 0], [2]):
+        with pytest.raises(ValueError, match="not a randomizer"):
+            randomizer_from_fields({**fields, "spoken": spoken}, 2)
+
+
+def test_a_randomizer_keeps_to_the_spaces_it_is_made_for():
+    """A survey cannot ask for signed subsets of states, or for subsets of mutations."""
+    for kind, space in [("signed-subset", "states"), ("subset", "mutations"), ("unary", "mutation-pairs")]:
+        fields = {"kind": kind, "space": space, "odds": [3, 1], "pluses": 0, "spoken": [1, 1], "chosen": 1}
+        with pytest.raises(ValueError, match="not a randomizer"):
+            randomizer_from_fields(fields, 3)

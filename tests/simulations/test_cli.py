@@ -4,13 +4,17 @@ import csv
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.cli.files import write_survey
+from changeling_protocol import AtMost, Calendar
 from changeling_simulations.__main__ import main
 from changeling_simulations.bundled import bundled_names, changelog_path
 from changeling_simulations.calendars import calendar_for
 from changeling_simulations.cli import app
+from changeling_simulations.surveys import paper_survey
 from typer.testing import CliRunner
 
 SCHOOL = changelog_path("school-to-work")
@@ -125,3 +129,21 @@ def test_every_bundled_name_is_a_file_and_a_file_of_that_name_goes_first(tmp_pat
     monkeypatch.chdir(tmp_path)
     Path("school-to-work").touch()
     assert changelog_path("school-to-work") == Path("school-to-work")
+
+
+def test_a_survey_file_is_run_as_it_stands(tmp_path):
+    """Its calendar, answers, constraint and plan, on a real and on a made-up population."""
+    file = tmp_path / "survey.json"
+    calendar = Calendar(741_398_400, 24 * 7 * 86_400, 13)
+    answers = ("employment", "further education", "higher education", "joblessness", "school", "training")
+    write_survey(file, paper_survey(answers, calendar, AtMost(5), epsilon=Decimal(9), layers=2))
+    for population in ("school-to-work", "--synthetic"):
+        result = invoke(population, "--survey", str(file), "--entries", "1000000")
+        assert result.exit_code == 0, result.output
+        assert all(
+            part in result.output for part in ("13 periods of 24w", "at most 9 an entry", "width 1, 2", "school")
+        )
+    write_survey(file, paper_survey(("tea", "coffee"), calendar, AtMost(5), epsilon=Decimal(9)))
+    refused = invoke("school-to-work", "--survey", str(file))
+    assert refused.exit_code == 1
+    assert "line" in refused.output

@@ -11,10 +11,15 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """values of shape (z,), in entries; covariance of shape (z, z), in entries squared."""
+    """values of shape (z,), in entries; covariance of shape (z, z), in entries squared.
+
+    upper_bound: the covariance is no unbiased estimate but one that is on average too large, because the
+    tallies do not identify all of it (design.md 4.3); a sum with such an estimate is one too.
+    """
 
     values: Floats
     covariance: Floats
+    upper_bound: bool = False
 
     @property
     def standard_errors(self) -> Floats:
@@ -28,4 +33,5 @@ class Estimate:
 
     def __add__(self, other: "Estimate") -> "Estimate":
         """The sum of two independent estimates."""
-        return Estimate(self.values + other.values, self.covariance + other.covariance)
+        upper_bound = self.upper_bound or other.upper_bound
+        return Estimate(self.values + other.values, self.covariance + other.covariance, upper_bound)

@@ -1,90 +1,140 @@
-"""Histograms at any time as sums of node estimates over a cover, the paper's own way.
+"""Histograms, and their changes over windows, from every published release of a survey.
 
-The range (0, t] is covered by the fewest nodes of the plan's hierarchy; their estimates are independent and add
-up, values and covariances alike (Pan 2023, section 6.2).
+The best linear unbiased estimate on the release graph (design.md 4.4) with its exact covariance. `online`, the
+default, uses the releases that have closed by the period it is about; `retrospective` uses all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from typing import overload
 
 import numpy as np
-from changeling_protocol import Node, Survey, cover
+from changeling_protocol import Node, Survey
 
-from ..errors import NotEstimable
 from ..tallies import Tallies
-from .decoding import histogram_change
 from .estimate import Estimate
+from .reach import check_period, not_estimable
+from .releases import Releases, UsedNode, releases
+from .solution import Solution
 
 
-@dataclass(frozen=True, slots=True)
-class UsedNode:
-    """A node that went into an estimate: its track, its number there, and how many entries reported on it."""
+class Nodes(Sequence[UsedNode]):
+    """The nodes that an estimate weighs, by the time of their end; worked out when first asked for."""
 
-    track: int
-    number: int
-    node: Node
-    reports: int
+    __slots__ = ("_found", "_minus", "_plus", "_solution")
+
+    def __init__(self, solution: Solution, plus: int, minus: int) -> None:
+        self._solution, self._plus, self._minus = solution, plus, minus
+        self._found: tuple[UsedNode, ...] | None = None
+
+    @overload
+    def __getitem__(self, at: int) -> UsedNode: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[UsedNode]: ...
+    def __getitem__(self, at: int | slice) -> UsedNode | Sequence[UsedNode]:
+        return self._nodes[at]
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[UsedNode]:
+        return iter(self._nodes)
+
+    @property
+    def _nodes(self) -> tuple[UsedNode, ...]:
+        if self._found is None:
+            self._found = self._solution.used(self._plus, self._minus)
+        return self._found
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """The histogram at the end of a period.
 
-    estimate: entries per answer 1..z. nodes: what it is made of, left to right.
+    estimate: entries per answer 1..z. nodes: what it is made of, by the time of their end.
     """
 
     period: int
     estimate: Estimate
-    nodes: tuple[UsedNode, ...]
+    nodes: Sequence[UsedNode]
 
 
-def histogram(survey: Survey, tallies: Tallies, period: int) -> Histogram:
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of the histogram over a window (start, end] of periods; otherwise as Histogram."""
+
+    span: Node
+    estimate: Estimate
+    nodes: Sequence[UsedNode]
+
+
+def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: bool = False) -> Histogram:
     """The histogram at the end of `period`, 0 to T, from the tallies that may be published.
 
-    Raises NotEstimable, naming the node, where one of the cover is missing, and ValueError outside 0..T.
+    Raises NotEstimable, naming the node, where the published nodes do not connect the period with the start of
+    the calendar, and ValueError outside 0..T.
     """
-    return _Covers(survey, tallies).at(period)
+    check_period(survey, period)
+    solution = Solution(releases(survey, tallies), retrospective)
+    if period == 0:
+        z = len(survey.answers)
+        return Histogram(0, Estimate(np.zeros(z), np.zeros((z, z))), ())
+    return Histogram(period, solution.estimate(period), Nodes(solution, period, 0))
 
 
-def series(survey: Survey, tallies: Tallies, until: int) -> list[Histogram]:
-    """The histograms at the ends of periods 1 to `until`; raises as `histogram` does."""
-    covers = _Covers(survey, tallies)
-    return [covers.at(period) for period in range(1, until + 1)]
+def series(
+    survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False, skip: bool = False
+) -> list[Histogram]:
+    """The histograms at the ends of periods 1 to `until`, all from one recursion or one factor.
+
+    skip: leave out the periods that are not estimable; otherwise they raise as `histogram` does.
+    """
+    check_period(survey, until)
+    known = releases(survey, tallies)
+    solution = Solution(known, retrospective)
+    found: list[Histogram] = []
+    for period, estimate in enumerate(solution.estimates(until), 1):
+        if estimate is not None:
+            found.append(Histogram(period, estimate, Nodes(solution, period, 0)))
+        elif not skip:
+            raise _not_estimable(known, period, 0, retrospective)
+    return found
 
 
-class _Covers:
-    """Cover sums over one survey's tallies, each node decoded once."""
+def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
+    """The change of the histogram over a window (l, r]: v̂_r - v̂_l, with the resistance across it.
 
-    def __init__(self, survey: Survey, tallies: Tallies) -> None:
-        if len(survey.plan.groups) > 1 or not all(t.reports_changes and t.first == 0 for t in survey.plan.tracks):
-            raise ValueError("cover sums need one group of change tracks that start with the calendar")
-        self._survey, self._tallies = survey, tallies
-        self._by_width = {track.width: number for number, track in enumerate(survey.plan.tracks)}
-        self._decoded: dict[tuple[int, int], Estimate] = {}
+    Online it uses what has closed by r. Raises NotEstimable, naming the node, where the published nodes do not
+    connect l and r (they need not reach back to time 0), and ValueError outside the calendar.
+    """
+    check_period(survey, window.end)
+    solution = Solution(releases(survey, tallies), retrospective)
+    estimate = solution.estimate(window.end, window.start)
+    return Change(window, estimate, Nodes(solution, window.end, window.start))
 
-    def at(self, period: int) -> Histogram:
-        if not 0 <= period <= self._survey.calendar.periods:
-            raise ValueError(f"periods are numbered 0 to {self._survey.calendar.periods}, got {period}")
-        nodes = tuple(self._used(period))
-        z = len(self._survey.answers)
-        nothing = Estimate(np.zeros(z), np.zeros((z, z)))
-        estimates = (self._estimate(used.track, used.number) for used in nodes)
-        return Histogram(period, reduce(Estimate.__add__, estimates, nothing), nodes)
 
-    def _used(self, period: int) -> Iterator[UsedNode]:
-        for node in cover(Node(0, period), self._by_width) if period else ():
-            track, number = self._by_width[node.width], node.end // node.width
-            tally = self._tallies.get((track, number))
-            if tally is None or tally.reports == 0:
-                raise NotEstimable(
-                    f"period {period} needs the node ({node.start}, {node.end}] of track {track}, "
-                    "which has too few reports"
-                )
-            yield UsedNode(track, number, node, tally.reports)
+def sliding(
+    survey: Survey, tallies: Tallies, width: int, until: int, *, retrospective: bool = False, skip: bool = False
+) -> list[Change]:
+    """The changes over the windows (t - width, t] for t = width to `until` (SWCR); raises as `change` does.
 
-    def _estimate(self, track: int, number: int) -> Estimate:
-        key = (track, number)
-        if key not in self._decoded:
-            self._decoded[key] = histogram_change(self._tallies[key], self._survey.plan.tracks[track].randomizer)
-        return self._decoded[key]
+    skip: leave out the windows that are not estimable. Online, each window is a solve of its own.
+    """
+    check_period(survey, until)
+    if width < 1:
+        raise ValueError(f"a window must be at least one period wide, got {width}")
+    known = releases(survey, tallies)
+    solution = Solution(known, retrospective)
+    found: list[Change] = []
+    for end in range(width, until + 1):
+        window = Node(end - width, end)
+        if solution.reaches(end, window.start):
+            estimate = solution.estimate(end, window.start)
+            found.append(Change(window, estimate, Nodes(solution, end, window.start)))
+        elif not skip:
+            raise _not_estimable(known, end, window.start, retrospective)
+    return found
+
+
+def _not_estimable(known: Releases, end: int, start: int, retrospective: bool) -> Exception:
+    return not_estimable(known, end, known.network.periods if retrospective else end, start)

@@ -22,6 +22,7 @@ ROUTES = [
     Route(_SURVEY, surveys.publish_survey, methods=["PUT"]),
     Route(_SURVEY + "/histogram", estimates.show_histogram, methods=["GET"]),
     Route(_SURVEY + "/series", estimates.show_series, methods=["GET"]),
+    Route(_SURVEY + "/change", estimates.show_change, methods=["GET"]),
     Route(_SURVEY + "/status", operations.show_status, methods=["GET"]),
     Route("/v1/keys", keys.list_keys, methods=["GET"]),
     Route("/v1/keys", keys.put_key, methods=["PUT"]),

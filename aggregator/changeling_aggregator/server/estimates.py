@@ -1,79 +1,114 @@
-"""Histograms over HTTP, as JSON: values, standard errors and covariance in entries, and the nodes behind them.
+"""Histograms and their changes over HTTP, as JSON: values, standard errors and covariance in entries, and the nodes
+behind them.
 
-A standard error is null where its variance, itself an unbiased estimate, came out below zero.
+A standard error is null where its variance, itself an unbiased estimate, came out below zero. `upper_bound` says that
+the covariance is one, as tallies do not identify all of it. &retrospective=true uses every node that has closed.
 """
 
+from collections.abc import Callable, Sequence
 from math import floor, isnan
 from typing import Any
 
-from changeling_protocol import Survey
+from changeling_protocol import Node, Survey
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..estimation import Histogram, histogram, series
+from ..estimation import Change, Histogram, change, histogram, series, sliding
 from ..instants import format_instant, parse_instant
 from ..store.counted import sealed_nodes, tallies_of
-from ..tallies import NodeTally
+from ..tallies import Tallies
 from .publishable import check_closed, publishable_tallies, settled_period
 from .requests import service_of, survey_in_path
 
 
 def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period whose answers were due."""
-    survey = survey_in_path(request).survey
-    now = service_of(request).clock()
-    try:
+
+    def found(survey: Survey, tallies: Tallies, now: float) -> Histogram:
         period = _period(request, "period", survey, now)
-        tallies, sealed = _tallies(request, survey, now)
-        found = histogram(survey, tallies, period)
-    except ValueError as error:
-        raise HTTPException(422, f"{error}") from error
-    return JSONResponse({**_survey_as_json(survey), **_as_json(survey, found, sealed)})
+        return histogram(survey, tallies, period, retrospective=_retrospective(request))
+
+    return _answer(request, found)
 
 
 def show_series(request: Request) -> Response:
-    """GET …/series?until=t: the histograms of the periods 1 to t."""
+    """GET …/series?until=t: the histograms of the periods 1 to t; with &window=w their changes over w periods."""
+
+    def found(survey: Survey, tallies: Tallies, now: float) -> Sequence[Histogram | Change]:
+        until = _period(request, "until", survey, now)
+        if "window" in request.query_params:
+            width = _number(request, "window")
+            return sliding(survey, tallies, width, until, retrospective=_retrospective(request))
+        return series(survey, tallies, until, retrospective=_retrospective(request))
+
+    return _answer(request, found)
+
+
+def show_change(request: Request) -> Response:
+    """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
+
+    def found(survey: Survey, tallies: Tallies, now: float) -> Change:
+        window = Node(_number(request, "after"), _period(request, "until", survey, now))
+        return change(survey, tallies, window, retrospective=_retrospective(request))
+
+    return _answer(request, found)
+
+
+def _answer(
+    request: Request, estimated: Callable[[Survey, Tallies, float], Histogram | Change | Sequence[Histogram | Change]]
+) -> Response:
     survey = survey_in_path(request).survey
     now = service_of(request).clock()
+    with service_of(request).store.reading() as connection:
+        tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
     try:
-        until = _period(request, "until", survey, now)
-        tallies, sealed = _tallies(request, survey, now)
-        found = series(survey, tallies, until)
+        found = estimated(survey, publishable_tallies(survey, tallies, now), now)
     except ValueError as error:
         raise HTTPException(422, f"{error}") from error
-    return JSONResponse({**_survey_as_json(survey), "series": [_as_json(survey, at, sealed) for at in found]})
+    if isinstance(found, Histogram | Change):
+        content = _as_json(survey, found, sealed)
+    else:
+        content = {"series": [_as_json(survey, each, sealed) for each in found]}
+    return JSONResponse({**_survey_as_json(survey), **content})
+
+
+def _number(request: Request, name: str) -> int:
+    asked = request.query_params.get(name, "")
+    if not (asked.isascii() and asked.isdigit()):
+        raise ValueError(f"{name} is a number of periods, got {asked!r}")
+    return int(asked)
+
+
+def _retrospective(request: Request) -> bool:
+    """Whether to use every node that has closed, rather than those that had by the period in question."""
+    asked = request.query_params.get("retrospective", "false")
+    if asked not in ("true", "false"):
+        raise ValueError(f"retrospective is true or false, got {asked!r}")
+    return asked == "true"
 
 
 def _period(request: Request, name: str, survey: Survey, now: float) -> int:
     asked = request.query_params
     if name in asked:
-        if not (asked[name].isascii() and asked[name].isdigit()):
-            raise ValueError(f"{name} is the number of a period, got {asked[name]!r}")
-        return check_closed(survey, int(asked[name]), now)
+        return check_closed(survey, _number(request, name), now)
     if "time" in asked:
         elapsed = parse_instant(asked["time"]) - survey.calendar.start
         return check_closed(survey, floor(elapsed / survey.calendar.period), now)
     return settled_period(survey, now)
 
 
-def _tallies(request: Request, survey: Survey, now: float) -> tuple[dict[tuple[int, int], NodeTally], dict[int, int]]:
-    with service_of(request).store.reading() as connection:
-        tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
-    return publishable_tallies(survey, tallies, now), sealed
-
-
 def _survey_as_json(survey: Survey) -> dict[str, Any]:
     return {"survey": survey.id.hex(), "question": survey.question, "answers": list(survey.answers)}
 
 
-def _as_json(survey: Survey, found: Histogram, sealed: dict[int, int]) -> dict[str, Any]:
+def _as_json(survey: Survey, found: Histogram | Change, sealed: dict[int, int]) -> dict[str, Any]:
     return {
-        "period": found.period,
-        "time": format_instant(survey.calendar.time(found.period)),
+        **_when(survey, found),
         "values": found.estimate.values.tolist(),
         "standard_errors": [None if isnan(e) else e for e in found.estimate.standard_errors.tolist()],
         "covariance": found.estimate.covariance.tolist(),
+        "upper_bound": found.estimate.upper_bound,
         "nodes": [
             {
                 "track": used.track,
@@ -85,3 +120,9 @@ def _as_json(survey: Survey, found: Histogram, sealed: dict[int, int]) -> dict[s
             for used in found.nodes
         ],
     }
+
+
+def _when(survey: Survey, found: Histogram | Change) -> dict[str, Any]:
+    if isinstance(found, Histogram):
+        return {"period": found.period, "time": format_instant(survey.calendar.time(found.period))}
+    return {"after": found.span.start, "until": found.span.end}

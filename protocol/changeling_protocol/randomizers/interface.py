@@ -11,6 +11,9 @@ from typing import Any, Protocol
 from ..coins import Coins
 from .spaces import Space
 
+SYMBOL_LIMIT = 2**63
+"""Symbols are numbered below this, so that they fit into the columns of a fold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:
@@ -50,6 +53,10 @@ class Randomizer(Hashable, Protocol):
 
     def respond(self, true: int, coins: Coins) -> int:
         """The symbol to report for the true input. Raises ValueError outside the space."""
+        ...
+
+    def symbol_at(self, drawn: int, true: int) -> int:
+        """The symbol that the integer `drawn` in [0, total(true)) selects: what `respond` does with its one draw."""
         ...
 
     def as_fields(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; P
 """
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from ..coins import Coins
@@ -31,8 +32,9 @@ class KaryResponse:
 
     @property
     def losses(self) -> Losses:
-        epsilon = self.odds.epsilon
-        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
+        epsilon = self.odds.epsilon if self.symbols > 1 else Decimal(0)
+        alike = self.space.reports_changes and self.space.answers == 1  # there is one insertion only
+        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=Decimal(0) if alike else epsilon)
 
     def weight(self, symbol: int, true: int) -> int:
         return self.odds.favoured if symbol == true else self.odds.other

@@ -1,0 +1,80 @@
+"""The paper's own way: histograms as sums of node estimates over a cover, a named special case.
+
+The range (0, t] is covered by the fewest nodes of a hierarchy; their estimates are independent and add up, values
+and covariances alike (Pan 2023, section 6.2). One path through the release graph, where the solve uses them all.
+"""
+
+from collections.abc import Iterator
+from functools import reduce
+
+import numpy as np
+from changeling_protocol import Node, Survey, cover
+
+from ..errors import NotEstimable
+from ..tallies import Tallies
+from .decoding import histogram_change
+from .estimate import Estimate, Floats
+from .histograms import Histogram
+from .network import Network
+from .releases import UsedNode
+
+
+def cover_histogram(survey: Survey, tallies: Tallies, period: int) -> Histogram:
+    """The histogram at the end of `period`, 0 to T, from the tallies that may be published.
+
+    Raises NotEstimable, naming the node, where one of the cover is missing, and ValueError outside 0..T or where
+    the plan is not one hierarchy of everybody's change reports.
+    """
+    return _Covers(survey, tallies).at(period)
+
+
+def cover_series(survey: Survey, tallies: Tallies, until: int) -> list[Histogram]:
+    """The histograms at the ends of periods 1 to `until`; raises as `cover_histogram` does."""
+    covers = _Covers(survey, tallies)
+    return [covers.at(period) for period in range(1, until + 1)]
+
+
+def cover_row(network: Network, period: int) -> Floats:
+    """K of the cover sum at `period`: 1 on the edges of its cover, 0 elsewhere; shape (E,)."""
+    spans = {(s, e): at for at, (s, e) in enumerate(zip(network.start.tolist(), network.end.tolist(), strict=True))}
+    row = np.zeros(len(network.start))
+    for node in cover(Node(0, period), {end - start for start, end in spans}):
+        row[spans[node.start, node.end]] = 1.0
+    return row
+
+
+class _Covers:
+    """Cover sums over one survey's tallies, each node decoded once."""
+
+    def __init__(self, survey: Survey, tallies: Tallies) -> None:
+        if len(survey.plan.groups) > 1 or not all(t.reports_changes and t.first == 0 for t in survey.plan.tracks):
+            raise ValueError("cover sums need one group of change tracks that start with the calendar")
+        self._survey, self._tallies = survey, tallies
+        self._by_width = {track.width: number for number, track in enumerate(survey.plan.tracks)}
+        self._decoded: dict[tuple[int, int], Estimate] = {}
+
+    def at(self, period: int) -> Histogram:
+        if not 0 <= period <= self._survey.calendar.periods:
+            raise ValueError(f"periods are numbered 0 to {self._survey.calendar.periods}, got {period}")
+        nodes = tuple(self._used(period))
+        z = len(self._survey.answers)
+        nothing = Estimate(np.zeros(z), np.zeros((z, z)))
+        estimates = (self._estimate(used.track, used.number) for used in nodes)
+        return Histogram(period, reduce(Estimate.__add__, estimates, nothing), nodes)
+
+    def _used(self, period: int) -> Iterator[UsedNode]:
+        for node in cover(Node(0, period), self._by_width) if period else ():
+            track, number = self._by_width[node.width], node.end // node.width
+            tally = self._tallies.get((track, number))
+            if tally is None or tally.reports < self._survey.minimum:
+                raise NotEstimable(
+                    f"period {period} needs the node ({node.start}, {node.end}] of track {track}, "
+                    "which has too few reports"
+                )
+            yield UsedNode(track, number, node, tally.reports)
+
+    def _estimate(self, track: int, number: int) -> Estimate:
+        key = (track, number)
+        if key not in self._decoded:
+            self._decoded[key] = histogram_change(self._tallies[key], self._survey.plan.tracks[track].randomizer)
+        return self._decoded[key]

@@ -1,0 +1,98 @@
+"""Decoding a custom matrix: a left inverse of it on what must be estimated."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from changeling_protocol import CustomResponse
+from numpy.typing import NDArray
+
+from ...tallies import NodeTally
+from ..change_map import change_map
+from ..estimate import Estimate, Floats
+from .inputs import mean_over_kinds, possible_inputs
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class CustomDecoder:
+    """A = M_δv (P'D⁻¹P)⁺P'D⁻¹, D the mean of P's columns: unbiased, and of all unbiased decoders the one with
+    the least variance where all inputs are equally frequent. Dense, O(symbols·m²) once.
+
+    Raises ValueError where P has no left inverse on the histogram's changes.
+    """
+
+    randomizer: CustomResponse
+
+    def __post_init__(self) -> None:
+        if not _same(self._weights @ self._matrix, self._map):
+            raise ValueError(
+                "this randomizer cannot be decoded without bias: two mixtures of inputs that change the histogram "
+                "differently send the same symbols equally often"
+            )
+
+    def estimate(self, tally: NodeTally) -> Estimate:
+        """The covariance's last term is left out, which bounds it, where the symbols do not identify it."""
+        O = tally.slots.astype(np.float64)
+        covariance = (self._weights * O) @ self._weights.T
+        if self._identified:
+            covariance = covariance - (self._map * (self._inverse @ O)) @ self._map.T
+        return Estimate(self._weights @ O, covariance, not self._identified)
+
+    def report_covariance(self, true: int) -> Floats:
+        old, new = self.randomizer.space.pair(true)
+        delta = np.zeros(self.randomizer.space.answers + 1)
+        delta[new] += 1
+        delta[old] -= 1
+        covariance: Floats = (self._weights * _columns(self.randomizer)[:, true]) @ self._weights.T
+        return covariance - np.outer(delta[1:], delta[1:])
+
+    def mean_variances(self) -> tuple[float, float]:
+        variances = np.zeros(self.randomizer.space.size)
+        variances[self._possible] = (self._weights**2 @ self._matrix - self._map**2).mean(0)
+        return mean_over_kinds(self.randomizer.space, lambda shares: float(variances @ shares))
+
+    @cached_property
+    def _identified(self) -> bool:
+        """Whether M_δv diag(s) M_δv' can be estimated: whether P tells every product of two changes."""
+        products = (self._map[:, None] * self._map[None, :]).reshape(-1, self._map.shape[1])
+        return _same(products @ self._inverse @ self._matrix, products)
+
+    @cached_property
+    def _possible(self) -> NDArray[np.intp]:
+        return np.flatnonzero(possible_inputs(self.randomizer.space))
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        """P, shape (symbols, possible inputs)."""
+        return _columns(self.randomizer)[:, self._possible]
+
+    @cached_property
+    def _map(self) -> Floats:
+        """M_δv, shape (z, possible inputs)."""
+        pairs, z = change_map(self.randomizer.space), self.randomizer.space.answers
+        states = np.eye(z + 1)
+        return (states[:, pairs.new] - states[:, pairs.old])[1:, self._possible]
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """(P'D⁻¹P)⁺P'D⁻¹, by way of the pseudo-inverse of D^(-1/2)P."""
+        root = np.sqrt(self._matrix.mean(1))
+        inverse: Floats = np.linalg.pinv(self._matrix / root[:, None], rcond=1e-12) / root
+        return inverse
+
+    @cached_property
+    def _weights(self) -> Floats:
+        """A, shape (z, symbols)."""
+        return self._map @ self._inverse
+
+
+def _columns(randomizer: CustomResponse) -> Floats:
+    """P, its integers divided exactly before they are rounded."""
+    totals = [randomizer.total(v) for v in range(randomizer.space.size)]
+    return np.array([[w / total for w, total in zip(row, totals, strict=True)] for row in randomizer.weights])
+
+
+def _same(found: Floats, wanted: Floats) -> bool:
+    return bool(np.abs(found - wanted).max() < _TOLERANCE)

@@ -1,0 +1,36 @@
+"""How noisy one report is: what a plan is weighed by before anybody answers.
+
+Knows randomizers and what their decoders precompute; no tally, no survey.
+"""
+
+from changeling_protocol import Randomizer
+
+from .decoders import decoder_of
+from .estimate import Floats
+
+
+def report_covariance(randomizer: Randomizer, true: int) -> Floats:
+    """The exact covariance of one report's decoded value, given the true input; shape (z, z), in entries squared.
+
+    Raises ValueError outside the randomizer's space, TypeError for an unknown kind of randomizer.
+    """
+    return decoder_of(randomizer).report_covariance(true)
+
+
+def mean_report_variance(randomizer: Randomizer, share_changed: float) -> float:
+    """The variance of one decoded report, averaged over answers, in entries squared.
+
+        (1 - c)·V(no change) + c·V(uniformly random mutation),   c = share_changed
+
+    For state reports: over uniformly random states, whatever the share. Variances are those of the response
+    given the true input. Raises ValueError for a share outside [0, 1].
+    """
+    if not 0 <= share_changed <= 1:
+        raise ValueError(f"a share of entries is between 0 and 1, got {share_changed}")
+    unchanged, changed = mean_report_variances(randomizer)
+    return (1 - share_changed) * unchanged + share_changed * changed
+
+
+def mean_report_variances(randomizer: Randomizer) -> tuple[float, float]:
+    """The two ends of `mean_report_variance`: without a change, and with a uniformly random one."""
+    return decoder_of(randomizer).mean_variances()

@@ -1,0 +1,90 @@
+"""Between which times the published change nodes say who changed, and the way between the others.
+
+A node (s, e] tells Q = Σ_i δ_i δ_i'. Over a span that is no node, entries that came back have changed less than
+the nodes along the way add up to. Which way is taken depends on the plan, never on the tallies.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csgraph, csr_matrix
+
+from .estimate import Floats
+from .network import Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """Ways between all pairs of `times`, shape (F,) and rising, along edges start -> end of expected `length`.
+
+    start, end: times, shape (E,). length: the share of entries expected to change, above 0, shape (E,).
+    """
+
+    periods: int
+    start: Indices
+    end: Indices
+    length: Floats
+    times: Indices
+
+    @cached_property
+    def first(self) -> Indices:
+        """The earlier time of every pair, as an index into `times`: shape (F(F-1)/2,)."""
+        return np.triu_indices(len(self.times), 1)[0].astype(np.intp)
+
+    @cached_property
+    def second(self) -> Indices:
+        return np.triu_indices(len(self.times), 1)[1].astype(np.intp)
+
+    @cached_property
+    def expected(self) -> Floats:
+        """The changes expected along each pair's way, inf where there is none."""
+        distance: Floats = self._shortest[0][self.first, self.times[self.second]]
+        return distance
+
+    @cached_property
+    def hops(self) -> NDArray[np.int64]:
+        """How many edges each pair's way has; 1 where a node spans just the two, 0 where there is none."""
+        counts: NDArray[np.int64] = np.diff(self.incidence.indptr).astype(np.int64)
+        return counts
+
+    @cached_property
+    def incidence(self) -> Any:
+        """Which edges each pair's way takes: sparse, (pairs, E)."""
+        predecessors = self._shortest[1]
+        pairs = np.flatnonzero(np.isfinite(self.expected))
+        at, source = self.times[self.second[pairs]].copy(), self.first[pairs]
+        rows, columns = [], []
+        while len(pairs):
+            before = predecessors[source, at].astype(np.intp)
+            rows.append(pairs)
+            columns.append(self._edge(np.minimum(before, at), np.maximum(before, at)))
+            going = before != self.times[source]
+            pairs, at, source = pairs[going], before[going], source[going]
+        row = np.concatenate([*rows, np.zeros(0, np.intp)])
+        column = np.concatenate([*columns, np.zeros(0, np.intp)])
+        return csr_matrix((np.ones(len(row)), (row, column)), shape=(len(self.first), len(self.start)))
+
+    @cached_property
+    def _shortest(self) -> tuple[Floats, NDArray[np.int32]]:
+        n = self.periods + 1
+        start, end, length = self.start[self._one_each], self.end[self._one_each], self.length[self._one_each]
+        links = csr_matrix((length, (start, end)), shape=(n, n))
+        distance, before = csgraph.dijkstra(links, directed=False, indices=self.times, return_predecessors=True)
+        return distance, before
+
+    @cached_property
+    def _one_each(self) -> Indices:
+        """Of several nodes over one span, the first."""
+        return np.unique(self._keys, return_index=True)[1].astype(np.intp)
+
+    @cached_property
+    def _keys(self) -> Indices:
+        return self.start * (self.periods + 1) + self.end
+
+    def _edge(self, start: Indices, end: Indices) -> Indices:
+        """The numbers of the edges over these spans, shape as start."""
+        keys = self._keys[self._one_each]
+        return self._one_each[np.searchsorted(keys, start * (self.periods + 1) + end)]

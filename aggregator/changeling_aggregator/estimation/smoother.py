@@ -1,0 +1,84 @@
+"""Histograms smoothed by a belief that they drift slowly: less noise, some bias, never the default.
+
+Between neighbouring times t and t + 1, t >= 1, stands an extra edge of resistance τ², as if each answer's count did
+a random walk of variance τ² a period. How fast it drifts is estimated from the releases themselves by marginal
+likelihood. The published covariance is that of the noise; it knows nothing of the bias.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from changeling_protocol import Survey
+from scipy.optimize import minimize_scalar
+
+from ..tallies import Tallies
+from .estimate import Floats
+from .histograms import Histogram, Nodes
+from .network import Network
+from .reach import check_period, not_estimable
+from .releases import releases
+from .solution import Solution, with_drift
+
+FLATTEST, WILDEST = 1e-8, 1e4
+"""τ² is sought between these multiples of the releases' median planned variance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothed:
+    """Smoothed histograms at the ends of periods 1 to `until`. drift: τ², in entries squared a period.
+
+    biased: always; a histogram that drifts faster than believed is lagged behind and its peaks are cut.
+    """
+
+    drift: float
+    histograms: tuple[Histogram, ...]
+    biased: bool = True
+
+
+def smoothed_series(
+    survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False, drift: float | None = None
+) -> Smoothed:
+    """The smoothed histograms at the ends of periods 1 to `until`, biased.
+
+    drift: τ², in entries squared a period; without it, by marginal likelihood from what has closed by `until`
+    (all releases, if retrospective). Raises NotEstimable as `series` does, ValueError for a drift of 0 or less.
+    """
+    check_period(survey, until)
+    known = releases(survey, tallies)
+    network = known.network if retrospective else known.network.closed_by(until)
+    if drift is None:
+        drift = likely_drift(network, known.changes[: len(network.start)])
+    solution = Solution(known, retrospective, drift)
+    histograms = []
+    for period, estimate in enumerate(solution.estimates(until), 1):
+        if estimate is None:
+            raise not_estimable(known, period, network.periods if retrospective else period)
+        histograms.append(Histogram(period, estimate, Nodes(solution, period, 0)))
+    return Smoothed(drift, tuple(histograms))
+
+
+def likely_drift(network: Network, changes: Floats) -> float:
+    """The τ² under which the changes measured on the edges, shape (E, z), are likeliest, in entries squared.
+
+    -2 ln p = z·{ln det L(τ²) + (T-1) ln τ²} + Σ_answers min_v Σ_e r_e²/σ_e²  (drift edges included) + constant,
+    the histogram at the first time having no prior. The answers are taken for independent.
+    """
+    last = int(network.end.max(initial=0))
+    if last < 2:
+        raise ValueError("a drift takes at least two periods that have closed")
+    used = Network(last, network.start, network.end, network.variance)
+    typical = float(np.median(network.variance))
+    bounds = (np.log(FLATTEST * typical), np.log(WILDEST * typical))
+    found = minimize_scalar(lambda x: _surprise(used, changes, float(np.exp(x))), bounds=bounds, method="bounded")
+    return float(np.exp(found.x))
+
+
+def _surprise(network: Network, changes: Floats, drift: float) -> float:
+    """-2 ln p of the changes for a τ², but for a constant."""
+    drifting = with_drift(network, drift)
+    measured = np.concatenate([changes, np.zeros((network.periods - 1, changes.shape[1]))])
+    v = drifting.fit(measured)
+    residuals = measured - v[drifting.end] + v[drifting.start]
+    misfit = float((residuals**2 / drifting.variance[:, None]).sum())
+    z, steps = changes.shape[1], network.periods - 1
+    return float(z * (drifting.log_determinant + steps * np.log(drift)) + misfit)

@@ -1,0 +1,143 @@
+"""Signed subset selection: a change is told by a vector with a sign for many states, or by nothing.
+
+One mutation costs exactly λ = ln(a/b), whatever it is compared with, where k-RR pays twice: once for
+what appears and once for what vanishes (design.md 4.1).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from ..coins import Coins
+from .interface import SYMBOL_LIMIT, Losses
+from .odds import Odds, log_ratio
+from .sign_vectors import SignVectors
+from .spaces import MutationSpace
+
+BALANCED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SignedSubset:
+    """Over the mutations of z answers, d = z + 1 states with NULL; symbols are "nothing" and the sign vectors.
+
+    pluses: j, how many states get a plus and how many a minus, the rest getting zero; BALANCED for no zeros,
+    with ⌊d/2⌋ or ⌈d/2⌉ pluses. spoken: u in (0, 1], how likely an entry without a change sends a vector.
+    odds: a:b, how much the vectors with + at `new` and - at `old` are favoured over every other symbol.
+
+        no change      nothing 1 - u,       each vector u / N
+        old -> new     nothing (1 - u) / Z,  favoured vectors (a/b)·u / NZ,  other vectors u / NZ
+
+    N vectors, F of them favoured, K = (F/N)(a/b - 1), Z = 1 + uK; all of it in exact integers.
+    Symbol 0 is nothing where u < 1; then come the vectors by rank. Raises ValueError from 2^63 symbols on.
+    """
+
+    space: MutationSpace
+    odds: Odds
+    pluses: int = BALANCED
+    spoken: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        d = self.states
+        if self.space.repeats:
+            raise ValueError("signed subsets tell mutations apart, and the pairs (r, r) are none")
+        if self.odds.favoured == self.odds.other:
+            raise ValueError(f"odds of {self.odds.favoured}:{self.odds.other} say nothing: choose favoured > other")
+        if self.pluses != BALANCED and not 0 < 2 * self.pluses < d:
+            raise ValueError(f"pluses are 1 to {(d - 1) // 2} of {d} states, or {BALANCED} for balanced vectors")
+        if not (0 < self.spoken <= 1 and self.spoken.denominator < 2**64):
+            raise ValueError(f"spoken is above 0, at most 1, of integers below 2^64, got {self.spoken}")
+        if self.symbols >= SYMBOL_LIMIT:
+            raise ValueError(f"{self.symbols} symbols do not fit into 63 bits: choose fewer pluses")
+
+    @property
+    def states(self) -> int:
+        """d, NULL included."""
+        return self.space.answers + 1
+
+    @property
+    def vectors(self) -> SignVectors:
+        d, j = self.states, self.pluses
+        if j != BALANCED:
+            return SignVectors(d, ((j, j),))
+        low = d // 2
+        return SignVectors(d, ((low, low),) if d % 2 == 0 else ((low, low + 1), (low + 1, low)))
+
+    @property
+    def favoured(self) -> int:
+        """F: how many vectors a mutation favours."""
+        return self.vectors.completing({0: 1, 1: -1}).count
+
+    @property
+    def quiet(self) -> int:
+        """How many symbols say nothing: 1, or 0 where u = 1."""
+        return int(self.spoken != 1)
+
+    @property
+    def symbols(self) -> int:
+        return self.quiet + self.vectors.count
+
+    @property
+    def losses(self) -> Losses:
+        """L_mm = λ, L_m0 = ln((a/b) / Z), L_0m = ln Z: a change costs λ to make appear and vanish together."""
+        a, b = self.odds.favoured, self.odds.other
+        none, some = self.total(0), self.total(1)
+        insertions = self.odds.epsilon if self.space.answers > 1 else Decimal(0)
+        return Losses(self.odds.epsilon, log_ratio(a * none, some), log_ratio(some, b * none), insertions)
+
+    def total(self, true: int) -> int:
+        _, b = self._weights(true)
+        u, count = self.spoken, self.vectors.count
+        gain = self.favoured * (self.odds.favoured - self.odds.other) if true else 0
+        return u.denominator * count * b + u.numerator * gain
+
+    def weight(self, symbol: int, true: int) -> int:
+        a, b = self._weights(true)
+        u = self.spoken
+        if symbol < self.quiet:
+            return (u.denominator - u.numerator) * self.vectors.count * b
+        old, new = self.space.pair(true)
+        signs = self.vectors.unrank(symbol - self.quiet)
+        return u.numerator * (a if true and signs[new] == 1 and signs[old] == -1 else b)
+
+    def respond(self, true: int, coins: Coins) -> int:
+        return self.symbol_at(coins.below(self.total(true)), true)
+
+    def symbol_at(self, drawn: int, true: int) -> int:
+        """The symbol that the integer `drawn` in [0, total) selects: its kind first, then which of the kind."""
+        if not 0 <= true < self.space.size:
+            raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
+        a, b = self._weights(true)
+        old, new = self.space.pair(true)
+        for fixed in self._kinds(old, new):
+            each = self.spoken.numerator * (a if true and fixed == {new: 1, old: -1} else b)
+            rest = self.vectors.completing(fixed)
+            if drawn < each * rest.count:
+                signs = self.vectors.completed(rest.unrank(drawn // each), fixed)
+                return self.quiet + self.vectors.rank(signs)
+            drawn -= each * rest.count
+        return 0
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "kind": "signed-subset",
+            "odds": [self.odds.favoured, self.odds.other],
+            "pluses": self.pluses,
+            "spoken": [self.spoken.numerator, self.spoken.denominator],
+        }
+
+    def _weights(self, true: int) -> tuple[int, int]:
+        """Of favoured and of other symbols, both 1 where there is no change to favour."""
+        return (self.odds.favoured, self.odds.other) if true else (1, 1)
+
+    @staticmethod
+    def _kinds(old: int, new: int) -> Iterator[dict[int, int]]:
+        """The signs that vectors may have at the two states of a mutation: a partition of all vectors."""
+        if old == new:
+            yield {}
+            return
+        for at_new, at_old in product((1, -1, 0), repeat=2):
+            yield {new: at_new, old: at_old}

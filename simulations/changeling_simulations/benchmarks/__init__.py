@@ -1,0 +1,1 @@
+"""Measurements of what this project promises; each module has `measure() -> dict[str, float]`."""

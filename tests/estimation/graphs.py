@@ -1,0 +1,83 @@
+"""Release graphs and tallies that the tests of estimation share, and their dense solution."""
+
+import numpy as np
+from changeling_aggregator.estimation.network import Network
+from changeling_aggregator.tallies import NodeTally
+from changeling_protocol import Calendar
+
+
+def hierarchy(periods, widths, generator=None):
+    """The network of a hierarchy; variances 1, or random in [1, 5)."""
+    spans = sorted(
+        ((s, s + w) for w in widths for s in range(0, periods - w + 1, w)), key=lambda span: (span[1], span[0])
+    )
+    start, end = np.array(spans, dtype=np.intp).T
+    variance = np.ones(len(spans)) if generator is None else generator.uniform(1, 5, len(spans))
+    return Network(periods, start, end, variance)
+
+
+def scattered(periods, edges, generator):
+    """A random network, in which some times may be connected with nothing."""
+    start = generator.integers(0, periods, edges)
+    end = start + 1 + np.array([generator.integers(0, periods - s) for s in start])
+    order = np.argsort(end, kind="stable")
+    return Network(periods, start[order], end[order], generator.uniform(0.5, 4, edges))
+
+
+def dense_row(network, plus, minus=0, until=None):
+    """K of v_plus - v_minus by dense weighted least squares on the releases closed by `until`; minimum norm."""
+    used = network.end <= (network.periods if until is None else until)
+    B = np.zeros((len(network.start), network.periods + 1))
+    B[np.arange(len(B)), network.end] += 1
+    B[np.arange(len(B)), network.start] -= 1
+    root = np.where(used, 1 / np.sqrt(network.variance), 0)
+    contrast = np.zeros(network.periods + 1)
+    contrast[plus] += 1
+    contrast[minus] -= 1
+    return contrast @ np.linalg.pinv(B * root[:, None], rcond=1e-10) * root
+
+
+def random_tallies(survey, generator, reports=500):
+    """Tallies of uniformly random symbols, for plans of k-RR."""
+    tallies = {}
+    for number, track in enumerate(survey.plan.tracks):
+        m = track.randomizer.symbols
+        for at in range(1, track.count + 1):
+            tallies[number, at] = NodeTally(reports, generator.multinomial(reports, np.full(m, 1 / m)))
+    return tallies
+
+
+def expected_tally(randomizer, inputs):
+    """The expected tally of reports with these true inputs, counts[u] each: decoding it gives the truth."""
+    space = randomizer.space
+    P = np.array(
+        [[randomizer.weight(o, u) / randomizer.total(u) for u in range(space.size)] for o in range(randomizer.symbols)]
+    )
+    return NodeTally(int(np.sum(inputs)), P @ np.asarray(inputs, dtype=float))
+
+
+def inputs_of(track, node, states):
+    """counts[u]: how many of the entries, states of shape (entries, T+1), have the input u on a node."""
+    space = track.randomizer.space
+    counts = np.zeros(space.size, dtype=np.int64)
+    for row in states:
+        counts[space.index(int(row[node.start]), int(row[node.end]))] += 1
+    return counts
+
+
+def noiseless(survey, states):
+    """Tallies that are what everybody's reports are expected to be, each entry standing for `total` entries.
+
+    states: shape (entries, T+1). For plans of k-RR in which every entry reports everything.
+    """
+    tallies = {}
+    for number, track in enumerate(survey.plan.tracks):
+        total = track.randomizer.total()
+        for at, node in enumerate(track.nodes(), 1):
+            full = expected_tally(track.randomizer, inputs_of(track, node, states) * total)
+            tallies[number, at] = NodeTally(full.reports, full.slots)
+    return tallies
+
+
+def calendar(periods):
+    return Calendar(1_800_000_000, 60, periods)

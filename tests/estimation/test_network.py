@@ -1,0 +1,127 @@
+"""The network of releases against dense least squares and textbook resistances."""
+
+import numpy as np
+import pytest
+from changeling_aggregator.estimation.covers import cover_row
+from changeling_aggregator.estimation.network import Network
+from changeling_aggregator.estimation.recursion import Closing, Frontier, advance, last_uses, run
+
+from .graphs import dense_row, hierarchy, scattered
+
+NONE = np.zeros((0, 0))
+
+
+def network(*edges):
+    """Edges (start, end, variance), by their ends."""
+    start, end, variance = zip(*sorted(edges, key=lambda edge: edge[1]), strict=True)
+    return Network(max(end), np.array(start), np.array(end), np.array(variance, dtype=float))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_weights_are_those_of_dense_least_squares(seed):
+    """On random networks, retrospective and closed by every period, for all pairs of connected times."""
+    generator = np.random.default_rng(seed)
+    whole = scattered(9, 14, generator)
+    for until in range(1, 10):
+        part = whole.closed_by(until)
+        for plus in range(1, until + 1):
+            for minus in range(plus):
+                if part.connected(plus, minus):
+                    dense = dense_row(whole, plus, minus, until)
+                    np.testing.assert_allclose(part.row(plus, minus), dense[whole.end <= until], atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_online_recursion_is_the_solution_of_every_prefix_graph(seed):
+    """Values, planned and exact variances at every time; None just where the closed releases do not reach 0."""
+    generator = np.random.default_rng(seed)
+    graph = scattered(12, 18, generator) if seed % 2 else hierarchy(12, (1, 2, 4), generator)
+    changes = generator.normal(size=(len(graph.start), 3))
+    variances = generator.uniform(1, 9, (len(graph.start), 2))
+    for time, online in enumerate(run(graph, changes, variances, 12), 1):
+        part = graph.closed_by(time)
+        assert (online is not None) == part.connected(time, 0)
+        if online is not None:
+            row = dense_row(graph, time, 0, time)
+            np.testing.assert_allclose(online.values, row @ changes, atol=1e-9)
+            np.testing.assert_allclose(online.covariance, row**2 @ variances, atol=1e-9)
+            np.testing.assert_allclose(online.planned, row**2 @ graph.variance, atol=1e-9)
+
+
+def test_all_answers_are_fitted_at_once_retrospectively():
+    """`fit` gives every time's row times the changes, whole columns at a time."""
+    generator = np.random.default_rng(1)
+    graph = hierarchy(12, (1, 2, 4), generator)
+    changes = generator.normal(size=(len(graph.start), 3))
+    rows = np.array([dense_row(graph, time) for time in range(1, 13)])
+    np.testing.assert_allclose(graph.fit(changes)[1:], rows @ changes, atol=1e-9)
+    assert not graph.fit(changes)[0].any()
+
+
+def test_a_disjoint_release_is_resistors_in_series():
+    """DCR: the variance of a prefix sum grows by one node's a node, that of a window with its length."""
+    path = hierarchy(10, (1,))
+    for time in range(1, 11):
+        assert path.resistance(time) == pytest.approx(time)
+    assert path.resistance(9, 4) == pytest.approx(5)
+
+
+def test_a_panel_is_resistors_straight_to_ground():
+    """Each time's estimate is its own release, and the difference of two adds both resistances."""
+    panel = network((0, 1, 2.0), (0, 2, 3.0), (0, 3, 5.0))
+    assert panel.resistance(2) == pytest.approx(3)
+    assert panel.resistance(3, 1) == pytest.approx(7)
+
+
+def test_releases_of_the_same_span_are_resistors_in_parallel():
+    """2 and 3 in parallel are 6/5; a ladder and a balanced bridge are as in the textbook."""
+    assert network((0, 1, 2.0), (0, 1, 3.0)).resistance(1) == pytest.approx(6 / 5)
+    assert network((0, 1, 1.0), (1, 2, 1.0), (0, 2, 1.0)).resistance(2) == pytest.approx(2 / 3)
+    bridge = network((0, 1, 1.0), (0, 2, 1.0), (1, 2, 7.0), (1, 3, 1.0), (2, 3, 1.0))
+    assert bridge.resistance(3) == pytest.approx(1)
+    assert bridge.row(3)[list(zip(bridge.start, bridge.end, strict=True)).index((1, 2))] == pytest.approx(0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_solve_is_never_worse_than_cover_sums(seed):
+    """With planned variances as weights, at every time, online and so retrospectively (Gauss and Markov)."""
+    graph = hierarchy(27, (1, 3, 9, 27), np.random.default_rng(seed))
+    for time in range(1, 28):
+        cover = float(cover_row(graph, time) ** 2 @ graph.variance)
+        online = graph.closed_by(time).resistance(time)
+        assert graph.resistance(time) <= online + 1e-12 <= cover + 2e-12
+
+
+def test_a_release_of_a_time_already_dropped_is_refused():
+    """The state holds only times that are still open, and says so."""
+    frontier = Frontier.before(1, 0)
+    last = np.zeros(4, np.intp)
+    one = Closing(np.array([0]), np.ones(1), np.ones((1, 1)), np.zeros((1, 0)))
+    frontier, _ = advance(frontier, one, last)
+    late = Closing(np.array([1]), np.ones(1), np.ones((1, 1)), np.zeros((1, 0)))
+    with pytest.raises(ValueError, match="time 1, which is no longer open at period 2"):
+        advance(frontier, late, last)
+
+
+def test_the_frontier_of_a_hierarchy_stays_small():
+    """At most one open node a layer, however long the history."""
+    graph = hierarchy(256, (1, 2, 4, 8, 16))
+    frontier, last = Frontier.before(1, 0), last_uses(graph)
+    for period in range(1, 257):
+        at = np.flatnonzero(graph.end == period)
+        closing = Closing(graph.start[at], graph.variance[at], np.zeros((len(at), 1)), np.zeros((len(at), 0)))
+        frontier, _ = advance(frontier, closing, last)
+        assert len(frontier.times) <= 6
+
+
+@pytest.mark.parametrize("variance", [0.0, -1.0])
+def test_variances_must_be_positive(variance):
+    """And the message holds the value."""
+    with pytest.raises(ValueError, match=f"above 0, got {variance}"):
+        Network(1, np.array([0]), np.array([1]), np.array([variance]))
+
+
+def test_times_that_nothing_connects_are_refused():
+    """A network has no row for them."""
+    with pytest.raises(ValueError, match="times 0 and 2"):
+        network((0, 1, 1.0), (2, 3, 1.0)).row(2)

@@ -1,0 +1,183 @@
+"""The sampling error of shares against every way in which entries can draw their groups and nodes."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from changeling_aggregator.estimation.releases import releases
+from changeling_aggregator.estimation.sampling import Sampling
+from changeling_aggregator.estimation.sampling_forms import forms
+from changeling_aggregator.estimation.solution import Solution
+from changeling_aggregator.estimation.true_sampling import true_sampling_covariance
+from changeling_protocol import AtMost, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, StateSpace, Track
+
+from ..protocol.examples import survey
+from .graphs import calendar, expected_tally, inputs_of
+
+Z, T = 2, 4
+SCALE = 1200
+"""How many entries have each history, where tallies stand for what is expected."""
+CHANGES = KaryResponse(MutationSpace(Z), Odds(9, 1))
+STATES = KaryResponse(StateSpace(Z), Odds(9, 1))
+
+LAYERS = ReleasePlan(tuple(Group((Track(w, CHANGES, 0, T),), share=s) for w, s in ((1, 2), (2, 1), (4, 1))))
+ONE_SHARE = ReleasePlan((Group((Track(1, CHANGES, 0, T),), 1), Group((Track(4, CHANGES, 0, T),), 3)))
+PANEL = ReleasePlan((Group((Track(1, STATES, 0, T, reported=1),)),))
+TWICE = ReleasePlan((Group((Track(2, STATES, 0, T),), 1), Group((Track(1, CHANGES, 0, T, reported=3),), 2)))
+ANCHORED = ReleasePlan((Group((Track(1, STATES, 0, 1), Track(1, CHANGES, 1, T)), 2), Group((Track(4, CHANGES, 0, T),))))
+PLANS = {"layers": LAYERS, "one share": ONE_SHARE, "panel": PANEL, "twice": TWICE, "anchored": ANCHORED}
+
+OPEN = np.array([[0, 1, 1, 2, 2], [0, 0, 1, 1, 1], [0, 2, 2, 1, 2]])
+CLOSED = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 1, 1], [0, 1, 1, 1, 1]])
+
+
+def of(plan, *, closed=False, k=5):
+    return survey(plan, answers=("a", "b"), calendar=calendar(T), constraint=AtMost(k), closed=closed)
+
+
+def noiseless(asked, states):
+    """Releases as if everybody reported everything and without noise, but expanded as the plan says."""
+    tallies = {}
+    shares = np.array([g.share for g in asked.plan.groups]) / asked.plan.total_share
+    for group in range(len(asked.plan.groups)):
+        for number, track in asked.plan.numbered(group):
+            for at, node in enumerate(track.nodes(), 1):
+                counts = inputs_of(track, node, states) * SCALE
+                pi = shares[group] * track.reports / track.count
+                full = expected_tally(track.randomizer, counts)
+                tallies[number, at] = type(full)(round(full.reports * pi), full.slots * pi)
+    return releases(asked, tallies)
+
+
+def choices(plan):
+    """(probability, group, chosen (track, number)s) of one entry, all ways."""
+    for g, group in enumerate(plan.groups):
+        tracks = list(plan.numbered(g))
+        draws = [list(combinations(range(1, t.count + 1), t.reports)) for _, t in tracks]
+        ways = list(product(*draws))
+        for way in ways:
+            nodes = {(number, at) for (number, _), chosen in zip(tracks, way, strict=True) for at in chosen}
+            yield group.share / plan.total_share / len(ways), g, nodes
+
+
+def contributions(known, row, states):
+    """K_e δ_ie of every entry and edge, shape (entries, E, z)."""
+    x = (states[:, :, None] == np.arange(1, Z + 1)).astype(float)
+    return row[None, :, None] * (x[:, known.network.end] - x[:, known.network.start])
+
+
+def enumerated(known, row, states):
+    """Covariance over all assignments of Horvitz and Thompson's sum; entries are independent, so it adds up."""
+    plan, a = known.survey.plan, contributions(known, row, states)
+    names = [(u.track, u.number) for u in known.nodes]
+    total = np.zeros((Z, Z))
+    for entry in a:
+        mean, second = np.zeros(Z), np.zeros((Z, Z))
+        for chance, _, nodes in choices(plan):
+            reported = np.array([name in nodes for name in names])
+            value = (entry * (known.expansion * reported)[:, None]).sum(0)
+            mean += chance * value
+            second += chance * np.outer(value, value)
+        total += second - np.outer(mean, mean)
+    return total
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_the_formula_is_the_variance_over_all_assignments(name, retrospective):
+    """Given the histories, for every plan, time and window: groups, random nodes, anchored tracks."""
+    known = noiseless(of(PLANS[name]), OPEN)
+    solution, design = Solution(known, retrospective), Sampling(known).design
+    asked = [(t, 0) for t in range(1, T + 1)] + [(3, 1), (4, 2)]
+    for plus, minus in asked:
+        if solution.reaches(plus, minus):
+            row = solution.row(plus, minus)
+            exact = true_sampling_covariance(design, row, OPEN, Z)
+            np.testing.assert_allclose(exact, enumerated(known, row, OPEN), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("retrospective", [False, True])
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_estimate_is_exact_or_a_labelled_bound(name, retrospective, closed):
+    """From tallies without noise: exact where it claims to be, else above for every answer, and labelled."""
+    states = CLOSED if closed else OPEN
+    known = noiseless(of(PLANS[name], closed=closed), states)
+    solution, scale = Solution(known, retrospective), SCALE
+    for plus, minus in [(t, 0) for t in range(1, T + 1)] + [(3, 1), (4, 2)]:
+        if not solution.reaches(plus, minus):
+            continue
+        row = solution.row(plus, minus)
+        many = np.repeat(states, scale, axis=0)
+        exact = true_sampling_covariance(Sampling(known).design, row, many, Z)
+        estimated, bounded = Sampling(known).covariance(row)
+        if bounded:
+            assert (np.diag(estimated) >= np.diag(exact) - 1e-6 * scale).all()
+        else:
+            np.testing.assert_allclose(estimated, exact, atol=1e-6 * scale)
+
+
+def test_one_share_and_prefix_sums_have_the_textbook_error():
+    """(1/f - 1)·v_t, on the diagonal, and exactly."""
+    known = noiseless(of(ONE_SHARE), OPEN)
+    row = np.array([1.0 if u.track == 0 and u.node.end <= 3 else 0.0 for u in known.nodes])
+    estimated, bounded = Sampling(known).covariance(row)
+    v = SCALE * np.array([(OPEN[:, 3] == a).sum() for a in (1, 2)])
+    np.testing.assert_allclose(estimated, np.diag(3.0 * v), atol=1e-3)
+    assert not bounded
+
+
+def test_who_reports_everything_has_no_sampling_error():
+    """One group of tracks without random nodes: no sampling error and no bound."""
+    known = noiseless(of(ReleasePlan((Group((Track(1, CHANGES, 0, T), Track(2, CHANGES, 0, T))),))), OPEN)
+    sampling = Sampling(known)
+    assert not sampling.needed
+    assert not sampling.covariance(Solution(known).row(3))[0].any()
+
+
+def test_a_closed_cohort_that_changes_once_is_exact_everywhere():
+    """Where nobody can come back the nodes' changes add up, and no figure is a bound."""
+    states = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 2, 2], [0, 1, 1, 1, 1]])
+    known = noiseless(of(LAYERS, closed=True, k=2), states)
+    solution = Solution(known)
+    for t in range(1, T + 1):
+        row = solution.row(t)
+        exact = true_sampling_covariance(Sampling(known).design, row, np.repeat(states, SCALE, axis=0), Z)
+        estimated, bounded = Sampling(known).covariance(row)
+        assert not bounded
+        np.testing.assert_allclose(estimated, exact, atol=1e-3)
+
+
+def test_ratio_estimators_have_neymans_variance():
+    """In a closed cohort, over all splits into groups of given sizes, exactly."""
+    asked = of(ReleasePlan((Group((Track(1, CHANGES, 0, T),)), Group((Track(2, CHANGES, 0, T),)))), closed=True)
+    known = noiseless(asked, CLOSED)
+    row = Solution(known).row(4)
+    a, n = contributions(known, row, CLOSED), len(CLOSED)
+    values = []
+    for first in combinations(range(n), 2):
+        inside = np.isin(np.arange(n), first)
+        mine = np.where(known.group[None, :] == 0, inside[:, None], ~inside[:, None])
+        values.append((a * mine[:, :, None]).sum((0, 1)) * n / 2)
+    spread = np.cov(np.array(values).T, bias=True)
+    design = Sampling(known).design
+    np.testing.assert_allclose(design.expansion, 2, atol=1e-9)
+    np.testing.assert_allclose(true_sampling_covariance(design, row, CLOSED, Z), spread, atol=1e-9)
+
+
+def test_times_covary_as_the_formula_says():
+    """The joint covariance of two times, from the variance of their sum, where every span is a node."""
+    known = noiseless(of(ONE_SHARE), OPEN)
+    rows = np.array([[1.0 if u.track == 0 and u.node.end <= t else 0.0 for u in known.nodes] for t in (1, 2)])
+    joint = Sampling(known).joint_covariance(rows)
+    x = [(OPEN[:, t, None] == [1, 2]).astype(float) for t in (1, 2)]
+    np.testing.assert_allclose(joint[0, 1], 3 * SCALE * (x[0].T @ x[1] + x[1].T @ x[0]) / 2, atol=1e-3)
+    np.testing.assert_allclose(joint[1, 1], 3 * SCALE * x[1].T @ x[1], atol=1e-3)
+
+
+def test_forms_add_up_to_what_is_estimated():
+    """Unbiasedness: the groups' parts of an entry sum to its state."""
+    known = noiseless(of(LAYERS), OPEN)
+    found = forms(Sampling(known).design, Solution(known).row(3), T)
+    groups = found.c[: len(LAYERS.groups)].sum(0)
+    np.testing.assert_allclose(groups, [-1, 0, 0, 1, 0], atol=1e-9)

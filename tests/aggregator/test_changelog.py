@@ -127,7 +127,10 @@ def test_of_many_bad_rows_the_first_is_named(written):
     ("content", "fault"),
     [
         (b"", "line 1: the file is empty"),
-        (b"entry,when,answer\n1,5,a\n", "line 1: the columns must be entry,time,answer, got 'entry,when,answer'"),
+        (
+            b"entry,when,answer\n1,5,a\n",
+            "line 1: the columns must be entry,time,answer or entry,time,old,new, got 'entry,when,answer'",
+        ),
         (b"entry,answer\n1,a\n", "line 1: the columns must be"),
         (b"entry,time,answer\n1,5,a\n2,5,\xe9\n", "line 3: not UTF-8"),
     ],

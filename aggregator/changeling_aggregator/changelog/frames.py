@@ -1,0 +1,157 @@
+"""Frames of polars and pandas, and Parquet files, as changelogs; columns at a time, nothing a row.
+
+Answers and entries of any kind count as their text. Every error names the row, numbered from 1.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from polars.exceptions import PolarsError
+
+from ..errors import BadChangelog
+from .columns import Changelog
+from .order import ABSENT, Encoded, in_order
+from .rows import unknown_answer
+from .times import LATEST, MICRO, microseconds
+
+CURRENT = ("entry", "time", "answer")
+CHANGES = ("entry", "time", "old", "new")
+FORMS = f"{','.join(CURRENT)} or {','.join(CHANGES)}"
+
+Wide = NDArray[np.int64]
+
+
+def read_parquet(path: Path, answers: Sequence[str] | None) -> Changelog:
+    try:
+        return read_frame(pl.read_parquet(path), answers)
+    except PolarsError as error:
+        raise BadChangelog(f"row 1: not a Parquet file, or a damaged one: {error}") from error
+
+
+def read_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
+    """The changelog in a polars or pandas frame whose columns are those of one of the forms, in any order."""
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    names = [str(name) for name in frame.columns]
+    if sorted(names) not in (sorted(CURRENT), sorted(CHANGES)):
+        raise BadChangelog(f"row 1: the columns must be {FORMS}, got {','.join(names)!a}")
+    columns = {name: _series(name, frame[name]) for name in names}
+    number = np.arange(1, len(columns["entry"]) + 1, dtype=np.int64)
+    return in_order(encode(columns, number, "row", answers), "row", answers)
+
+
+def encode(
+    columns: dict[str, pl.Series], number: NDArray[np.int64], unit: str, answers: Sequence[str] | None
+) -> Encoded:
+    """Columns as numbers, and the checks of each row by itself; the first bad row is named."""
+    entry, time = _text(columns["entry"]), columns["time"]
+    answer = _text(columns["answer"] if "answer" in columns else columns["new"]).fill_null("")
+    when, bad_time = _microseconds(time)
+    names, state = _answer_codes(answer, answers)
+    faults = [((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"), (bad_time, "its time cannot be read")]
+    if answers is not None:
+        faults.append((state < 0, unknown_answer(answers)))
+    found = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]
+    if found:
+        row, fault = min(found, key=lambda one: one[0])
+        if fault == "its time cannot be read":
+            fault = _why(time[row])
+        raise BadChangelog(f"{unit} {number[row]}: {fault}")
+    entries, codes = _codes(entry)
+    old = None
+    if "old" in columns:
+        known = {"": 0, **{name: code for code, name in enumerate(names, 1)}}
+        texts, at = _codes(_text(columns["old"]).fill_null(""))
+        old = np.array([known.get(text, ABSENT) for text in texts], np.int64)[at] if len(at) else at
+    return Encoded(names, tuple(entries), codes, when, state, old, number)
+
+
+def _series(name: str, column: Any) -> pl.Series:
+    """A column as polars has it; of pandas without pyarrow, whatever its dtype."""
+    if isinstance(column, pl.Series):
+        return column
+    values = column.to_numpy()
+    if values.dtype.kind == "M":
+        return pl.Series(name, values.astype("datetime64[us]"))
+    if values.dtype.kind in "iufb" and name == "time":
+        return pl.Series(name, values)
+    if name == "time":
+        return pl.Series(name, [_object_time(value) for value in column], dtype=pl.String)
+    texts = [None if missing else str(value) for value, missing in zip(values, column.isna(), strict=True)]
+    return pl.Series(name, texts, dtype=pl.String)
+
+
+def _object_time(value: Any) -> str | None:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _text(series: pl.Series) -> pl.Series:
+    return series if series.dtype == pl.String else series.cast(pl.String)
+
+
+def _codes(series: pl.Series) -> tuple[list[str], Wide]:
+    """The texts in order of first appearance, and which each row holds."""
+    texts = series.unique(maintain_order=True)
+    names = texts.to_list()
+    if not names:
+        return names, np.zeros(0, np.int64)
+    codes = series.replace_strict(texts, pl.Series(np.arange(len(names), dtype=np.int64)), return_dtype=pl.Int64)
+    return names, codes.to_numpy()
+
+
+def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[list[str], Wide]:
+    """The names of the states from 1 on, and the state of each row; -1 where it is none of the answers given."""
+    texts, codes = _codes(answer)
+    names = list(answers) if answers is not None else [text for text in texts if text]
+    known = {"": 0, **{name: state for state, name in enumerate(names, 1)}}
+    return names, np.array([known.get(text, -1) for text in texts], np.int64)[codes] if len(codes) else codes
+
+
+def _microseconds(time: pl.Series) -> tuple[Wide, NDArray[np.bool_]]:
+    """Unix microseconds, and which rows have no time that could be read."""
+    if time.dtype == pl.Date:
+        time = time.cast(pl.Datetime("us"))
+    if isinstance(time.dtype, pl.Datetime):
+        per = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[time.dtype.time_unit]
+        ticks = time.to_physical()
+        bad = ticks.is_null().to_numpy()
+        return ticks.fill_null(0).to_numpy() * per[0] // per[1], bad
+    if time.dtype.is_numeric():
+        return _seconds(time.cast(pl.Float64).fill_null(float("nan")).to_numpy())
+    texts = _text(time).fill_null("")
+    seconds = texts.cast(pl.Float64, strict=False)
+    if seconds.null_count() == 0:
+        return _seconds(seconds.to_numpy())
+    each, codes = _codes(texts)
+    parsed = [_parsed(text) for text in each]
+    when = np.array([at.time for at in parsed], np.int64)
+    return when[codes], np.array([at.bad for at in parsed], np.bool_)[codes]
+
+
+def _seconds(seconds: NDArray[np.float64]) -> tuple[Wide, NDArray[np.bool_]]:
+    bad = ~(np.abs(seconds) < LATEST)
+    return np.rint(np.where(bad, 0.0, seconds) * MICRO).astype(np.int64), bad
+
+
+class _Parsed(NamedTuple):
+    time: int
+    bad: bool
+
+
+def _parsed(text: str) -> _Parsed:
+    try:
+        return _Parsed(microseconds(text), False)
+    except ValueError:
+        return _Parsed(0, True)
+
+
+def _why(time: Any) -> str:
+    try:
+        microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time))
+    except ValueError as error:
+        return str(error)
+    return f"{time!a} is not a time in ISO 8601 or Unix seconds"

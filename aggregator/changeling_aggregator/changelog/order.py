@@ -1,0 +1,72 @@
+"""What the rows of one entry show together: times that rise, answers that change, an old one that is the current.
+
+The last check of every reader, on columns, so that all of them refuse the same things in the same words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from changeling_protocol.randomizers.spaces import MOST_ANSWERS
+from numpy.typing import NDArray
+
+from ..errors import BadChangelog
+from .columns import Changelog
+
+ABSENT = -1
+"""The old state of a row whose old answer no other row knows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Rows in their own order, as columns of shape (rows,); what a row alone can show is checked.
+
+    names: the answers in the order of `state`, which counts from 1; 0 is NULL. old: the answer that the row says
+    it ends, where rows say so. number: what the row is called, in units.
+    """
+
+    names: Sequence[str]
+    entries: tuple[str, ...]
+    entry: NDArray[np.int64]
+    time: NDArray[np.int64]
+    state: NDArray[np.int64]
+    old: NDArray[np.int64] | None
+    number: NDArray[np.int64]
+
+
+def in_order(rows: Encoded, unit: str, answers: Sequence[str] | None) -> Changelog:
+    """The changelog of the rows. answers: the names in their order; without them they are sorted."""
+    if not len(rows.number):
+        raise BadChangelog(f"{unit} 1: there is not one mutation")
+    names = list(rows.names) if answers is not None else sorted(rows.names)
+    if not 1 <= len(names) <= MOST_ANSWERS:
+        raise BadChangelog(f"{unit} {rows.number[-1]}: there must be 1 to {MOST_ANSWERS} answers, not {len(names)}")
+    code = {name: state for state, name in enumerate(["", *names])}
+    recode = np.array([code[name] for name in ["", *rows.names]], np.uint16)
+    order = np.argsort(rows.entry, kind="stable")
+    entry, time, number = rows.entry[order], rows.time[order], rows.number[order]
+    state = recode[rows.state[order]]
+    changelog = Changelog(tuple(names), rows.entries, entry, time, state, number, unit)
+    stated = None
+    if rows.old is not None:
+        stated = np.where(rows.old < 0, ABSENT, recode[np.maximum(rows.old, 0)].astype(np.int64))[order]
+    _check(changelog, number, unit, stated)
+    return changelog
+
+
+def _check(changelog: Changelog, number: NDArray[np.int64], unit: str, stated: NDArray[np.int64] | None) -> None:
+    entry, state, before = changelog.entry, changelog.state, changelog.before()
+    first = np.concatenate([[True], entry[1:] != entry[:-1]])
+    passed = np.concatenate([[1], np.diff(changelog.time)])
+    faults = [
+        (~first & (passed < 0), "its time is before the entry's previous row"),
+        (~first & (passed == 0), "it has the same entry and time as an earlier row"),
+        ((state == 0) & (before == 0), "it deletes an entry that has no answer"),
+        ((state != 0) & (state == before), "it repeats the entry's answer, so it is no mutation"),
+    ]
+    if stated is not None:
+        faults.append((stated != before, "its old answer is not what the entry holds"))
+    found = [(int(number[bad].min()), fault) for bad, fault in faults if bad.any()]
+    if found:
+        worst, fault = min(found, key=lambda one: one[0])
+        raise BadChangelog(f"{unit} {worst}: {fault}")

@@ -1,0 +1,57 @@
+"""Rows, one at a time, as a changelog: the reader that names what is wrong with a row."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import BadChangelog
+from .columns import Changelog
+from .order import ABSENT, Encoded, in_order
+from .times import Time, microseconds
+
+
+class Row(NamedTuple):
+    """number: what the row is called. old: the answer it says it ends, "" being NULL; None if it does not say."""
+
+    number: int
+    entry: str
+    time: Time
+    answer: str
+    old: str | None
+
+
+def read_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | None) -> Changelog:
+    """The changelog of rows in their own order. Raises BadChangelog with the number of the first bad one."""
+    entries: dict[str, int] = {}
+    states = {name: state for state, name in enumerate(["", *(answers or [])])}
+    entry, time, state, numbers, olds = array("q"), array("q"), array("q"), array("q"), array("q")
+    for number, who, when, what, old in rows:
+        try:
+            if not who:
+                raise ValueError("the entry has no name")
+            if what not in states and answers is not None:
+                raise ValueError(unknown_answer(answers))
+            time.append(microseconds(when))
+        except ValueError as error:
+            raise BadChangelog(f"{unit} {number}: {error}") from error
+        entry.append(entries.setdefault(who, len(entries)))
+        if old is not None:
+            olds.append(states.get(old, ABSENT))
+        state.append(states.setdefault(what, len(states)))
+        numbers.append(number)
+    encoded = Encoded(
+        names=list(states)[1:],
+        entries=tuple(entries),
+        entry=np.asarray(entry),
+        time=np.asarray(time),
+        state=np.asarray(state),
+        old=np.asarray(olds) if len(olds) else None,
+        number=np.asarray(numbers),
+    )
+    return in_order(encoded, unit, answers)
+
+
+def unknown_answer(answers: Sequence[str]) -> str:
+    return f"unknown answer; the answers are {', '.join(answers)}"

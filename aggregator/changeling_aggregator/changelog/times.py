@@ -1,0 +1,37 @@
+"""Times as people write them, in Unix microseconds: Unix seconds, or ISO 8601, UTC where it names no offset."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+MICRO = 10**6
+
+Time: TypeAlias = datetime | float | str
+
+LATEST = 253_402_300_800
+"""The year 10000 in Unix seconds: times beyond it are most often milliseconds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(time: Time) -> int:
+    """Unix microseconds of a datetime, of Unix seconds, or of either as text. Raises ValueError."""
+    if isinstance(time, str):
+        time = _parsed(time)
+    if isinstance(time, datetime):
+        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // _MICROSECOND
+    if not abs(time) < LATEST:
+        raise ValueError(f"{time} is not a time in Unix seconds; are these milliseconds?")
+    return round(time * MICRO)
+
+
+def _parsed(text: str) -> datetime | float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!a} is not a time in ISO 8601 or Unix seconds") from None

@@ -5,10 +5,26 @@ raise its version.
 """
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from changeling_protocol import Coins, EntrySecret, Node, Report, SealingKey, seal
+from changeling_protocol import (
+    Coins,
+    CustomResponse,
+    EntrySecret,
+    MutationSpace,
+    Node,
+    Odds,
+    Report,
+    SealingKey,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Track,
+    UnaryEncoding,
+    seal,
+)
 from changeling_protocol.randomizers import randomizer_as_fields
 from changeling_protocol.sealing import open_envelope
 from changeling_protocol.upload import encode_upload
@@ -20,6 +36,14 @@ HERE = Path(__file__).parent
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
 SEALING_KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 1_800_000_000, 1_900_000_000)
 SECRET = EntrySecret(1, bytes(range(32)))
+RANDOMIZERS = (
+    SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(2, 7)),
+    SignedSubset(MutationSpace(4), Odds(20, 1), pluses=2, spoken=Fraction(1)),
+    SignedSubset(MutationSpace(16), Odds(3, 1), spoken=Fraction(1, 3)),
+    SubsetSelection(StateSpace(5), Odds(3, 1), 2),
+    UnaryEncoding(StateSpace(5, null=False), Odds(3, 1)),
+    CustomResponse(StateSpace(2), ((3, 1, 1), (1, 2, 1), (1, 1, 4))),
+)
 BOUNDS = [1, 2, 6, 255, 256, 257, 10**6, 2**64 - 1, 2**64, 2**300]
 
 
@@ -59,17 +83,21 @@ def _symbols() -> list[dict[str, Any]]:
     node = Node(2, 3)
     return [
         {
-            "randomizer": randomizer_as_fields(track.randomizer),
-            "answers": track.randomizer.space.answers,
+            "randomizer": randomizer_as_fields(randomizer),
+            "answers": randomizer.space.answers,
             "track": number,
             "node": [node.start, node.end],
             "symbols by true input": [
-                track.randomizer.respond(true, subkeys.response_coins(number, node, true))
-                for true in range(track.randomizer.space.size)
+                randomizer.respond(true, subkeys.response_coins(number, node, true))
+                for true in range(randomizer.space.size)
             ],
         }
-        for number, track in enumerate((*survey().plan.tracks, *mixed(3, 8).tracks))
+        for number, randomizer in enumerate((*(track.randomizer for track in _tracks()), *RANDOMIZERS))
     ]
+
+
+def _tracks() -> tuple[Track, ...]:
+    return (*survey().plan.tracks, *mixed(3, 8).tracks)
 
 
 def _signed() -> dict[str, Any]:

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup check test demo clean
+.PHONY: setup check test demo bench-plans clean
 
 setup: $(VENV)/ready
 
@@ -25,6 +25,9 @@ test: setup
 
 demo: setup
 	$(BIN)/python -m changeling_simulations.demo
+
+bench-plans: setup
+	$(BIN)/python -m changeling_simulations.benchmarks plans
 
 clean:
 	rm -rf $(VENV) build dist

@@ -51,9 +51,7 @@ class Known:
 
 def known_error(population: Population, survey: Survey, *, retrospective: bool = False) -> Prediction:
     """The error given the histories, sampling of shares included; the bias of freezing is left out."""
-    return predict(
-        survey, population.entries, retrospective=retrospective, population=Known(survey, population)
-    )
+    return predict(survey, population.entries, retrospective=retrospective, population=Known(survey, population))
 
 
 def per_input(randomizer: Randomizer, conserved: bool) -> Floats:

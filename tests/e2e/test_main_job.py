@@ -10,7 +10,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import AtMost
 from changeling_simulations.bundled import changelog_path
-from changeling_simulations.demo.deployment import deployed
+from changeling_simulations.demo.deployment import deployed, new_survey
 from changeling_simulations.demo.replay import joined, replay
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
@@ -29,7 +29,7 @@ def lived(tmp_path_factory):
     with changelog_path("school-to-work").open() as file:
         rows = [(row["entry"], row["time"], row["answer"]) for row in csv.DictReader(file)]
     changelog = Changelog.from_rows(row for row in rows if int(row[0]) <= PEOPLE)
-    with deployed(folder, "What do you do?", changelog.answers, OPTIONS) as deployment:
+    with deployed(folder, new_survey(folder, "What do you do?", changelog.answers, OPTIONS)) as deployment:
         with joined(changelog, deployment, folder) as people:
             sent = list(replay(changelog, deployment, people))
             ledgers = [handle.ledger() for handle in people.handles]

@@ -7,6 +7,7 @@ is what the population holds; what is random is who is asked and what they respo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 from changeling_aggregator.planning import hierarchical_plan
@@ -31,7 +32,7 @@ from ..population import Population
 from .replications import Replicated, published, replicate, tallies_of
 
 REPLICATIONS, BATCH, SEED = 40_000, 2_000, 4
-ANSWERS, PERIODS, HISTORIES, EACH = 3, 32, 60, 500
+ANSWERS, PERIODS, HISTORIES, EACH = 4, 32, 60, 500
 """60 histories of 500 entries each."""
 TIMES = (4, 16, 32)
 LEVEL, FAMILY_WISE = 0.95, 1e-3
@@ -88,10 +89,10 @@ def surveys() -> dict[str, Survey]:
     """The paper's plan, a hierarchy of one layer an entry at so large an epsilon that sampling dominates, and a
     plan of the optimal kind: states at first and changes after them, beside a panel of one random node."""
     paper = hierarchical_plan(ANSWERS, CALENDAR, CONSTRAINT, epsilon=Decimal(60), branching=2, layers=5)
-    response = KaryResponse(MutationSpace(ANSWERS), Odds(1_000_000, 1))
+    response = KaryResponse(MutationSpace(ANSWERS), Odds(1000, 1))
     layers = tuple(Group((Track(2**i, response, 0, PERIODS),)) for i in range(6))
     states = KaryResponse(StateSpace(ANSWERS, null=False), Odds(30, 1))
-    changes = SignedSubset(MutationSpace(ANSWERS), Odds(40, 1))
+    changes = SignedSubset(MutationSpace(ANSWERS), Odds(40, 1), spoken=Fraction(1, 12))
     anchored = Group((Track(1, states, 0, 1), Track(1, changes, 1, PERIODS)), share=3)
     panel = Group((Track(4, states, 0, PERIODS, reported=1),), share=2)
     return {
@@ -105,7 +106,7 @@ def made_up(generator: np.random.Generator) -> Population:
     """Histories with an answer from the first period on and up to two changes after it."""
     states = np.zeros((HISTORIES, PERIODS + 1), np.uint16)
     for row in states:
-        row[1:] = generator.choice(ANSWERS, p=[0.5, 0.3, 0.2]) + 1
+        row[1:] = generator.choice(ANSWERS, p=[0.4, 0.3, 0.2, 0.1]) + 1
         for period in sorted(generator.integers(2, PERIODS + 1, generator.choice(3, p=[0.6, 0.3, 0.1]))):
             row[period:] = (row[period] + generator.integers(0, ANSWERS - 1)) % ANSWERS + 1
     answers = tuple(f"answer {a}" for a in range(1, ANSWERS + 1))

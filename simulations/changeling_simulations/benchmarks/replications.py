@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_aggregator.estimation.batches import decode_many
+from changeling_aggregator.estimation.conservation import conserves, without_sum
 from changeling_aggregator.estimation.releases import Releases, releases
 from changeling_aggregator.estimation.sampling import weighed
 from changeling_aggregator.estimation.solution import Solution
@@ -79,10 +80,15 @@ def _decoded(known: Releases, tallies: dict[tuple[int, int], list[NodeTally]]) -
     tracks = known.survey.plan.tracks
     for used, x in zip(known.nodes, known.expansion.tolist(), strict=True):
         batch = decode_many(tracks[used.track].randomizer, tallies[used.track, used.number])
-        values.append(batch.values * x)
-        covariances.append(batch.covariances * x**2)
-        known_products = batch.products if batch.products is not None else np.full_like(batch.covariances, np.nan)
-        products.append(known_products * x)
+        change, spread = batch.values, batch.covariances
+        if conserves(known.survey.closed, tracks[used.track].reports_changes, used.node.start):
+            change, spread = without_sum(change, spread)
+        values.append(change * x)
+        covariances.append(spread * x**2)
+        told = batch.products
+        if told is None and tracks[used.track].reports_changes:
+            raise ValueError(f"track {used.track}'s tallies do not tell who changed, which is not replicated here")
+        products.append(np.zeros_like(batch.covariances) if told is None else told * x)
     return tuple(np.stack(column, axis=1) for column in (values, covariances, products))  # type: ignore[return-value]
 
 

@@ -18,7 +18,7 @@ from ..experiment import POINT, Experiment, epsilon_text, run
 from ..plots import save_plot
 from ..population import Population
 from ..surveys import paper_survey
-from .deployment import Deployment, deployed
+from .deployment import Deployment, deployed, new_survey
 from .replay import joined, replay
 from .tables import ledger_table, series_table
 
@@ -70,7 +70,7 @@ def _through_real_clients(console: Console, changelog: Changelog, population: Po
         *("--start", START, "--period", PERIOD, "--periods", str(PERIODS), "--at-most", str(MOST_MUTATIONS)),
         *("--branching", str(BRANCHING), "--layers", str(LAYERS), "--epsilon", str(OPEN_EPSILON)),
     )
-    with deployed(folder, QUESTION, changelog.answers, options) as deployment:
+    with deployed(folder, new_survey(folder, QUESTION, changelog.answers, options)) as deployment:
         console.print(f"server at {deployment.url}, survey {deployment.survey.id.hex()}")
         with joined(changelog, deployment, folder) as people:
             closings = replay(changelog, deployment, people)

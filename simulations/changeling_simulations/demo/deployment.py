@@ -46,22 +46,24 @@ class Deployment:
         return content
 
 
-@contextmanager
-def deployed(folder: Path, question: str, answers: Sequence[str], options: Sequence[str]) -> Iterator[Deployment]:
-    """Authority, survey and sealing key made, signed and published; the server stopped at the end.
+def new_survey(folder: Path, question: str, answers: Sequence[str], options: Sequence[str]) -> Path:
+    """The file that `changeling survey new` writes with these options."""
+    _Commands(folder, dict(os.environ))(
+        *("survey", "new", "--question", question, "--answers", ",".join(answers)), *options, "-o", "survey.json"
+    )
+    return folder / "survey.json"
 
-    options: of `changeling survey new`.
-    """
+
+@contextmanager
+def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
+    """Authority and sealing key made, the survey signed and published; the server stopped at the end."""
     token = secrets.token_hex(16)
     environment = {**os.environ, "CHANGELING_ADMIN_TOKEN": token}
     changeling = _Commands(folder, environment)
     changeling("authority", "new", "-o", "authority")
     private, public = (folder / "authority" / f"authority.{suffix}" for suffix in ("key", "pub"))
     with _serving(folder, environment, public) as url:
-        changeling(
-            "survey", "new", "--question", question, "--answers", ",".join(answers), *options, "-o", "survey.json"
-        )
-        changeling("survey", "sign", "survey.json", "--key", str(private), "-o", "survey.signed")
+        changeling("survey", "sign", str(survey_file), "--key", str(private), "-o", "survey.signed")
         changeling("survey", "publish", "survey.signed", "--server", url)
         survey = read_survey(folder / "survey.signed")
         changeling("keys", "new", "--store", "server.db", "-o", "key.request")

@@ -1,0 +1,85 @@
+"""Exact privacy curves by enumeration: of transcripts for every pair of changelogs, and of shuffled histograms."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations_with_replacement, permutations, product
+from math import prod
+
+from changeling_aggregator.accounting import PrivacyCurve, curve_of, worst_curve
+from changeling_aggregator.accounting.curve import SILENT
+from changeling_aggregator.accounting.likelihoods import merged
+from changeling_protocol import AtMost, Calendar, Group, Randomizer, Track
+from changeling_simulations.enumeration import changelogs, group_inputs, probability
+
+Law = dict[tuple[int, ...], Fraction]
+
+
+def node_inputs(group: Group, states: tuple[int, ...]) -> list[tuple[Track, int]]:
+    """The true input of every node, track by track."""
+    return [(track, true) for track, inputs in group_inputs(group, states) for true in inputs]
+
+
+def histories(answers: int, periods: int, most: int, closed: bool = False) -> list[tuple[int, ...]]:
+    return list(changelogs(answers, Calendar(0, 60, periods), AtMost(most), closed))
+
+
+def listed(randomizer: Randomizer, u: int, v: int) -> PrivacyCurve:
+    """The curve of one report, symbol by symbol."""
+    symbols = range(randomizer.symbols)
+    weights = [(randomizer.weight(o, u), randomizer.weight(o, v), 1) for o in symbols]
+    return curve_of(merged(weights, randomizer.total(u), randomizer.total(v)))
+
+
+def transcript_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> PrivacyCurve:
+    """Everything an entry of the group reports under one changelog against another."""
+    curve = SILENT
+    for (track, u), (_, v) in zip(node_inputs(group, one), node_inputs(group, other), strict=True):
+        if u != v:
+            curve = curve.together(listed(track.randomizer, u, v))
+    return curve
+
+
+def literal_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> PrivacyCurve:
+    """The same by listing every transcript."""
+    first, second = node_inputs(group, one), node_inputs(group, other)
+    pairs = []
+    for transcript in product(*(range(track.randomizer.symbols) for track, _ in first)):
+        p, q = (
+            prod(probability(track.randomizer, o, true) for o, (track, true) in zip(transcript, inputs, strict=True))
+            for inputs in (first, second)
+        )
+        pairs.append((p, q))
+    return curve_of(pairs)
+
+
+def worst_transcript_curve(group: Group, answers: int, periods: int, most: int, closed: bool = False) -> PrivacyCurve:
+    """The largest δ at every ε over all pairs of changelogs."""
+    every = histories(answers, periods, most, closed)
+    differing = {transcript_curve(group, one, other) for one, other in permutations(every, 2)}
+    return worst_curve([SILENT, *differing])
+
+
+def histogram_law(randomizer: Randomizer, inputs: Sequence[int]) -> Law:
+    """The law of how often each symbol is sent by entries with these inputs: all that a shuffler lets through."""
+    law: Law = {(0,) * randomizer.symbols: Fraction(1)}
+    for true in inputs:
+        sent: Law = {}
+        for counts, p in law.items():
+            for o in range(randomizer.symbols):
+                key = (*counts[:o], counts[o] + 1, *counts[o + 1 :])
+                sent[key] = sent.get(key, Fraction(0)) + p * probability(randomizer, o, true)
+        law = sent
+    return law
+
+
+def against(one: Law, other: Law) -> PrivacyCurve:
+    keys = one.keys() | other.keys()
+    return curve_of([(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in keys])
+
+
+def shuffled_pairs(randomizer: Randomizer, entries: int) -> Iterator[PrivacyCurve]:
+    """One shuffled round, for every pair of inputs of one entry and all inputs of the others."""
+    inputs = range(randomizer.space.size)
+    for others in combinations_with_replacement(inputs, entries - 1):
+        laws = {u: histogram_law(randomizer, (u, *others)) for u in inputs}
+        yield from (against(laws[u], laws[v]) for u, v in permutations(inputs, 2))

@@ -1,0 +1,163 @@
+"""The exact privacy region of a randomizer, and the closed forms that stand for long alphabets."""
+
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import product
+from math import exp, inf, log
+
+import pytest
+from changeling_aggregator.accounting import Kind, curve_of, likelihoods, node_curve, randomizer_curve, worst_curve
+from changeling_aggregator.accounting.curve import SILENT
+from changeling_aggregator.accounting.likelihoods import all_pairs
+from changeling_protocol import (
+    CustomResponse,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from changeling_simulations.enumeration import probability
+
+from ..contracts.randomizers import RANDOMIZERS
+from .exactly import listed
+
+RATIOS = [Fraction(1, 3), Fraction(1), Fraction(8, 7), Fraction(3, 2), Fraction(3), Fraction(11, 2), Fraction(40)]
+
+
+def names(randomizer):
+    return f"{type(randomizer).__name__}-{randomizer.symbols}"
+
+
+def directly(randomizer, kind, ratio):
+    """max over pairs of Σ_o max(0, P_ou - ratio·P_ov)."""
+    symbols = range(randomizer.symbols)
+    return max(
+        (
+            sum(
+                max(Fraction(0), probability(randomizer, o, u) - ratio * probability(randomizer, o, v)) for o in symbols
+            )
+            for u, v in all_pairs(randomizer, kind)
+        ),
+        default=max(Fraction(0), 1 - ratio),
+    )
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
+@pytest.mark.parametrize("kind", Kind)
+def test_the_curve_is_the_definitions_largest_sum(randomizer, kind):
+    """δ at every ratio, below one too, equals the sum over symbols of its definition, for the worst pair."""
+    curve = node_curve(randomizer, kind)
+    for ratio in RATIOS:
+        assert curve.delta_at_ratio(ratio) == max(directly(randomizer, kind, ratio), Fraction(0), 1 - ratio)
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
+def test_a_closed_form_is_the_listed_alphabet(randomizer):
+    """For every pair of inputs the registered classes give the curve of the listed symbols."""
+    for u, v in product(range(randomizer.space.size), repeat=2):
+        if u != v and (u, v) in {pair for kind in Kind for pair in all_pairs(randomizer, kind)}:
+            assert curve_of(likelihoods(randomizer, u, v)) == listed(randomizer, u, v)
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
+def test_the_curve_ends_at_the_pure_loss(randomizer):
+    """ε(0) of each kind is the loss that the randomizer states."""
+    stated = {
+        Kind.MUTATIONS: randomizer.losses.mutations,
+        Kind.APPEARS: randomizer.losses.appears,
+        Kind.VANISHES: randomizer.losses.vanishes,
+        Kind.INSERTIONS: randomizer.losses.insertions,
+    }
+    for kind, loss in stated.items():
+        if all_pairs(randomizer, kind):
+            assert node_curve(randomizer, kind).epsilon_at(0) == pytest.approx(float(loss), rel=1e-12)
+
+
+@pytest.mark.parametrize(("m", "a", "b"), [(2, 3, 1), (3, 5, 2), (21, 20, 1)])
+def test_the_region_of_k_rr_is_the_closed_form(m, a, b):
+    """δ(ε) = max(0, a - e^ε b) / (a + (m-1)b), with the corners (ln a/b, 0) and (0, p - q)."""
+    space = StateSpace(m - 1)
+    curve = randomizer_curve(KaryResponse(space, Odds(a, b)))
+    total = a + (m - 1) * b
+    for epsilon in (0.0, 0.2, 0.7, 3.0):
+        assert curve.delta_at(epsilon) == pytest.approx(max(0.0, a - exp(epsilon) * b) / total, abs=1e-15)
+    corners = [(corner.ratio, corner.delta) for corner in curve.corners()]
+    assert corners == [(Fraction(a, b), 0)] + ([(Fraction(1), Fraction(a - b, total))] if m > 2 else [])
+    assert float(curve.corners()[0].epsilon) == pytest.approx(log(a / b))
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.05, 0.3])
+def test_epsilon_and_delta_are_inverses(randomizer, delta):
+    """δ(ε(δ)) <= δ, and a little below ε(δ) it is exceeded."""
+    curve = randomizer_curve(randomizer)
+    epsilon = curve.epsilon_at(delta)
+    assert curve.delta_at(epsilon) <= delta
+    assert epsilon == 0 or curve.delta_at(epsilon * (1 - 1e-9)) > delta * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        SignedSubset(MutationSpace(15), Odds(7, 2), spoken=Fraction(1, 3)),
+        SignedSubset(MutationSpace(24), Odds(7, 2), pluses=4),
+        SubsetSelection(StateSpace(40), Odds(7, 2), 12),
+        UnaryEncoding(StateSpace(40), Odds(7, 2)),
+        KaryResponse(MutationSpace(900), Odds(7, 2)),
+    ],
+    ids=names,
+)
+def test_long_alphabets_have_a_curve_at_once(randomizer):
+    """Their pure ends are the stated losses, without listing a symbol."""
+    worst = max(randomizer.losses.mutations, randomizer.losses.appears, randomizer.losses.vanishes)
+    assert randomizer_curve(randomizer).epsilon_at(0) == pytest.approx(float(worst), rel=1e-12)
+
+
+def test_a_matrix_with_zeros_has_a_curve_and_no_pure_loss():
+    """A symbol that one input never sends: ε(0) is infinite, and δ never falls below its probability."""
+    curve = randomizer_curve(CustomResponse(StateSpace(1), ((9, 2), (1, 7), (0, 1))))
+    assert curve.epsilon_at(0) == curve.epsilon_at(0.09) == inf
+    assert curve.delta_at(inf) == curve.delta_at(50.0) == pytest.approx(0.1)
+    assert curve.epsilon_at(Fraction(1, 10)) == pytest.approx(log(7))
+
+
+def test_the_worst_of_curves_is_their_largest_delta_at_every_ratio():
+    """The majorant of tests is the maximum of δ, exactly, and covers each."""
+    one = curve_of([(Fraction(6, 10), Fraction(3, 10)), (Fraction(4, 10), Fraction(7, 10))])
+    other = curve_of([(Fraction(2, 10), Fraction(1, 100)), (Fraction(8, 10), Fraction(99, 100))])
+    both = worst_curve([one, other])
+    for ratio in RATIOS:
+        assert both.delta_at_ratio(ratio) == max(one.delta_at_ratio(ratio), other.delta_at_ratio(ratio))
+    assert worst_curve([one, both]) == both
+
+
+def test_silence_tells_nothing():
+    """Two inputs with one law have δ(ε) = 0."""
+    assert SILENT.delta_at(0.0) == 0
+    assert SILENT.epsilon_at(0) == 0
+    assert SILENT.together(SILENT) == SILENT
+
+
+def test_heavy_libraries_are_imported_late():
+    """Neither dp-accounting nor scipy is loaded before a figure is asked for."""
+    loaded = "import sys, changeling_aggregator.accounting; print({'dp_accounting', 'scipy'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_bad_arguments_are_named():
+    """A negative epsilon, a delta that is no probability, an alphabet nobody can list."""
+    with pytest.raises(ValueError, match=r"epsilon must be 0 or more, got -0\.5"):
+        SILENT.delta_at(-0.5)
+    with pytest.raises(ValueError, match="delta must be from 0 to 1, got 2"):
+        SILENT.epsilon_at(2)
+
+    class Endless:
+        symbols = 2**40
+
+    with pytest.raises(ValueError, match=r"1099511627776 symbols are too many to list .* register a closed form"):
+        likelihoods(Endless(), 0, 1)

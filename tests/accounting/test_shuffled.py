@@ -1,0 +1,210 @@
+"""Whole surveys behind a relay: enumerated over all entries' changelogs, and the two bounds against each other."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement, permutations
+from math import prod
+
+import pytest
+from changeling_aggregator.accounting import epsilon_at, loss_statement, shuffled_loss, worst_curve
+from changeling_aggregator.accounting.curve import SILENT
+from changeling_aggregator.accounting.rounds import differing_rounds
+from changeling_aggregator.accounting.shuffled import linked_epsilon, rounds_epsilon
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    Track,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ..protocol.examples import mixed, survey
+from .exactly import against, histogram_law, histories
+
+
+def kary(z, a=3):
+    return KaryResponse(MutationSpace(z), Odds(a, 1))
+
+
+def surveyed(*groups, z=1, T=2, k=1, closed=False):
+    names = tuple("abcdefgh"[:z])
+    calendar = Calendar(0, 60, T)
+    return survey(ReleasePlan(groups), answers=names, calendar=calendar, constraint=AtMost(k), closed=closed)
+
+
+def flat(randomizer, T, **more):
+    return Group((Track(1, randomizer, 0, T, **more),))
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """The linked reports of the tracks whose nodes end at a closing, as one randomizer of lists of inputs."""
+
+    randomizers: tuple
+
+    @property
+    def symbols(self):
+        return prod(each.symbols for each in self.randomizers)
+
+    def weight(self, symbol, trues):
+        weight = 1
+        for each, true in zip(self.randomizers, trues, strict=True):
+            symbol, own = divmod(symbol, each.symbols)
+            weight *= each.weight(own, true)
+        return weight
+
+    def total(self, trues):
+        return prod(each.total(true) for each, true in zip(self.randomizers, trues, strict=True))
+
+
+def closing_laws(group, T, states):
+    """The law of each closing's histogram of envelopes, for entries with these states."""
+    laws = []
+    for t in range(1, T + 1):
+        ending = [track for track in group.tracks if track.ending_at(t) is not None]
+        inputs = [
+            tuple(track.randomizer.space.index(each[t - track.width], each[t]) for track in ending) for each in states
+        ]
+        laws.append(histogram_law(Envelope(tuple(track.randomizer for track in ending)), inputs))
+    return laws
+
+
+def exact_curve(group, z, T, k, entries):
+    """Over every changelog of every entry: each closing's envelopes as a histogram, the closings being independent."""
+    every = histories(z, T, k)
+    curves = {SILENT}
+    for others in combinations_with_replacement(every, entries - 1):
+        for one, other in permutations(every, 2):
+            curve = SILENT
+            laws = (closing_laws(group, T, (own, *others)) for own in (one, other))
+            for p, q in zip(*laws, strict=True):
+                if p != q:
+                    curve = curve.together(against(p, q))
+            curves.add(curve)
+    return worst_curve(curves)
+
+
+@pytest.mark.parametrize(
+    ("widths", "T", "k", "entries"),
+    [((1,), 1, 1, 4), ((1,), 2, 1, 3), ((1,), 2, 2, 2), ((1,), 3, 1, 2), ((1, 2), 2, 1, 2), ((1, 2), 2, 2, 2)],
+)
+def test_enumerated_surveys_stay_within_the_shuffled_figures(widths, T, k, entries):
+    """The exact δ of all shuffled closings, over all changelogs of all entries, is at most delta at each stated ε."""
+    group = Group(tuple(Track(width, kary(1), 0, T) for width in widths))
+    stated = surveyed(group, T=T, k=k)
+    curve = exact_curve(group, 1, T, k, entries)
+    for delta in (1e-6, 0.02, 0.15):
+        for epsilon in (
+            shuffled_loss(stated, delta, entries).epsilon,
+            linked_epsilon(stated, delta, entries),
+            rounds_epsilon(stated, delta, entries)[0],
+        ):
+            assert curve.delta_at(epsilon) <= delta
+
+
+PLANS = {
+    "flat": surveyed(flat(kary(3), 16), z=3, T=16, k=2),
+    "signed": surveyed(flat(SignedSubset(MutationSpace(3), Odds(9, 1)), 16), z=3, T=16, k=1),
+    "hierarchy": surveyed(Group(tuple(Track(w, kary(3, 2), 0, 16) for w in (1, 4, 16))), z=3, T=16, k=2),
+    "panel": surveyed(flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2), z=3, T=16, k=2),
+    "mixed": survey(mixed(3, 8), calendar=Calendar(0, 60, 8), closed=True),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_shuffled_is_below_local_is_below_pure(name):
+    """More entries never cost more, blocks' rounding apart; a million of them far less than the local figure."""
+    before = float("inf")
+    for entries in (1, 10, 1000, 10**4, 10**6):
+        stated = loss_statement(PLANS[name], 1e-6, entries)
+        assert stated.shuffled.epsilon <= stated.approximate.epsilon <= stated.pure.epsilon
+        assert stated.shuffled.epsilon <= before * 1.01
+        before = stated.shuffled.epsilon
+    assert before < stated.approximate.epsilon / 10
+
+
+def test_one_entry_hides_behind_nobody():
+    """With n = 1 the figure is the local one, and its source says so."""
+    alone = shuffled_loss(PLANS["flat"], 1e-6, 1)
+    assert alone.epsilon == epsilon_at(PLANS["flat"], 1e-6)
+    assert "local figure" in alone.source
+
+
+@given(
+    entries=st.integers(2, 10**6),
+    deltas=st.tuples(st.floats(1e-11, 1e-2), st.floats(1e-11, 1e-2)),
+    name=st.sampled_from(sorted(PLANS)),
+)
+@settings(max_examples=15, deadline=None)
+def test_more_delta_never_costs_more(entries, deltas, name):
+    """ε falls with δ, the grid's rounding apart."""
+    low, high = sorted(deltas)
+    dear, cheap = (shuffled_loss(PLANS[name], delta, entries).epsilon for delta in (low, high))
+    assert cheap <= dear * 1.02
+
+
+def test_a_flat_release_is_charged_one_round_for_each_report_that_differs():
+    """2κ rounds of one k-RR report each, all alike; a panel of r nodes r rounds, shared by r/N of the entries."""
+    calendar, once = Calendar(0, 60, 16), AtMost(2)
+    ((each, count),) = differing_rounds(flat(kary(3), 16), calendar, once, False).items()
+    assert (count, each.alike, each.kary) == (4, 1, kary(3))
+    assert each.local == pytest.approx(1.0986122886681098)
+    panel = flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2)
+    ((each, count),) = differing_rounds(panel, calendar, once, False).items()
+    assert (count, each.alike) == (2, 0.125)
+
+
+def test_a_hierarchy_is_charged_its_dearest_envelopes():
+    """Closings where several nodes end are charged all their reports, linked; as many rounds as reports differ."""
+    group = Group(tuple(Track(width, kary(3), 0, 16) for width in (1, 4, 16)))
+    rounds = differing_rounds(group, Calendar(0, 60, 16), AtMost(1), False)
+    by_size = {round(each.local / 1.0986122886681098): count for each, count in rounds.items()}
+    assert by_size == {3: 1, 2: 3, 1: 1}
+    assert all(each.kary is None for each in rounds)
+
+
+def test_tracks_that_never_end_together_are_charged_apart():
+    """A state first and changes after it: one round of the state's k-RR, and 2κ of the changes'."""
+    state, changes = KaryResponse(StateSpace(3), Odds(5, 1)), kary(3)
+    group = Group((Track(1, state, 0, 1), Track(1, changes, 1, 16)))
+    rounds = differing_rounds(group, Calendar(0, 60, 16), AtMost(3), True)
+    assert {each.kary: count for each, count in rounds.items()} == {state: 1, changes: 4}
+
+
+def test_reports_drawn_differently_share_no_crowd():
+    """Two tracks of random nodes: every round is charged the smallest crowd of any form of envelope."""
+    response = KaryResponse(StateSpace(3), Odds(3, 1))
+    group = Group((Track(1, response, 0, 4, reported=1), Track(2, response, 0, 4, reported=1)))
+    rounds = differing_rounds(group, Calendar(0, 60, 4), AtMost(2), False)
+    assert {each.alike for each in rounds} == {Fraction(1, 8)}
+
+
+def test_bad_arguments_are_named():
+    """Deltas too small for floating point, or none, and nobody to shuffle."""
+    for delta in (0.0, 1e-13, 1.0):
+        with pytest.raises(ValueError, match="a shuffled figure needs a delta from 1e-12 to below 1"):
+            shuffled_loss(PLANS["flat"], delta, 10)
+    with pytest.raises(ValueError, match="at least one entry is shuffled, got 0"):
+        shuffled_loss(PLANS["flat"], 1e-6, 0)
+
+
+def test_a_statement_says_what_it_rests_on():
+    """Three figures with source and conditions; no shuffled one without a relay; bad deltas refused."""
+    local = loss_statement(PLANS["flat"], 1e-6)
+    assert local.shuffled is None
+    assert local.pure.delta == 0
+    assert local.pure.epsilon >= float(PLANS["flat"].cost)
+    whole = loss_statement(PLANS["flat"], 1e-6, 10_000)
+    assert whole.approximate == local.approximate
+    assert "Balle" in whole.shuffled.source
+    assert "honest" in whole.shuffled.conditions
+    assert "10000" in whole.shuffled.conditions
+    with pytest.raises(ValueError, match="delta must be at least 0 and below 1, got 1"):
+        loss_statement(PLANS["flat"], 1)

@@ -19,6 +19,7 @@ from . import options
 from .bundled import changelog_path
 from .calendars import calendar_for
 from .experiment import Experiment, compare
+from .plan_command import plan
 from .plots import save_plot
 from .population import Population
 from .report import print_report
@@ -37,6 +38,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @app.callback()
 def changeling_sim() -> None:
     """What will a survey of changing answers cost in privacy, and how accurate will it be?"""
+
+
+app.command()(plan)
 
 
 @app.command()

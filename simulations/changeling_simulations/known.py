@@ -49,9 +49,15 @@ class Known:
         return products / z * (n / (n - 1) if self.survey.closed and n > 1 else 1.0)
 
 
-def known_error(population: Population, survey: Survey, *, retrospective: bool = False) -> Prediction:
-    """The error given the histories, sampling of shares included; the bias of freezing is left out."""
-    return predict(survey, population.entries, retrospective=retrospective, population=Known(survey, population))
+def known_error(
+    population: Population, survey: Survey, *, retrospective: bool = False, devices: int | None = None
+) -> Prediction:
+    """The error given the histories, sampling of shares included; the bias of freezing is left out.
+
+    devices: as many as the population has entries, unless it stands for another number of the same kind.
+    """
+    n = population.entries if devices is None else devices
+    return predict(survey, n, retrospective=retrospective, population=Known(survey, population))
 
 
 def per_input(randomizer: Randomizer, conserved: bool) -> Floats:

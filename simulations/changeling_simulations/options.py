@@ -17,6 +17,19 @@ def epsilon(text: str) -> Decimal:
     return value
 
 
+def count(text: str) -> int:
+    """A whole number, which may be written as 1e6."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise typer.BadParameter(f"write a number such as 20000 or 1e6, got {text!r}") from None
+    if not (value.is_finite() and value == value.to_integral_value()):
+        raise typer.BadParameter(f"write a whole number such as 20000 or 1e6, got {text}")
+    if value < 1:
+        raise typer.BadParameter(f"there must be at least one, got {text}")
+    return int(value)
+
+
 def duration(text: str) -> int:
     """Seconds."""
     try:

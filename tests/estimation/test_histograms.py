@@ -104,6 +104,17 @@ def test_the_covariance_is_that_of_the_estimates_over_all_reports():
     np.testing.assert_allclose(estimated, square - mean**2, rtol=1e-9)
 
 
+@pytest.mark.parametrize("retrospective", [False, True])
+@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND], ids=["hierarchy", "every kind"])
+def test_all_variances_are_the_diagonals_of_the_covariances(plan, retrospective):
+    """Without the covariances between answers they take a fraction of the time, and are the same."""
+    asked = survey(plan, calendar=calendar(T))
+    known = releases(asked, without(random_tallies(asked, np.random.default_rng(5)), (0, 5)))
+    solution = Solution(known, retrospective)
+    wanted = [np.diag(one.covariance) if one else np.full(3, np.nan) for one in solution.estimates(T)]
+    np.testing.assert_allclose(solution.variances(T), wanted, rtol=1e-9)
+
+
 def test_times_covary_as_their_weights_do():
     """The joint covariance of several times, its diagonal blocks being those of the histograms."""
     tallies = random_tallies(SURVEY, np.random.default_rng(6))

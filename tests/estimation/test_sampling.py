@@ -175,6 +175,26 @@ def test_times_covary_as_the_formula_says():
     np.testing.assert_allclose(joint[1, 1], 3 * SCALE * x[1].T @ x[1], atol=1e-3)
 
 
+@pytest.mark.parametrize("name", PLANS)
+def test_long_calendars_look_only_at_times_that_matter(name, monkeypatch):
+    """Above some hundreds of times ways are found between the weighed ones alone, with the same result."""
+    known = noiseless(of(PLANS[name]), OPEN)
+    row = Solution(known).row(4)
+    whole = Sampling(known).covariance(row)
+    monkeypatch.setattr("changeling_aggregator.estimation.sampling.WHOLE", 0)
+    some = Sampling(known).covariance(row)
+    np.testing.assert_allclose(some[0], whole[0], atol=1e-9)
+    assert some[1] == whole[1]
+
+
+def test_in_a_closed_cohort_the_sum_over_answers_has_no_error():
+    """Everybody has one answer, so what is bounded or exact adds up to nothing over all answers."""
+    known = noiseless(of(LAYERS, closed=True), CLOSED)
+    for t in (2, 3, 4):
+        spread, _ = Sampling(known).covariance(Solution(known).row(t))
+        np.testing.assert_allclose(spread.sum(0), 0, atol=1e-6 * SCALE)
+
+
 def test_forms_add_up_to_what_is_estimated():
     """Unbiasedness: the groups' parts of an entry sum to its state."""
     known = noiseless(of(LAYERS), OPEN)

@@ -99,12 +99,13 @@ class Network:
             currents -= potentials[self.start[edges]]
             currents /= self.variance[edges, None]
             currents *= currents
-            summed += currents.T @ columns[edges]
+            summed += np.asarray(currents.T @ columns[edges])
         return summed
 
     def row(self, plus: int, minus: int = 0) -> Floats:
         """K of v_plus - v_minus, shape (E,). ValueError where the two are not connected."""
-        return self.rows(self.unit_sources([plus], minus))[0]
+        row: Floats = self.rows(self.unit_sources([plus], minus))[0]
+        return row
 
     def unit_sources(self, plus: Sequence[int], minus: int = 0) -> Floats:
         """The sources of the differences v_t - v_minus, shape (periods + 1, len(plus))."""

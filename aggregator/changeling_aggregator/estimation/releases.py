@@ -102,6 +102,7 @@ class Releases:
             [conserves(self.survey.closed, tracks[used.track].reports_changes, used.node.start) for used in self.nodes]
         )
         values[conserved], covariances[conserved] = without_sum(values[conserved], covariances[conserved])
+        products[conserved] = without_sum(values[conserved], products[conserved])[1]
         x = self.expansion
         covariances *= (x**2)[:, None, None]
         return values * x[:, None], covariances, bounded, products * x[:, None, None], changed * x

@@ -1,5 +1,22 @@
 """Release plans for a population and a budget: pure functions."""
 
+from .comparison import Comparison, compare_plans
+from .optimal import Planned, optimal_plan
+from .option import Option
 from .paper import hierarchical_plan
+from .prediction import Prediction, predict
+from .sliding import sliding_plan
+from .wish import Wish
 
-__all__ = ["hierarchical_plan"]
+__all__ = [
+    "Comparison",
+    "Option",
+    "Planned",
+    "Prediction",
+    "Wish",
+    "compare_plans",
+    "hierarchical_plan",
+    "optimal_plan",
+    "predict",
+    "sliding_plan",
+]

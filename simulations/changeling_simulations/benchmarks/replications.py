@@ -80,15 +80,15 @@ def _decoded(known: Releases, tallies: dict[tuple[int, int], list[NodeTally]]) -
     tracks = known.survey.plan.tracks
     for used, x in zip(known.nodes, known.expansion.tolist(), strict=True):
         batch = decode_many(tracks[used.track].randomizer, tallies[used.track, used.number])
-        change, spread = batch.values, batch.covariances
-        if conserves(known.survey.closed, tracks[used.track].reports_changes, used.node.start):
-            change, spread = without_sum(change, spread)
-        values.append(change * x)
-        covariances.append(spread * x**2)
-        told = batch.products
+        change, spread, told = batch.values, batch.covariances, batch.products
         if told is None and tracks[used.track].reports_changes:
             raise ValueError(f"track {used.track}'s tallies do not tell who changed, which is not replicated here")
-        products.append(np.zeros_like(batch.covariances) if told is None else told * x)
+        told = np.zeros_like(spread) if told is None else told
+        if conserves(known.survey.closed, tracks[used.track].reports_changes, used.node.start):
+            (change, spread), (_, told) = without_sum(change, spread), without_sum(change, told)
+        values.append(change * x)
+        covariances.append(spread * x**2)
+        products.append(told * x)
     return tuple(np.stack(column, axis=1) for column in (values, covariances, products))  # type: ignore[return-value]
 
 
@@ -154,7 +154,7 @@ def _slots(randomizer: Randomizer, inputs: Counts, counts: Counts, generator: np
         slots += generator.multinomial(counts.sum(1) - kept.sum(1), np.full(m, 1 / m))
         slots[:, inputs] += kept
         return slots
-    chances = probabilities(randomizer)  # type: ignore[arg-type]
+    chances = probabilities(randomizer)
     for column, one in enumerate(inputs.tolist()):
         slots += generator.multinomial(counts[:, column], chances[one])
     return slots

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from changeling_aggregator.estimation.covers import cover_row
+from changeling_aggregator.estimation.estimate import Floats
 from changeling_aggregator.estimation.network import Network
 from changeling_aggregator.estimation.recursion import run
 
@@ -37,7 +38,7 @@ def hierarchy(branching: int, layers: int, periods: int, generator: np.random.Ge
     return Network(periods, start, end, variance)
 
 
-def variances(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def variances(network: Network) -> tuple[Floats, Floats, Floats]:
     """Of the histograms at times 1 to T by cover sums, online and retrospectively, the edges' being the true ones."""
     times = range(1, network.periods + 1)
     edges = len(network.start)

@@ -9,7 +9,10 @@ import numpy as np
 from changeling_aggregator.changelog import Changelog
 from changeling_aggregator.durations import parse_duration
 from changeling_aggregator.instants import parse_instant
-from changeling_protocol import AtMost, Calendar
+from changeling_aggregator.planning.optimal import optimal_plan
+from changeling_aggregator.planning.wish import Wish
+from changeling_protocol import AtMost, Calendar, ExpectedChanges
+from changeling_protocol.expectation import MICRO
 from rich.console import Console
 from rich.progress import track
 
@@ -20,7 +23,7 @@ from ..population import Population
 from ..surveys import paper_survey
 from .deployment import Deployment, deployed, new_survey
 from .replay import joined, replay
-from .tables import ledger_table, series_table
+from .tables import comparison_table, ledger_table, series_table
 
 QUESTION = "What do you do?"
 START, PERIOD, PERIODS = "1993-06-30", "13w", 24
@@ -28,6 +31,8 @@ MOST_MUTATIONS = 11
 BRANCHING, LAYERS = 2, 4
 OPEN_EPSILON, SENSIBLE_EPSILON = Decimal(260), Decimal(8)
 MANY = 10**9
+EXPECTED = ExpectedChanges(first=MICRO, later=MICRO // 10)
+"""Everybody starts with an answer, and one in ten changes it in a quarter: what a designer would guess."""
 SEED = 1993
 OUTPUT = Path("build/demo")
 
@@ -56,13 +61,21 @@ def main() -> None:
         layers=LAYERS,
     )
     generator = np.random.default_rng(SEED)
-    large = run(population.resampled(MANY, generator), survey, generator)
-    save_plot(large, OUTPUT / "many.png")
-    console.print(series_table(large))
-    console.print(_conclusion(large, population.entries))
-    console.print(
-        f"\nPlots: {OUTPUT / 'clients.png'} and {OUTPUT / 'many.png'}. {time.monotonic() - began:.0f} seconds."
+    many = population.resampled(MANY, generator)
+    paper = run(many, survey, generator)
+    save_plot(paper, OUTPUT / "paper.png")
+    console.print(series_table(paper))
+    console.print(_conclusion(paper, population.entries))
+
+    console.rule("3. The same epsilon, the same entries, the optimal plan")
+    wish = Wish(
+        len(changelog.answers), calendar, AtMost(MOST_MUTATIONS), SENSIBLE_EPSILON, devices=MANY, expected=EXPECTED
     )
+    planned = optimal_plan(wish)
+    optimal = run(many, wish.survey(planned.plan, changelog.answers, QUESTION), generator)
+    save_plot(optimal, OUTPUT / "optimal.png")
+    console.print(comparison_table({"the paper's plan": paper, "the optimal plan": optimal}))
+    console.print(f"\nPlots: clients, paper and optimal in {OUTPUT}. {time.monotonic() - began:.0f} seconds.")
 
 
 def _through_real_clients(console: Console, changelog: Changelog, population: Population, folder: Path) -> Experiment:

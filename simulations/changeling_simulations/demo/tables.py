@@ -1,7 +1,7 @@
 """What the demo prints as tables."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from changeling_client import SurveyHandle
 from rich.table import Table
@@ -23,6 +23,24 @@ def series_table(experiment: Experiment) -> Table:
     for a, answer in enumerate(experiment.survey.answers):
         figures = ((experiment.truth[i, a], experiment.estimates[i, a], errors[i, a]) for i in chosen)
         table.add_row(answer, *(f"{t * percent:.1f} → {e * percent:.1f} ± {s * percent:.1f}" for t, e, s in figures))
+    return table
+
+
+def comparison_table(experiments: Mapping[str, Experiment]) -> Table:
+    """Plans side by side: their total epsilon, their error, and the entries for a standard error of one point."""
+    table = Table(title="Plans side by side")
+    for column in ("", "total epsilon", "reports an entry", "rms error, points", "entries for ± 1 point"):
+        table.add_column(column, justify="right")
+    for name, experiment in experiments.items():
+        groups = experiment.survey.plan.groups
+        reports = sum(group.share * sum(track.reports for track in group.tracks) for group in groups)
+        table.add_row(
+            name,
+            epsilon_text(experiment.survey.cost),
+            f"{reports / experiment.survey.plan.total_share:.1f}",
+            f"{100 * experiment.rms_error:.3f}",
+            f"{experiment.devices_for().mean():,.0f}",
+        )
     return table
 
 

@@ -1,0 +1,79 @@
+"""The optimal plan beside the plans that others would make, and what to make of it, in words."""
+
+from dataclasses import dataclass
+
+from .optimal import Planned, optimal_plan
+from .option import Option
+from .references import flat, panel, paper_hierarchy, sampled_hierarchy
+from .wish import Wish
+
+NAMES = ("paper", "flat", "sampled", "panel", "optimal")
+"""What each plan is called on a command line, in the order of the table."""
+ABOUT_AS_GOOD = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """options: by the names above; plans that the budget or the horizon has no room for are left out."""
+
+    wish: Wish
+    options: dict[str, Option]
+    planned: Planned
+
+    def choose(self, name: str) -> Option:
+        """Raises ValueError, naming what there is, for a name that is not among the options."""
+        if name not in self.options:
+            raise ValueError(f"no plan {name!r} for this wish: choose one of {', '.join(self.options)}")
+        return self.options[name]
+
+    @property
+    def panel_beats_every_hierarchy(self) -> bool:
+        """Whether asking for states at random is better than every hierarchy of changes in the table."""
+        rivals = [self.options[name].error(self.wish) for name in ("paper", "flat", "sampled") if name in self.options]
+        return "panel" in self.options and all(self.options["panel"].error(self.wish) < error for error in rivals)
+
+    @property
+    def verdict(self) -> str:
+        """Which kind of plan wins, by how much, and what the optimal plan is made of."""
+        wish, optimal = self.wish, self.planned.option
+        hierarchies = [self.options[name] for name in ("paper", "flat", "sampled") if name in self.options]
+        best = min(hierarchies, key=lambda option: option.error(wish), default=None)
+        words = []
+        if "panel" in self.options and best is not None:
+            ratio = best.error(wish) / self.options["panel"].error(wish)
+            if ratio > 1:
+                words.append(f"A panel beats every hierarchy here: {ratio:.2g} times less error than {best.title}.")
+            else:
+                words.append(f"A hierarchy beats every panel here: {best.title}, {1 / ratio:.2g} times less error.")
+        words.append(f"The optimal plan: {_made_of(self.planned)}.")
+        rivals = [option for name, option in self.options.items() if name != "optimal"]
+        rival = min(rivals, key=lambda option: option.error(wish), default=None)
+        if rival is not None:
+            gained = (rival.error(wish) / optimal.error(wish)) ** 2
+            words.append(
+                f"It needs {gained:.3g} times fewer devices than {rival.title}, the best of the others."
+                if gained > ABOUT_AS_GOOD
+                else f"Nothing is gained over {rival.title}, which is simpler."
+            )
+        return " ".join(words)
+
+
+def compare_plans(wish: Wish) -> Comparison:
+    """Every plan of the table. Raises ValueError where the budget is too small to report anything."""
+    planned = optimal_plan(wish)
+    made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)
+    options = {name: option for name, option in zip(NAMES, made, strict=True) if option is not None}
+    return Comparison(wish, options, planned)
+
+
+def _made_of(planned: Planned) -> str:
+    names = {
+        "panel": "report their state now and then",
+        "changes": "report changes",
+        "hierarchy": "report changes on several widths",
+        "mix": "report their state once and changes after it",
+    }
+    if planned.everybody_alike:
+        return f"all devices {names[planned.kinds[0]]}"
+    shares = sorted(((planned.share_of(kind), kind) for kind in set(planned.kinds)), reverse=True)
+    return ", ".join(f"{share:.0%} of the devices {names[kind]}" for share, kind in shares)

@@ -1,0 +1,77 @@
+"""The best plan for a wish: the candidates' optimal shares, and whether asking everybody the same does better."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from changeling_protocol import ReleasePlan
+from numpy.typing import NDArray
+
+from .candidates import Candidate, candidates
+from .design_problem import Problem
+from .option import Option
+from .shares import optimal_shares, rounded_shares
+from .wish import Wish
+
+ALONE = 6
+"""How many single groups are tried as a plan by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The best plan for a wish.
+
+    kinds: what each group is: panel, changes, hierarchy or mix. gap: by which part the mean (or worst) resistance
+    over the horizon could fall at most with any other shares of any candidates (design.md 4.5). considered: how many
+    candidates there were. everybody_alike: whether one group for everybody, which has no sampling error, was better.
+    """
+
+    option: Option
+    kinds: tuple[str, ...]
+    gap: float
+    considered: int
+    everybody_alike: bool
+
+    @property
+    def plan(self) -> ReleasePlan:
+        return self.option.plan
+
+    def share_of(self, kind: str) -> float:
+        """The share of devices in groups of a kind."""
+        groups = zip(self.plan.groups, self.kinds, strict=True)
+        return sum(group.share for group, each in groups if each == kind) / self.plan.total_share
+
+
+def optimal_plan(wish: Wish) -> Planned:
+    """The plan whose histograms are expected to be most accurate, at a charge of at most the wish's epsilon.
+
+    The search counts sampling errors release by release, which keeps it convex and its optimum certified. Where
+    budgets are large they dominate, and one group for everybody, which has none, can do better: the most promising
+    are compared by their full prediction. Raises ValueError where the budget is too small to report anything.
+    """
+    tried = candidates(wish)
+    problem = Problem(tried, wish.periods, wish.retrospective)
+    shares = optimal_shares(problem, wish.objective)
+    integers, value = rounded_shares(problem, shares, wish.objective)
+    gap = max(0.0, 1.0 - shares.bound / value)
+    found = [_planned(wish, tried, integers, gap)]
+    found += [_planned(wish, tried, alone, gap) for alone in _alone(problem)]
+    return min(found, key=lambda planned: planned.option.error(wish))
+
+
+def _alone(problem: Problem) -> list[NDArray[np.int64]]:
+    """Shares of everybody for one group, for the groups that reach all times with the least response noise."""
+    even = np.full(problem.periods, 1.0 / problem.periods)
+    found = []
+    for i, candidate in enumerate(problem.candidates):
+        if all(part.span.reported is None for part in candidate.parts) and candidate.touches == problem.periods:
+            alone = Problem([candidate.without_sampling()], problem.periods, problem.retrospective)
+            found.append((alone.point(np.ones(1), even).value, i))
+    best = [i for value, i in sorted(found)[:ALONE] if np.isfinite(value)]
+    return [np.eye(1, len(problem.candidates), i, dtype=np.int64)[0] for i in best]
+
+
+def _planned(wish: Wish, tried: list[Candidate], integers: NDArray[np.int64], gap: float) -> Planned:
+    chosen = sorted(np.flatnonzero(integers).tolist(), key=lambda i: -int(integers[i]))
+    plan = ReleasePlan(tuple(tried[i].group(int(integers[i])) for i in chosen))
+    kinds = tuple(tried[i].kind for i in chosen)
+    return Planned(Option.of(wish, "optimal", plan), kinds, gap, len(tried), len(chosen) == 1)

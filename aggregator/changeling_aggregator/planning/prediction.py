@@ -1,0 +1,210 @@
+"""How accurate a release plan will be: the standard error of every histogram, before anybody answers.
+
+The estimator of estimation/, weights and all, evaluated for an expected population: response noise plus the
+sampling error of shares (design.md 4.3). Works for any survey, whoever planned it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from changeling_protocol import Survey, Track
+from numpy.typing import NDArray
+
+from ..estimation.estimate import Floats
+from ..estimation.expected import expected_products, expected_variance
+from ..estimation.network import Indices
+from ..estimation.releases import planned_variance
+from .resistances import Edges, potentials, resistances, sums
+
+POINT = 0.01
+"""The standard error, as a fraction, that devices are counted for."""
+
+
+class Moments(Protocol):
+    """What a prediction needs to know of a population."""
+
+    def report_variances(self, track: int) -> Floats:
+        """Of one report on each node of a track, mean over the answers, in entries squared; shape (nodes,)."""
+        ...
+
+    @property
+    def products(self) -> Floats:
+        """Γ: E x(τ)x(τ'), mean over the answers, at times 0..T, about the mean in a closed cohort; (T+1, T+1)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The population that a survey's designer expects."""
+
+    survey: Survey
+
+    def report_variances(self, track: int) -> Floats:
+        survey = self.survey
+        of = survey.plan.tracks[track]
+        return np.array([expected_variance(of.randomizer, node, survey.expected, survey.closed) for node in of.nodes()])
+
+    @property
+    def products(self) -> Floats:
+        survey, times = self.survey, np.arange(self.survey.calendar.periods + 1)
+        return expected_products(len(survey.answers), survey.expected, survey.closed, times, times)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Variances of the fractions at the ends of periods 1..T, mean over the answers, for so many devices.
+
+    response: of the randomizers. sampling: of asking only some of the entries. inf where nothing connects a period
+    with the start.
+    """
+
+    devices: int
+    response: Floats
+    sampling: Floats
+
+    @cached_property
+    def errors(self) -> Floats:
+        """The standard error at the end of each period, root mean square over the answers, shape (T,)."""
+        errors: Floats = np.sqrt(self.response + self.sampling)
+        return errors
+
+    @property
+    def mean(self) -> float:
+        """Root mean square over the periods."""
+        return float(np.sqrt(np.mean(self.errors**2)))
+
+    @property
+    def worst(self) -> float:
+        return float(self.errors.max())
+
+    def at(self, period: int) -> float:
+        """Raises ValueError outside 1..T."""
+        if not 1 <= period <= len(self.errors):
+            raise ValueError(f"periods are numbered 1 to {len(self.errors)}, got {period}")
+        return float(self.errors[period - 1])
+
+    def objective(self, objective: str) -> float:
+        return self.worst if objective == "worst" else self.mean
+
+    def devices_for(self, error: float = POINT, objective: str = "mean") -> float:
+        """How many devices give this standard error: it falls with the root of their number; inf if none do."""
+        if not error > 0:
+            raise ValueError(f"a standard error to reach is above 0, got {error}")
+        return self.devices * (self.objective(objective) / error) ** 2
+
+
+def predict(
+    survey: Survey, devices: int, *, retrospective: bool = False, population: Moments | None = None
+) -> Prediction:
+    """The accuracy of a survey's estimates. Without a population, of what the survey's designer expects.
+
+        Var = (1/n) {Σ_e K_e² c_e/π_e + Σ_g f_g⁻¹ E d_g² - E x²},  d_g = Σ_{e∈g} K_e δ_e,  summed over random nodes
+
+    Raises ValueError for fewer than one device.
+    """
+    if devices < 1:
+        raise ValueError(f"a survey needs at least one device, got {devices}")
+    population = population or Expected(survey)
+    periods, shares = survey.calendar.periods, _shares(survey)
+    tracks, reached = _weighed(survey, retrospective)
+    response, sampling = np.zeros(periods), np.zeros(periods)
+    for of in tracks:
+        response += (of.K**2 * (population.report_variances(of.number) / of.chance)[:, None]).sum(0)
+    if len(shares) > 1 or any(of.chance < 1 for of in tracks):
+        sampling = _sampling(tracks, population.products, shares)
+    for variance in (response, sampling):
+        variance[~reached] = np.inf
+    return Prediction(devices, response / devices, sampling / devices)
+
+
+def _sampling(tracks: list["_Weighed"], Γ: Floats, shares: Floats) -> Floats:
+    """Σ_g f_g⁻¹ E d_g² - E x², shape (periods,)."""
+    periods = len(Γ) - 1
+    sampling = -np.diagonal(Γ)[1:]
+    for group, share in enumerate(shares.tolist()):
+        together = np.zeros((periods + 1, periods))
+        for of in (of for of in tracks if of.group == group):
+            at_times = of.at_times(periods)
+            together += at_times
+            sampling = sampling + of.drawn(Γ, at_times) / share
+        sampling = sampling + _quadratic(Γ, together) / share
+    found: Floats = np.maximum(sampling, 0.0)  # where it is 0, rounding could leave it below
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weighed:
+    """A track and what its nodes weigh in the estimate of every time: K, shape (nodes, periods)."""
+
+    number: int
+    group: int
+    track: Track
+    chance: float
+    start: Indices
+    end: Indices
+    K: Floats
+
+    def at_times(self, periods: int) -> Floats:
+        """Σ_e K_e δ_e as weights of x at the times 0..T, shape (periods + 1, periods)."""
+        at = np.zeros((periods + 1, periods))
+        np.add.at(at, self.end, self.K)
+        np.add.at(at, self.start, -self.K)
+        return at
+
+    def drawn(self, Γ: Floats, at_times: Floats) -> Floats:
+        """What random nodes add to E d²: of two nodes an entry reports both less often than it reports each.
+
+        κ Σ_e K_e² E δ_e² + (ρ - 1) E (Σ_e K_e δ_e)²,   ρ = π₂/π², κ = (π - π₂)/π²,   shape (periods,)
+        """
+        r, N = self.track.reports, self.track.count
+        if r == N:
+            return np.zeros(at_times.shape[1])
+        one, two = r / N, r * (r - 1) / (N * (N - 1))
+        spread = Γ[self.end, self.end] + Γ[self.start, self.start] - 2 * Γ[self.start, self.end]
+        scattered = (one - two) / one**2 * (self.K**2 * spread[:, None]).sum(0)
+        found: Floats = scattered + (two / one**2 - 1) * _quadratic(Γ, at_times)
+        return found
+
+
+def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_Weighed], NDArray[np.bool_]]:
+    """Every track, weighed as estimation/ weighs its nodes when as many report as are expected to.
+
+    And which periods the nodes connect with the start, shape (periods,); K is 0 for the others.
+    """
+    shares, periods, plan = _shares(survey), survey.calendar.periods, survey.plan
+    found = []
+    for group in range(len(plan.groups)):
+        for number, track in plan.numbered(group):
+            chance = float(shares[group]) * track.reports / track.count
+            nodes = track.nodes()
+            end = np.array([node.end for node in nodes])
+            start = end - track.width if track.reports_changes else np.zeros_like(end)
+            variance = np.array([planned_variance(survey, number, node, chance, 1 / chance) for node in nodes])
+            found.append((number, group, track, chance, start, end, variance))
+    named = np.concatenate([end * (periods + 1) + start for *_, start, end, _ in found])
+    conductances = np.concatenate([1 / variance for *_, variance in found])
+    distinct, edge = np.unique(named, return_inverse=True)
+    end, start = np.divmod(distinct, periods + 1)
+    P = potentials(Edges(periods, start, end, retrospective), sums(edge, conductances, len(distinct)))
+    reached = np.isfinite(resistances(P))
+    P[:, ~reached] = 0.0
+    P[~np.isfinite(P)] = 0.0
+    tracks = []
+    for number, group, track, chance, start, end, variance in found:
+        K = (P[end] - P[start]) / variance[:, None]
+        if not retrospective:
+            K[end[:, None] > np.arange(1, periods + 1)] = 0.0
+        tracks.append(_Weighed(number, group, track, chance, start, end, K))
+    return tracks, reached
+
+
+def _quadratic(Γ: Floats, weights: Floats) -> Floats:
+    """w'Γw for every column w, shape (columns,)."""
+    found: Floats = (weights * (Γ @ weights)).sum(0)
+    return found
+
+
+def _shares(survey: Survey) -> Floats:
+    return np.array([group.share for group in survey.plan.groups]) / survey.plan.total_share

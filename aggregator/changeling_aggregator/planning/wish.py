@@ -1,0 +1,85 @@
+"""What a survey designer wishes for: what every plan for it has in common.
+
+Knows no plan. A wish that no plan can meet is refused when it is made, with what would do instead.
+"""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+
+from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey, plan_cost
+from changeling_protocol.survey import micro
+
+MOST_PERIODS = 1200
+"""Planning solves dense systems of so many times; longer horizons are planned with wider periods."""
+LEAST_EPSILON = Decimal("0.001")
+"""Below it odds say next to nothing."""
+
+Objective = Literal["mean", "worst"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How many answers, over which calendar, under which constraint, at which budget, with how many devices.
+
+    epsilon: the most an entry may lose in all. closed: every entry has an answer from the first period to the last.
+    retrospective: histograms are wanted after the last period, from everything; otherwise each when its period
+    closes. objective: the mean over the horizon of an estimate's variance, or the worst.
+    """
+
+    answers: int
+    calendar: Calendar
+    constraint: Constraint
+    epsilon: Decimal
+    devices: int
+    closed: bool = False
+    expected: ExpectedChanges = field(default_factory=ExpectedChanges)
+    retrospective: bool = False
+    objective: Objective = "mean"
+
+    def __post_init__(self) -> None:
+        if self.answers < 1:
+            raise ValueError(f"a survey has at least one answer, got {self.answers}")
+        if not (self.epsilon.is_finite() and self.epsilon >= LEAST_EPSILON):
+            raise ValueError(f"epsilon must be at least {LEAST_EPSILON} to say anything, got {self.epsilon}")
+        if self.devices < 1:
+            raise ValueError(f"a survey needs at least one device, got {self.devices}")
+        if self.calendar.periods > MOST_PERIODS:
+            raise ValueError(
+                f"a plan over {self.calendar.periods} periods is too fine to work out, at most {MOST_PERIODS}: "
+                f"choose periods {-(-self.calendar.periods // MOST_PERIODS)} times as wide"
+            )
+        if self.objective not in ("mean", "worst"):
+            raise ValueError(f"the objective is mean or worst, got {self.objective!r}")
+        if self.closed and self.answers < 2:
+            raise ValueError(f"a closed cohort with {self.answers} answer never changes: name at least two answers")
+
+    @property
+    def periods(self) -> int:
+        """T."""
+        return self.calendar.periods
+
+    def most_later(self) -> int | None:
+        """How many mutations a closed cohort's entries have left after the first period; None if not counted."""
+        return self.constraint.k - 1 if self.closed and isinstance(self.constraint, AtMost) else None
+
+    def survey(self, plan: ReleasePlan, answers: tuple[str, ...] = (), question: str = "a plan") -> Survey:
+        """A survey with this plan, whose epsilon is what the plan costs, with the parts a server needs left open.
+
+        answers: their names; numbered if there are none.
+        """
+        cost = plan_cost(plan, self.calendar, self.constraint, self.closed)
+        return Survey(
+            question=question,
+            answers=answers or tuple(f"answer {i}" for i in range(1, self.answers + 1)),
+            calendar=self.calendar,
+            constraint=self.constraint,
+            plan=plan,
+            epsilon_micro=micro(cost),
+            closed=self.closed,
+            skew=0,
+            spread=1,
+            grace=2,
+            minimum=1,
+            expected=self.expected,
+        )

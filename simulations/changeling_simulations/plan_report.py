@@ -1,0 +1,135 @@
+"""What `changeling-sim plan` prints: how accurate each plan is, what it costs, and what to make of it."""
+
+from math import isfinite
+
+from changeling_aggregator.accounting import LossStatement, loss_statement
+from changeling_aggregator.durations import format_duration
+from changeling_aggregator.planning import Comparison, Option
+from changeling_protocol import Track
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+CONDITION = "shuffled: if a relay shuffles the uploads of all devices at every closing"
+MOST_GROUPS = 12
+
+
+def print_comparison(console: Console, comparison: Comparison, delta: float) -> None:
+    """Two tables, a verdict, and the groups of the optimal plan."""
+    console.print(_accuracy(comparison))
+    console.print(_costs(comparison, delta))
+    console.print(escape(comparison.verdict), highlight=False)
+    wish, planned = comparison.wish, comparison.planned
+    console.print(
+        f"{wish.objective} over {planned.considered} candidate groups; with other shares the variance could fall by "
+        f"{100 * planned.gap:.1f}% at most (each release's sampling error counted by itself)",
+        style="dim",
+        highlight=False,
+    )
+    console.print(_groups(planned.option))
+
+
+def _accuracy(comparison: Comparison) -> Table:
+    wish = comparison.wish
+    when = "from everything, when all is over" if wish.retrospective else "when each period closes"
+    table = Table(
+        title=f"Standard error of a fraction in points, {wish.devices:,} devices, {when}", title_justify="left"
+    )
+    table.add_column("plan")
+    for column in ("mean", "worst", "first", "middle", "last", "devices for ±1 point"):
+        table.add_column(column, justify="right")
+    periods = wish.periods
+    for option in comparison.options.values():
+        found = option.prediction
+        at = [found.at(period) for period in (1, (periods + 1) // 2, periods)]
+        figures = [_points(error) for error in (found.mean, found.worst, *at)]
+        best = option is comparison.planned.option
+        table.add_row(
+            escape(option.title),
+            *figures,
+            _many(found.devices_for(objective=wish.objective)),
+            style="bold" if best else None,
+        )
+    return table
+
+
+def _costs(comparison: Comparison, delta: float) -> Table:
+    wish = comparison.wish
+    table = Table(
+        title=f"What it costs a device over {format_duration(wish.periods * wish.calendar.period)}",
+        title_justify="left",
+        caption=CONDITION,
+        caption_justify="left",
+    )
+    table.add_column("plan")
+    for column in ("epsilon", f"at delta {delta:g}", "shuffled", "reports", "kB sent"):
+        table.add_column(column, justify="right")
+    for option in comparison.options.values():
+        losses = _losses(option, delta, wish.devices)
+        shuffled = losses.shuffled.epsilon if losses.shuffled else float("nan")
+        table.add_row(
+            escape(option.title),
+            _loss(losses.pure.epsilon),
+            _loss(losses.approximate.epsilon),
+            _loss(shuffled),
+            f"{option.reports:,.1f}".removesuffix(".0"),
+            f"{option.sent_bytes / 1000:,.1f}",
+            style="bold" if option is comparison.planned.option else None,
+        )
+    return table
+
+
+def _losses(option: Option, delta: float, devices: int) -> LossStatement:
+    return loss_statement(option.survey, delta, devices)
+
+
+def _groups(option: Option) -> Table:
+    table = Table(title="The optimal plan: an entry draws one group", title_justify="left")
+    table.add_column("devices", justify="right")
+    table.add_column("reports")
+    table.add_column("through")
+    plan, period = option.plan, option.survey.calendar.period
+    for group in plan.groups[:MOST_GROUPS]:
+        lines, through = [], []
+        for track in group.tracks:
+            lines.append(_in_words(track, period))
+            through.append(f"{track.randomizer.as_fields()['kind']}, {float(track.randomizer.losses.mutations):.3g}")
+        table.add_row(
+            f"{100 * group.share / plan.total_share:.1f}%", "\n".join(lines), "\n".join(through), end_section=True
+        )
+    if len(plan.groups) > MOST_GROUPS:
+        rest = plan.groups[MOST_GROUPS:]
+        share = sum(group.share for group in rest) / plan.total_share
+        table.add_row(f"{100 * share:.1f}%", f"{len(rest)} smaller groups", "")
+    return table
+
+
+def _in_words(track: Track, period: int) -> str:
+    """
+    >>> from changeling_protocol import KaryResponse, Odds, StateSpace
+    >>> response = KaryResponse(StateSpace(3), Odds(3, 1))
+    >>> _in_words(Track(1, response, 0, 14, reported=2), 86_400)
+    'states at 2 of 14 nodes of 1d, at random, periods 1 to 14'
+    """
+    what = "changes over" if track.reports_changes else "states at"
+    nodes, drawn = ("all", "") if track.reported is None else (f"{track.reported} of", ", at random")
+    if track.count == 1:
+        what, nodes, drawn = ("the change over" if track.reports_changes else "the state at the end of"), "", ""
+    first, last = track.first + 1, track.first + track.count * track.width
+    named = f"{track.count} nodes of {format_duration(track.width * period)}" if track.count > 1 else "one node"
+    return " ".join(f"{what} {nodes} {named}{drawn}, periods {first} to {last}".split())
+
+
+def _points(error: float) -> str:
+    return f"{100 * error:.3g}" if isfinite(error) else "–"
+
+
+def _many(devices: float) -> str:
+    if not isfinite(devices):
+        return "–"
+    digits = max(0, len(str(int(devices))) - 3)
+    return f"{round(devices, -digits):,.0f}"
+
+
+def _loss(epsilon: float) -> str:
+    return f"{epsilon:.3g}" if epsilon < 10 else f"{epsilon:.1f}"

@@ -1,0 +1,88 @@
+"""`changeling-sim plan`: tables, pictures, and a survey file that can be signed."""
+
+import pytest
+from changeling_aggregator.cli import run
+from changeling_aggregator.cli.files import read_survey
+from changeling_simulations.cli import app
+from typer.testing import CliRunner
+
+USUAL = ["--answers", "3", "--horizon", "16d", "--period", "1d", "--epsilon", "4", "--devices", "2e4"]
+
+
+def plan(*arguments):
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def test_it_prints_every_plan_and_says_which_kind_wins():
+    """A row for each plan in both tables, devices for one point, three losses, and the verdict."""
+    shown = plan(*USUAL, "--at-most", "3")
+    assert shown.exit_code == 0, shown.output
+    for name in ("paper HDCR", "flat DCR", "sampled hierarchy", "panel", "optimal"):
+        assert shown.output.count(name) >= 2
+    for word in ("devices for ±1 point", "shuffled", "at delta 1e-06", "kB sent", "A panel beats every hierarchy"):
+        assert word in shown.output
+
+
+@pytest.mark.parametrize("name", ["paper", "flat", "sampled", "panel", "optimal"])
+def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path, name):
+    """`changeling survey sign` takes the file; the signed survey is the one that was planned."""
+    unsigned, signed = tmp_path / "survey.json", tmp_path / "survey.signed"
+    arguments = ["--at-most", "3", "--choose", name, "-o", str(unsigned), "--question", "Which?", "--closed"]
+    written = plan(*USUAL, *arguments, "--start", "2026-12-01")
+    assert written.exit_code == 0, written.output
+    assert run(["authority", "new", "-o", str(tmp_path)]) == 0
+    assert run(["survey", "sign", str(unsigned), "--key", str(tmp_path / "authority.key"), "-o", str(signed)]) == 0
+    survey = read_survey(signed)
+    assert survey.closed
+    assert survey.question == "Which?"
+    assert survey.answers == ("answer 1", "answer 2", "answer 3")
+    assert survey.calendar.periods == 16
+    assert survey.cost <= survey.epsilon <= 4
+    assert survey.minimum == 100
+
+
+@pytest.mark.parametrize("horizon", ["1d", "4d", "90d"])
+def test_it_draws_the_errors_and_the_release_graph(tmp_path, horizon):
+    """A picture for one period, a few, and more than are drawn."""
+    path = tmp_path / "plan.png"
+    drawn = plan(*USUAL, "--horizon", horizon, "--at-most", "2", "--plot", str(path))
+    assert drawn.exit_code == 0, drawn.output
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--at-most", "3", "--epsilon", "0.0001"], "at least 0.001 to say anything, got 0.0001"),
+        (["--at-most", "0"], "k >= 1, got 0"),
+        ([], "--at-most, --within, or both"),
+        (["--at-most", "3", "--horizon", "10d", "--period", "3d"], "choose 9d or 12d"),
+        (["--at-most", "3", "--horizon", "5h"], "choose 1d or 1d"),
+        (["--at-most", "3", "--choose", "best"], "choose one of paper, flat"),
+        (["--at-most", "3", "--objective", "median"], "mean or worst, got 'median'"),
+        (["--at-most", "3", "--expected-changes", "-1"], "cannot be expected to change -1"),
+        (["--at-most", "3", "--expected-changes", "40"], "more than one a period"),
+        (["--at-most", "3", "--answers", "0"], "1 to 1000 answers, got 0"),
+        (["--at-most", "3", "--horizon", "9000d"], "8 times as wide"),
+        (["--at-most", "3", "--expected-changes", "1", "--changes-per-year", "1"], "not both"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_value(arguments, named):
+    """Exit code 1, the value, and what would do."""
+    refused = plan(*USUAL, *arguments)
+    assert refused.exit_code == 1
+    assert named in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize("devices", ["0", "-5", "1.5", "many"])
+def test_devices_are_a_positive_whole_number(devices):
+    """Also written as 1e6; anything else is a usage error that shows it."""
+    refused = plan(*USUAL, "--at-most", "3", "--devices", devices)
+    assert refused.exit_code == 2
+    assert devices in refused.stderr
+
+
+def test_nodes_too_poor_to_be_published_are_warned_of():
+    """A few devices spread over many nodes fall below the survey's minimum."""
+    shown = plan(*USUAL, "--devices", "200", "--at-most", "3")
+    assert "fewer than 100 are not published" in " ".join(shown.output.split())

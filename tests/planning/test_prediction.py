@@ -1,0 +1,157 @@
+"""Predicted variances, against enumeration of everything one entry can do, and against the estimator's own."""
+
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from changeling_aggregator.estimation.decoders import decoder_of
+from changeling_aggregator.estimation.sampling_forms import Design, draws
+from changeling_aggregator.estimation.true_sampling import true_sampling_covariance
+from changeling_aggregator.planning import optimal_plan, predict
+from changeling_aggregator.planning.prediction import _weighed
+from changeling_aggregator.tallies import tally
+from changeling_protocol import (
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    Track,
+)
+from changeling_simulations.benchmarks.cohort import cohort
+from changeling_simulations.known import known_error
+from changeling_simulations.population import Population
+
+from .wishes import wish
+
+
+def mixed_plan(answers, periods):
+    """Panels of one and of two random nodes, changes, and a mix, of very different shares."""
+    changes, states = MutationSpace(answers), StateSpace(answers)
+    return ReleasePlan(
+        (
+            Group((Track(1, KaryResponse(states, Odds(5, 1)), 0, periods, reported=2),), share=5),
+            Group((Track(1, SignedSubset(changes, Odds(9, 2), 0, Fraction(1, 2)), 0, periods),), share=3),
+            Group(
+                (
+                    Track(1, KaryResponse(states, Odds(4, 1)), 0, 1),
+                    Track(1, KaryResponse(changes, Odds(3, 1)), 1, periods),
+                ),
+                share=2,
+            ),
+        )
+    )
+
+
+def one_entry(survey, tracks, history, at):
+    """Every (probability, Σ_e K_e decoded / π_e) of one entry, shape (z,): groups, random nodes and symbols."""
+    z, plan = len(survey.answers), survey.plan
+    for group, each in enumerate(plan.groups):
+        share = each.share / plan.total_share
+        of_group = [of for of in tracks if of.group == group]
+        drawn = [list(combinations(range(of.track.count), of.track.reports)) for of in of_group]
+        for nodes in product(*drawn):
+            chance = share / np.prod([len(sets) for sets in drawn])
+            asked = [(of, e) for of, chosen in zip(of_group, nodes, strict=True) for e in chosen]
+            for symbols in product(*(range(of.track.randomizer.symbols) for of, _ in asked)):
+                probability, total = chance, np.zeros(z)
+                for (of, e), symbol in zip(asked, symbols, strict=True):
+                    randomizer, node = of.track.randomizer, of.track.nodes()[e]
+                    true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
+                    probability *= randomizer.weight(symbol, true) / randomizer.total(true)
+                    decoded = decoder_of(randomizer).estimate(tally(randomizer, np.array([symbol], np.uint64)))
+                    total += of.K[e, at] / of.chance * decoded.values
+                yield probability, total
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symbols(retrospective):
+    """For entries with known histories, whose reports are independent: means are the truth, variances as predicted."""
+    answers, periods = 2, 3
+    of = wish(periods=periods, answers=answers, devices=3)
+    survey = of.survey(mixed_plan(answers, periods))
+    states = np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
+    population = Population(survey.answers, states, states, np.ones(3, np.int64))
+    predicted = known_error(population, survey, retrospective=retrospective)
+    tracks, _ = _weighed(survey, retrospective)
+    for at in range(periods):
+        mean, variance = np.zeros(answers), 0.0
+        for history in states:
+            found = list(one_entry(survey, tracks, history, at))
+            p, x = np.array([p for p, _ in found]), np.array([x for _, x in found])
+            assert p.sum() == pytest.approx(1)
+            mean += p @ x
+            variance += float((p @ x**2 - (p @ x) ** 2).mean())
+        np.testing.assert_allclose(mean, population.histogram()[at + 1], atol=1e-9)
+        assert predicted.errors[at] ** 2 == pytest.approx(variance / 9, rel=1e-9)
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
+    """In a closed cohort, about the means: against estimation's own figure for everybody's histories."""
+    generator = np.random.default_rng(2)
+    of = wish(periods=8, answers=3, devices=200, closed=True, retrospective=retrospective)
+    survey = of.survey(optimal_plan(of).plan)
+    population = cohort(200, 3, 8, 2, generator)
+    population = Population(survey.answers, population.true, population.frozen, population.weights)
+    found = known_error(population, survey, retrospective=retrospective)
+    tracks, _ = _weighed(survey, retrospective)
+    kept, scatter = draws(survey)
+    design = Design(
+        start=np.concatenate([t.start for t in tracks]),
+        end=np.concatenate([t.end for t in tracks]),
+        group=np.concatenate([np.full(len(t.end), t.group) for t in tracks]),
+        track=np.concatenate([np.full(len(t.end), t.number) for t in tracks]),
+        expansion=np.array([survey.plan.total_share / group.share for group in survey.plan.groups]),
+        kept=kept,
+        scatter=scatter,
+        centred=True,
+        entries=200.0,
+    )
+    K = np.concatenate([t.K for t in tracks])
+    for time in range(1, 9):
+        exact = true_sampling_covariance(design, K[:, time - 1], population.frozen, 3)
+        assert found.sampling[time - 1] == pytest.approx(np.trace(exact) / 3 / 200**2, rel=1e-6, abs=1e-12)
+
+
+def test_everybody_on_all_tracks_has_no_sampling_error():
+    """One group, all nodes: what is left is the randomizers' noise."""
+    of = wish(periods=6)
+    survey = of.survey(ReleasePlan((Group((Track(1, KaryResponse(MutationSpace(3), Odds(5, 1)), 0, 6),)),)))
+    assert not predict(survey, 100).sampling.any()
+    assert (predict(survey, 100).response > 0).all()
+
+
+def test_four_times_the_devices_halve_the_error_and_devices_needed_follow():
+    """Errors fall with the root of the number; devices_for inverts that."""
+    of = wish(periods=6)
+    survey = of.survey(mixed_plan(3, 6))
+    few, many = predict(survey, 1000), predict(survey, 4000)
+    np.testing.assert_allclose(few.errors, 2 * many.errors)
+    needed = few.devices_for(0.02)
+    assert predict(survey, round(needed)).mean == pytest.approx(0.02, rel=1e-3)
+    assert many.devices_for(0.02) == pytest.approx(needed)
+
+
+def test_a_period_that_nothing_connects_is_predicted_to_have_no_finite_error():
+    """Pairs of periods alone tell of every second time only, until a later one is known."""
+    of = wish(periods=4)
+    survey = of.survey(ReleasePlan((Group((Track(2, KaryResponse(MutationSpace(3), Odds(5, 1)), 0, 4),)),)))
+    found = predict(survey, 100)
+    assert np.isfinite(found.errors).tolist() == [False, True, False, True]
+    assert found.devices_for() == np.inf
+
+
+def test_bad_arguments_are_named():
+    """Devices, periods and wanted errors that make no sense."""
+    of = wish(periods=4)
+    survey = of.survey(mixed_plan(3, 4))
+    with pytest.raises(ValueError, match="got 0"):
+        predict(survey, 0)
+    with pytest.raises(ValueError, match="1 to 4, got 5"):
+        predict(survey, 1).at(5)
+    with pytest.raises(ValueError, match="above 0, got 0"):
+        predict(survey, 1).devices_for(0)

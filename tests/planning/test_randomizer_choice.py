@@ -1,0 +1,79 @@
+"""The randomizer of every report is the best at its charge."""
+
+from decimal import Decimal
+
+import pytest
+from changeling_aggregator.estimation.expected import class_variances
+from changeling_aggregator.planning.losses import KARY, SIGNED, Span, odds_within, reports_that_tell
+from changeling_aggregator.planning.randomizer_choice import _signed, best_change, best_state
+from changeling_protocol import AtMost, KaryResponse, Odds, SignedSubset, StateSpace, SubsetSelection, TimeBounded
+from changeling_protocol.cost import track_cost
+
+from .wishes import wish
+
+
+@pytest.mark.parametrize("answers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("conserved", [False, True])
+def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
+    """The closed form in u and K, which the search uses, against the decoder's own covariances."""
+    if conserved and answers == 1:
+        return
+    for pluses in range(answers // 2 + 1):
+        for moved in (0.0, 0.03, 0.5):
+            choice = _signed(answers, Odds(12, 1), pluses, moved, conserved)
+            found, exact = choice.variances, class_variances(choice.make(), conserved)
+            assert found.none == pytest.approx(exact.none, rel=1e-9)
+            assert found.moved == pytest.approx(exact.moved, rel=1e-9)
+            if not conserved:  # in a closed cohort nobody comes after the first period
+                assert found.came == pytest.approx(exact.came, rel=1e-9)
+
+
+@pytest.mark.parametrize("moved", [0.001, 0.02, 0.3])
+def test_the_chance_to_speak_is_the_best_one(moved):
+    """No other u gives less variance for this share of changes."""
+    best = _signed(4, Odds(20, 1), 0, moved, False)
+    u = float(best.randomizer.spoken)
+    for factor in (0.5, 0.9, 1.1, 2.0):
+        if u * factor <= 1:
+            other = SignedSubset(best.make().space, Odds(20, 1), 0, best.randomizer.spoken.__class__(u * factor))
+            assert class_variances(other, False).mixed(moved) >= best.variances.mixed(moved) - 1e-12
+
+
+def test_the_best_state_report_is_no_noisier_than_any_other():
+    """At small budgets larger subsets win over k-RR, at large ones k-RR does."""
+    small, large = best_state(16, False, Decimal("0.5"), 1), best_state(16, False, Decimal(8), 1)
+    assert isinstance(small.make(), SubsetSelection)
+    assert isinstance(large.make(), KaryResponse)
+    odds = odds_within(Decimal("0.5"), Decimal(1))
+    for chosen in range(2, 16):
+        rival = SubsetSelection(StateSpace(16, False), odds, chosen)
+        assert class_variances(rival, False).came >= small.variances.came - 1e-12
+
+
+def test_few_changes_are_told_by_signed_subsets_and_a_budget_that_says_nothing_by_none():
+    """A change costs a signed subset once and k-RR twice; below the least epsilon there is no report."""
+    span = Span(1, 0, 16)
+    assert isinstance(best_change(wish(), span, Decimal(6), 0.01).make(), SignedSubset)
+    assert best_change(wish(), span, Decimal("0.0005"), 0.01) is None
+    assert best_state(3, True, Decimal("0.0005"), 1) is None
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("constraint", [AtMost(1), AtMost(3), AtMost(9), TimeBounded(150)])
+@pytest.mark.parametrize("span", [Span(1, 0, 16), Span(5, 0, 16), Span(3, 1, 16), Span(2, 0, 16, 3), Span(16, 0, 16)])
+def test_reports_that_tell_are_counted_as_the_charge_counts_them(closed, constraint, span):
+    """Odds from the inverse of cost(κ, N) charge at most the budget, and all of it where anything tells."""
+    of = wish(constraint=constraint, closed=closed)
+    budget = Decimal(5)
+    kary = span.track(
+        KaryResponse(
+            _signed(3, Odds(2, 1), 0, 0.1, False).make().space, odds_within(budget, reports_that_tell(of, span, KARY))
+        )
+    )
+    odds = odds_within(budget, reports_that_tell(of, span, SIGNED))
+    signed = span.track(_signed(3, odds, 0, 0.1, False).make())
+    for track, unit in ((kary, KARY), (signed, SIGNED)):
+        cost = track_cost(track, of.calendar, of.constraint, closed)
+        assert cost <= budget
+        if reports_that_tell(of, span, unit):
+            assert cost > budget * Decimal("0.999")

@@ -1,0 +1,18 @@
+"""Wishes that the tests of planning share."""
+
+from decimal import Decimal
+
+from changeling_aggregator.planning import Wish
+from changeling_protocol import AtMost, Calendar, ExpectedChanges
+
+
+def wish(periods=16, answers=3, k=3, epsilon="6", devices=1000, later=50_000, **rest):
+    return Wish(
+        answers=answers,
+        calendar=Calendar(1_800_000_000, 60, periods),
+        constraint=rest.pop("constraint", AtMost(k)),
+        epsilon=Decimal(epsilon),
+        devices=devices,
+        expected=ExpectedChanges(rest.pop("first", 10**6), later),
+        **rest,
+    )

@@ -1,7 +1,7 @@
 """Changelogs of a population, read from files, frames and rows, checked, replayed and filtered by time."""
 
-from .columns import MICRO, Changelog
+from .columns import Changelog
 from .mutations import Mutations
-from .times import Time
+from .times import MICRO, Time
 
 __all__ = ["MICRO", "Changelog", "Mutations", "Time"]

@@ -1,7 +1,8 @@
 """CSV files as changelogs: plain ones a column at a time, the rest, and whatever is wrong, a row at a time.
 
-Plain is a file in UTF-8 without quotes (but around nothing), every line of which has as many commas as the header. What it yields is what
-the row reader would; where anything looks odd the row reader reads the file again and names the line.
+Plain is a file in UTF-8 without quotes (but around nothing), every line of which has as many commas as the header.
+What it yields is what the row reader would; where anything looks odd the row reader reads the file again and names
+the line.
 """
 
 import csv

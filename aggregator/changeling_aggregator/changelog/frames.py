@@ -52,7 +52,10 @@ def encode(
     answer = _text(columns["answer"] if "answer" in columns else columns["new"]).fill_null("")
     when, bad_time = _microseconds(time)
     names, state = _answer_codes(answer, answers)
-    faults = [((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"), (bad_time, "its time cannot be read")]
+    faults = [
+        ((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"),
+        (bad_time, "its time cannot be read"),
+    ]
     if answers is not None:
         faults.append((state < 0, unknown_answer(answers)))
     found = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]

@@ -42,7 +42,7 @@ class Mutations:
         return Mutations(self.entry[rows], self.time[rows], self.old[rows], self.new[rows], self.row[rows])
 
     def by_period(self, start: int, period: int, periods: int) -> Iterator["Mutations"]:
-        """Those of each period (start + (i-1)·W, start + i·W], i = 1 to `periods`; the first holds all before it too."""
+        """Those of each period (start + (i-1)·W, start + i·W], i = 1 to `periods`; the first also holds all before."""
         ends = (start + period * np.arange(1, periods + 1, dtype=np.int64)) * MICRO
         at = 0
         for until in np.searchsorted(self.time, ends, side="right").tolist():

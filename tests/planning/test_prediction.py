@@ -6,11 +6,13 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from changeling_aggregator.estimation.decoders import decoder_of
+from changeling_aggregator.estimation.releases import releases
 from changeling_aggregator.estimation.sampling_forms import Design, draws
+from changeling_aggregator.estimation.solution import Solution
 from changeling_aggregator.estimation.true_sampling import true_sampling_covariance
 from changeling_aggregator.planning import optimal_plan, predict
 from changeling_aggregator.planning.prediction import _weighed
-from changeling_aggregator.tallies import tally
+from changeling_aggregator.tallies import NodeTally, tally
 from changeling_protocol import (
     Group,
     KaryResponse,
@@ -143,6 +145,26 @@ def test_a_period_that_nothing_connects_is_predicted_to_have_no_finite_error():
     found = predict(survey, 100)
     assert np.isfinite(found.errors).tolist() == [False, True, False, True]
     assert found.devices_for() == np.inf
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_parts_that_float_are_weighed_as_the_estimator_does(retrospective):
+    """Changes from period 1 on with the state at period 3 alone: before it nothing is known, after it everything."""
+    of = wish(periods=5, retrospective=retrospective)
+    changes, states = KaryResponse(MutationSpace(3), Odds(5, 1)), KaryResponse(StateSpace(3), Odds(5, 1))
+    tracks = (Track(1, changes, 1, 5), Track(3, changes, 1, 5), Track(1, states, 2, 3))
+    survey = of.survey(ReleasePlan((Group(tracks),)))
+    found = predict(survey, 100, retrospective=retrospective)
+    assert np.isfinite(found.errors).tolist() == [retrospective] * 2 + [True] * 3
+    tally_of = {
+        (number, node): NodeTally(100, np.full(track.randomizer.symbols, 100))
+        for number, track in enumerate(survey.plan.tracks)
+        for node in range(1, track.count + 1)
+    }
+    solution = Solution(releases(survey, tally_of), retrospective)
+    planned = solution.releases.network.variance
+    for time in (3, 4, 5):
+        assert found.errors[time - 1] ** 2 == pytest.approx(solution.row(time) ** 2 @ planned / 100**2)
 
 
 def test_bad_arguments_are_named():

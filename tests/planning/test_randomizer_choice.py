@@ -21,11 +21,17 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
     for pluses in range(answers // 2 + 1):
         for moved in (0.0, 0.03, 0.5):
             choice = _signed(answers, Odds(12, 1), pluses, moved, conserved)
-            found, exact = choice.variances, class_variances(choice.make(), conserved)
+            found, exact = choice.conserved, class_variances(choice.make(), conserved)
             assert found.none == pytest.approx(exact.none, rel=1e-9)
             assert found.moved == pytest.approx(exact.moved, rel=1e-9)
             if not conserved:  # in a closed cohort nobody comes after the first period
                 assert found.came == pytest.approx(exact.came, rel=1e-9)
+
+
+@pytest.mark.parametrize(("loss", "stated"), [(1, 8.6), (3, 0.70), (8, 0.004)])
+def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, stated):
+    """design.md 4.1: z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
+    assert _signed(4, Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(stated, rel=0.12)
 
 
 @pytest.mark.parametrize("moved", [0.001, 0.02, 0.3])

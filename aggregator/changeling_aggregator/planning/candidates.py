@@ -189,12 +189,14 @@ class _Expected:
         return Candidate(kind, parts, *edges, np.concatenate(responses), np.concatenate(spreads))
 
     def _edges(self, part: Part) -> tuple[Indices, Indices, Floats, Floats]:
-        span, of, z = part.span, part.choice.variances, self._wish.answers
+        span, choice, z = part.span, part.choice, self._wish.answers
         end = span.first + span.width * np.arange(1, span.count + 1)
         start = end - span.width if part.changes else np.zeros_like(end)
         before, after = self._there[start], self._there[end]
         moved = before * self.moved(span.width) if part.changes else np.zeros(len(end))
-        response = _mixed(of, moved, after - before)
+        response = _mixed(choice.variances, moved, after - before)
+        if part.changes and self._wish.closed:
+            response = np.where(start > 0, _mixed(choice.conserved, moved, after - before), response)
         # An entry that moved left one answer and came to another; one that came did half of it.
         spread = (2 * moved + after - before) / z - (self._wish.closed & (start == 0)) / z**2
         chance = span.reports / span.count

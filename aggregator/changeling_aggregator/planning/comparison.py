@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from .optimal import Planned, optimal_plan
+from threadpoolctl import threadpool_limits
+
+from .optimal import ONE_THREAD, Planned, optimal_plan
 from .option import Option
 from .references import flat, panel, paper_hierarchy, sampled_hierarchy
 from .wish import Wish
@@ -60,8 +62,9 @@ class Comparison:
 
 def compare_plans(wish: Wish) -> Comparison:
     """Every plan of the table. Raises ValueError where the budget is too small to report anything."""
-    planned = optimal_plan(wish)
-    made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)
+    with threadpool_limits(ONE_THREAD):
+        planned = optimal_plan(wish)
+        made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)
     options = {name: option for name, option in zip(NAMES, made, strict=True) if option is not None}
     return Comparison(wish, options, planned)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from changeling_protocol import ReleasePlan
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from .candidates import Candidate, candidates
 from .design_problem import Problem
@@ -12,6 +13,9 @@ from .option import Option
 from .shares import optimal_shares, rounded_shares
 from .wish import Wish
 
+ONE_THREAD = 1
+"""The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for
+one another than they work wherever cores are shared."""
 ALONE = 6
 """How many single groups are tried as a plan by themselves."""
 
@@ -48,6 +52,11 @@ def optimal_plan(wish: Wish) -> Planned:
     budgets are large they dominate, and one group for everybody, which has none, can do better: the most promising
     are compared by their full prediction. Raises ValueError where the budget is too small to report anything.
     """
+    with threadpool_limits(ONE_THREAD):
+        return _optimal_plan(wish)
+
+
+def _optimal_plan(wish: Wish) -> Planned:
     tried = candidates(wish)
     problem = Problem(tried, wish.periods, wish.retrospective)
     shares = optimal_shares(problem, wish.objective)

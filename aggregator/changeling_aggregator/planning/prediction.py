@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..estimation.estimate import Floats
 from ..estimation.expected import expected_products, expected_variance
-from ..estimation.network import Indices
+from ..estimation.network import Indices, Network
 from ..estimation.releases import planned_variance
 from .resistances import Edges, potentials, resistances, sums
 
@@ -189,15 +189,34 @@ def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_Weighed], NDArr
     end, start = np.divmod(distinct, periods + 1)
     P = potentials(Edges(periods, start, end, retrospective), sums(edge, conductances, len(distinct)))
     reached = np.isfinite(resistances(P))
-    P[:, ~reached] = 0.0
-    P[~np.isfinite(P)] = 0.0
-    tracks = []
-    for number, group, track, chance, start, end, variance in found:
-        K = (P[end] - P[start]) / variance[:, None]
+    if reached.all():
+        across = P[end] - P[start]
         if not retrospective:
-            K[end[:, None] > np.arange(1, periods + 1)] = 0.0
-        tracks.append(_Weighed(number, group, track, chance, start, end, K))
+            across[end[:, None] > np.arange(1, periods + 1)] = 0.0
+    else:
+        network = Network(periods, start, end, 1 / sums(edge, conductances, len(distinct)))
+        across, reached = _piecewise(network, retrospective)
+    tracks, row = [], 0
+    for number, group, track, chance, of_start, of_end, variance in found:
+        K = across[edge[row : row + track.count]] / variance[:, None]
+        tracks.append(_Weighed(number, group, track, chance, of_start, of_end, K))
+        row += track.count
     return tracks, reached
+
+
+def _piecewise(network: Network, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
+    """The drops across edges, (E, periods), and which periods are reached, where some are not: one by one.
+
+    Parts of the graph that float can still tell of one another, which the fast way does not follow.
+    """
+    periods = network.periods
+    across, reached = np.zeros((len(network.end), periods)), np.zeros(periods, np.bool_)
+    for time in range(1, periods + 1):
+        used = network if retrospective else network.closed_by(time)
+        reached[time - 1] = used.connected(time, 0)
+        if reached[time - 1]:
+            across[: len(used.end), time - 1] = used.row(time) * used.variance
+    return across, reached
 
 
 def _quadratic(Γ: Floats, weights: Floats) -> Floats:

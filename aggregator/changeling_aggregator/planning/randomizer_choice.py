@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import exp, sqrt
+from math import sqrt
 
 from changeling_protocol import (
     KaryResponse,
@@ -29,7 +29,6 @@ from .wish import Wish
 BALANCED = 0
 FINEST = 2**32
 """u is a fraction of this."""
-SUBSETS_TRIED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,14 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A randomizer and the variances of one report by what an entry did."""
+    """A randomizer and the variances of one report by what an entry did.
+
+    conserved: the same where what is measured adds up to zero, which changes in a closed cohort do.
+    """
 
     randomizer: Randomizer | Signed
     variances: Variances
+    conserved: Variances
 
     def make(self) -> Randomizer:
         return self.randomizer.make() if isinstance(self.randomizer, Signed) else self.randomizer
@@ -63,22 +66,22 @@ def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Choic
     if odds is None:
         return None
     space = StateSpace(answers, null)
-    found = [Choice(each, class_variances(each, False)) for each in _state_randomizers(space, odds)]
+    known = [(each, class_variances(each, False)) for each in _state_randomizers(space, odds)]
+    found = [Choice(each, variances, variances) for each, variances in known]
     return min(found, key=lambda choice: choice.variances.came, default=None)
 
 
 def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Choice | None:
     """For the nodes of a span, on which a share `moved` of the entries changes its answer."""
-    conserved = wish.closed and span.first > 0
-    z = wish.answers
+    closed, z = wish.closed, wish.answers
     found: list[Choice] = []
     kary = odds_within(budget, reports_that_tell(wish, span, KARY))
     if kary is not None:
-        found.append(_kary(z, kary, conserved))
+        found.append(_kary(z, kary, closed))
     signed = odds_within(budget, reports_that_tell(wish, span, SIGNED))
     if signed is not None:
-        found += [_signed(z, signed, pluses, moved, conserved) for pluses in (BALANCED, *range(1, z // 2 + 1))]
-    return min(found, key=lambda choice: choice.variances.mixed(moved), default=None)
+        found += [_signed(z, signed, pluses, moved, closed) for pluses in (BALANCED, *range(1, z // 2 + 1))]
+    return min(found, key=lambda choice: (choice.conserved if closed else choice.variances).mixed(moved), default=None)
 
 
 def _state_randomizers(space: StateSpace, odds: Odds) -> Iterator[Randomizer]:
@@ -96,19 +99,20 @@ def _state_randomizers(space: StateSpace, odds: Odds) -> Iterator[Randomizer]:
 
 
 @lru_cache(maxsize=1024)
-def _kary(answers: int, odds: Odds, conserved: bool) -> Choice:
+def _kary(answers: int, odds: Odds, closed: bool) -> Choice:
     response = KaryResponse(MutationSpace(answers), odds)
-    return Choice(response, class_variances(response, conserved))
+    return Choice(response, class_variances(response, False), class_variances(response, closed))
 
 
-def _signed(answers: int, odds: Odds, pluses: int, moved: float, conserved: bool) -> Choice:
+def _signed(answers: int, odds: Odds, pluses: int, moved: float, closed: bool) -> Choice:
     """At the u that is best where a share `moved` changes: uK = √(1 + moved (η + K w) / ((1 - moved) η)), u <= 1."""
-    shape = _Shape.of(answers, pluses, conserved)
+    shape = _Shape.of(answers, pluses, closed)
     K = shape.favoured * (odds.favoured / odds.other - 1)
     steady, changed = max(1 - moved, 1e-9) * shape.nonzero, moved * (shape.nonzero + K * shape.moved)
     u = min(1.0, sqrt(1 + changed / steady) / K)
     spoken = Fraction(1) if u == 1 else Fraction(max(1, round(u * FINEST)), FINEST)
-    return Choice(Signed(answers, odds, pluses, spoken), shape.variances(float(spoken), K))
+    plain = _Shape.of(answers, pluses, False).variances(float(spoken), K)
+    return Choice(Signed(answers, odds, pluses, spoken), plain, shape.variances(float(spoken), K))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +161,3 @@ def _moments(positions: int, signs: int, odd: int) -> tuple[float, float]:
         return 0.0, 0.0
     pair = (odd - signs) / (positions * (positions - 1)) if positions > 1 else 0.0
     return signs / positions, pair
-
-
-def signed_variance_at(answers: int, loss: float, pluses: int = BALANCED) -> float:
-    """The variance of an unchanged entry at its best u: 4η/K where K >= 1 (design.md 4.1's 8.6 / .70 / .004).
-
-    >>> [round(signed_variance_at(4, loss), 3) for loss in (1, 3, 8)]
-    [8.643, 0.699, 0.004]
-    """
-    shape = _Shape.of(answers, pluses, False)
-    K = shape.favoured * (exp(loss) - 1)
-    return shape.variances(min(1.0, 1 / K), K).none

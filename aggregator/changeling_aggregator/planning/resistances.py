@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from ..estimation.estimate import Floats
 from ..estimation.network import Indices
@@ -67,11 +67,12 @@ def _whole(edges: Edges, conductance: Floats) -> Floats:
     for one, other, sign in ((edges.start, edges.end, -1.0), (edges.end, edges.start, -1.0)):
         np.add.at(L, (one, other), sign * conductance)
         np.add.at(L, (one, one), conductance)
-    P = np.zeros((n + 1, n))
-    try:
-        P[1:] = cho_solve(cho_factor(L[1:, 1:]), np.eye(n))
-    except np.linalg.LinAlgError:
+    factor, failed = dpotrf(L[1:, 1:], lower=1, overwrite_a=1)
+    if failed:
         return np.full((n + 1, n), np.inf)
+    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+    P = np.zeros((n + 1, n))
+    P[1:] = np.tril(inverse) + np.tril(inverse, -1).T
     return P
 
 

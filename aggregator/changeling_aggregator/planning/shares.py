@@ -12,9 +12,10 @@ from .wish import Objective
 GAP = 0.006
 ROUNDS, STEPS = 25, 24
 LONGEST, SHORTEST = 1.5, 0.7
-SCREEN_FIRST, SCREEN = 0.5, 0.97
-"""A group whose slope is below this part of the mean slope is left out of a round."""
-JOINS = 1e-3
+SCREEN = 0.5
+"""A group whose slope is below this part of the mean slope at equal shares is left out at first."""
+KEPT, JOIN = 1e-5, 0.03
+"""Groups stay from round to round while they have such a share; JOIN is that of all that join, together."""
 GAME_STEPS, GAME_GAP, GAME_POWER = 200, 0.01, 0.3
 NOTHING = 1e-7
 TOTAL = 1000
@@ -57,9 +58,10 @@ def _for_the_mean(problem: Problem) -> Shares:
     point = problem.point(f, w)
     best = Shares(f, point.value, point.bound)
     for round_ in range(ROUNDS):
-        promising = point.slopes > point.value * (SCREEN if round_ else SCREEN_FIRST)
-        kept = np.flatnonzero(promising)
-        some, power = _steps(problem.restricted(kept), _normed(np.maximum(f[kept], JOINS)), power)
+        helpful = point.slopes > point.value * (1.0 + GAP / 4 if round_ else SCREEN)
+        kept = np.flatnonzero(helpful | (f > KEPT if round_ else helpful))
+        start = _normed(np.where(helpful[kept], np.maximum(f[kept], JOIN / len(kept)), f[kept]))
+        some, power = _steps(problem.restricted(kept), start, min(LONGEST, 1.4 * power))
         f = np.zeros(n)
         f[kept] = some
         point = problem.point(f, w)

@@ -1,0 +1,179 @@
+"""Changelogs from Parquet, polars and pandas, and old/new columns: the same as rows, and refused by row."""
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from changeling_aggregator.changelog import Changelog, csv_files
+from changeling_aggregator.errors import BadChangelog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .test_changelog import random_rows
+
+
+def same(one, other):
+    columns = ("entry", "time", "state", "row")
+    return (one.answers, one.entries) == (other.answers, other.entries) and all(
+        np.array_equal(getattr(one, column), getattr(other, column)) for column in columns
+    )
+
+
+def columns_of(rows):
+    entry, time, answer = zip(*rows, strict=True)
+    return {"entry": entry, "time": time, "answer": answer}
+
+
+@pytest.fixture
+def rows():
+    return random_rows(3)
+
+
+def test_every_source_gives_the_changelog_of_the_rows(rows, tmp_path):
+    """polars eager and lazy, pandas of several kinds, Parquet, CSV; NULL as null or as an empty text."""
+    expected, columns = Changelog.from_rows(rows), columns_of(rows)
+    frame = pl.DataFrame(columns)
+    nulls = frame.with_columns(pl.col("answer").replace("", None))
+    dated = frame.with_columns(pl.from_epoch("time"))
+    panda = pd.DataFrame(columns)
+    categories = panda.assign(answer=panda["answer"].astype("category"), entry=panda["entry"].astype("string"))
+    moments = panda.assign(
+        time=pd.to_datetime(panda["time"], unit="s", utc=True), answer=panda["answer"].replace("", None)
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    frame.write_csv(tmp_path / "log.csv")
+    for source in (frame, frame.lazy(), nulls, dated, panda, categories, moments):
+        assert same(Changelog.from_frame(source), expected)
+    assert same(Changelog.from_parquet(tmp_path / "log.parquet"), expected)
+    from_csv = Changelog.from_csv(tmp_path / "log.csv")
+    assert np.array_equal(from_csv.row, expected.row + 1)
+    assert same(
+        Changelog.from_frame(frame, ["yes", "no", "perhaps"]), Changelog.from_rows(rows, ["yes", "no", "perhaps"])
+    )
+
+
+def test_numbers_dates_and_times_with_zones_are_read():
+    """Entries and answers of any kind count as their text; a date is its midnight."""
+    frame = pl.DataFrame({"entry": [1, 1], "time": [date(1970, 1, 2), date(1970, 1, 3)], "answer": [7, 8]})
+    changelog = Changelog.from_frame(frame)
+    assert (changelog.entries, changelog.answers) == (("1",), ("7", "8"))
+    assert changelog.time.tolist() == [86_400 * 10**6, 2 * 86_400 * 10**6]
+    zoned = pd.DataFrame({"entry": ["a"], "time": pd.to_datetime(["1970-01-01T02:00+02:00"]), "answer": ["x"]})
+    assert Changelog.from_frame(zoned).time.tolist() == [0]
+    objects = pd.DataFrame(
+        {"entry": ["a"], "time": [datetime(1970, 1, 1, 1, tzinfo=UTC)], "answer": ["x"]}, dtype=object
+    )
+    assert Changelog.from_frame(objects).time.tolist() == [3600 * 10**6]
+
+
+BAD = [
+    ([("1", 5, "a"), ("2", 4, "a"), ("1", 4, "b")], 3, "before the entry's previous row"),
+    ([("1", 5, "a"), ("2", 5, "")], 2, "deletes an entry that has no answer"),
+    ([("1", 5, "a"), ("1", 6, "a")], 2, "repeats the entry's answer"),
+    ([("1", 5, "a"), ("2", 6, "d")], 2, "unknown answer"),
+    ([("1", 5, "a"), ("2", float("nan"), "b")], 2, "is not a time"),
+    ([("1", 5, "a"), ("", 6, "b")], 2, "has no name"),
+    ([("1", 741484800000, "a")], 1, "milliseconds"),
+]
+
+
+@pytest.mark.parametrize(("rows", "number", "fault"), BAD)
+def test_a_bad_row_of_a_frame_is_refused_by_its_number(rows, number, fault, tmp_path):
+    """In the words of the row reader, whatever the frame."""
+    for source in (pl.DataFrame(columns_of(rows), strict=False), pd.DataFrame(columns_of(rows))):
+        with pytest.raises(BadChangelog, match=f"row {number}: .*{fault}"):
+            Changelog.from_frame(source, ["a", "b", "c"])
+    pl.DataFrame(columns_of(rows), strict=False).write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(BadChangelog, match=rf"^log\.parquet, row {number}: .*{fault}"):
+        Changelog.from_parquet(tmp_path / "log.parquet", ["a", "b", "c"])
+
+
+def test_what_is_no_changelog_is_refused(tmp_path):
+    """Other columns, an empty frame, bytes that are no Parquet."""
+    with pytest.raises(BadChangelog, match="columns must be entry,time,answer or entry,time,old,new"):
+        Changelog.from_frame(pl.DataFrame({"entry": [1], "when": [1], "answer": ["a"]}))
+    with pytest.raises(BadChangelog, match="not one mutation"):
+        Changelog.from_frame(pl.DataFrame({"entry": [], "time": [], "answer": []}))
+    (tmp_path / "log.parquet").write_bytes(b"PAR1 but no more")
+    with pytest.raises(BadChangelog, match=r"log\.parquet, row 1: not a Parquet file"):
+        Changelog.from_parquet(tmp_path / "log.parquet")
+
+
+def test_old_and_new_columns_say_the_same_and_an_old_that_is_not_current_is_refused(rows, tmp_path):
+    """In frames and in CSV, plain and quoted; also an old answer that no row ever sets."""
+    now: dict[str, str] = {}
+    changes = []
+    for entry, time, answer in rows:
+        changes.append({"entry": entry, "time": time, "old": now.get(entry, ""), "new": answer})
+        now[entry] = answer
+    assert same(Changelog.from_frame(pl.DataFrame(changes)), Changelog.from_rows(rows))
+    for wrong in ("perhaps" if changes[50]["old"] != "perhaps" else "no", "never"):
+        bad = [dict(change) for change in changes]
+        bad[50]["old"] = wrong
+        with pytest.raises(BadChangelog, match="row 51: its old answer is not what the entry holds"):
+            Changelog.from_frame(pl.DataFrame(bad))
+        for style in ("necessary", "always"):
+            pl.DataFrame(bad).write_csv(tmp_path / "log.csv", quote_style=style)
+            with pytest.raises(BadChangelog, match="line 52: its old answer is not what the entry holds"):
+                Changelog.from_csv(tmp_path / "log.csv")
+
+
+FIELD = st.sampled_from(
+    ["a", "b", "", "1", "2", "é", " a", "1.5", "nan", "1970-01-02", "1_0", '""', '"', '"a"', "x\ry"]
+)
+LINE = st.lists(FIELD, min_size=1, max_size=4).map(",".join)
+FILE = st.tuples(st.lists(LINE, max_size=5), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+
+
+@given(FILE)
+def test_the_fast_reader_gives_what_the_row_reader_gives(tmp_path_factory, parts):
+    """On files of every oddity: the same changelog, or the same refusal."""
+    lines, end, ends = parts
+    path = tmp_path_factory.mktemp("fuzz") / "log.csv"
+    path.write_bytes((end.join(["entry,time,answer", *lines]) + (end if ends else "")).encode())
+
+    def outcome(read):
+        try:
+            found = read()
+            return found.answers, found.entries, found.entry.tolist(), found.time.tolist(), found.row.tolist()
+        except BadChangelog as error:
+            return str(error).removeprefix("log.csv, ")
+
+    def row_reader():
+        with csv_files._opened(path) as file:
+            return csv_files.read_rows(csv_files._rows(file), "line", None)
+
+    assert outcome(lambda: Changelog.from_csv(path)) == outcome(row_reader)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mutations_keep_their_old_states_through_any_filter_and_add_up_to_the_replay(seed):
+    """(a, b] holds what is after a and until b; changes of the histogram over nodes are differences of replays."""
+    changelog = Changelog.from_rows(random_rows(seed))
+    mutations = changelog.mutations()
+    assert np.all(np.diff(mutations.time) >= 0)
+    states = changelog.states_at(list(range(202)))
+    for after, until in ((0, 201), (3, 3), (10, 11), (10, 50), (150.5, 300)):
+        part = mutations.between(after, until)
+        assert np.all((part.time > after * 10**6) & (part.time <= until * 10**6))
+        assert len(part) == ((mutations.time > after * 10**6) & (mutations.time <= until * 10**6)).sum()
+        assert np.array_equal(
+            part.old, [states[e, (t // 10**6) - 1] for e, t in zip(part.entry, part.time, strict=True)]
+        )
+        assert np.array_equal(part.new, [states[e, t // 10**6] for e, t in zip(part.entry, part.time, strict=True)])
+    bounds = [20, 21, 60, 200]
+    before = np.array([np.bincount(column, minlength=4) for column in states[:, bounds].T])
+    expected = np.diff(np.vstack([[len(changelog.entries), 0, 0, 0], before[1:]]), axis=0)
+    assert np.array_equal(mutations.histogram_changes(3, bounds), expected)
+    with pytest.raises(ValueError, match="a <= b"):
+        mutations.between(5, 4)
+
+
+def test_periods_split_the_mutations_and_the_first_holds_all_before():
+    """Each in one period, at its end included; what is after the last in none."""
+    mutations = Changelog.from_rows([("1", 5, "a"), ("2", 20, "a"), ("3", 21, "a"), ("4", 41, "a")]).mutations()
+    parts = list(mutations.by_period(10, 10, 3))
+    assert [part.entry.tolist() for part in parts] == [[0, 1], [2], []]
+    assert mutations.period_of(10, 10).tolist() == [1, 1, 2, 4]

@@ -1,0 +1,97 @@
+"""Composition: what several releases cost together, as (epsilon, delta).
+
+Sequential: basic (sums), advanced (Kairouz, Oh, Viswanath 2015, theorem 3.5, heterogeneous) and exact, by the
+privacy-loss distribution of the worst mechanisms with these parameters. A composition of compositions is the one of
+all their base queries (Pan 2023, theorem 2.1), so compositions add up and multiply before anything is computed.
+Parallel: queries with filters cost the supremum over entries of what the queries that an entry reaches cost
+(theorem 2.2). Neighbours: databases that differ in one entry.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from math import exp, expm1, inf, log, log1p, sqrt
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Loss:
+    """(epsilon, delta) of one query. ValueError unless epsilon >= 0 and 0 <= delta < 1."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < inf or not 0 <= self.delta < 1:
+            raise ValueError(f"a loss has 0 <= epsilon < inf and 0 <= delta < 1, got ({self.epsilon}, {self.delta})")
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Queries by their loss, in sequence: k-(epsilon, delta) is `Composition.of(loss) * k`."""
+
+    counts: tuple[tuple[Loss, int], ...] = ()
+
+    @classmethod
+    def of(cls, *losses: Loss) -> "Composition":
+        return cls(tuple(sorted(Counter(losses).items())))
+
+    def __add__(self, other: "Composition") -> "Composition":
+        counts: Counter[Loss] = Counter(dict(self.counts))
+        for loss, count in other.counts:
+            counts[loss] += count
+        return Composition(tuple(sorted(counts.items())))
+
+    def __mul__(self, times: int) -> "Composition":
+        if times < 0:
+            raise ValueError(f"a composition is repeated at least 0 times, got {times}")
+        return Composition(tuple((loss, count * times) for loss, count in self.counts if times))
+
+    def basic(self) -> Loss:
+        """The sums of epsilon and of delta. ValueError where delta adds up to 1 or more, which promises nothing."""
+        return Loss(
+            sum(loss.epsilon * count for loss, count in self.counts),
+            sum(loss.delta * count for loss, count in self.counts),
+        )
+
+    def advanced(self, slack: float) -> Loss:
+        """eps = min(Σε, Σ ε(e^ε - 1)/(e^ε + 1) + √(2 ln(1/slack) Σε²)), delta = 1 - (1 - slack) Π(1 - δ)."""
+        if not 0 < slack < 1:
+            raise ValueError(f"the slack must be between 0 and 1, got {slack}")
+        drift = sum(count * loss.epsilon * expm1(loss.epsilon) / (exp(loss.epsilon) + 1) for loss, count in self.counts)
+        spread = sum(count * loss.epsilon**2 for loss, count in self.counts)
+        kept = log1p(-slack) + sum(count * log1p(-loss.delta) for loss, count in self.counts)
+        return Loss(min(self.basic().epsilon, drift + sqrt(2 * log(1 / slack) * spread)), -expm1(kept))
+
+    def exact_delta(self, epsilon: float) -> float:
+        """The least delta at this epsilon that holds whatever the mechanisms are, rounded up by the PLD's grid."""
+        return float(self._distribution().get_delta_for_epsilon(epsilon)) if self.counts else 0.0
+
+    def exact_epsilon(self, delta: float) -> float:
+        """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid."""
+        return float(self._distribution().get_epsilon_for_delta(delta)) if self.counts else 0.0
+
+    def _distribution(self) -> Any:
+        from dp_accounting.pld import common, privacy_loss_distribution
+
+        composed = privacy_loss_distribution.identity()
+        for loss, count in self.counts:
+            parameters = common.DifferentialPrivacyParameters(loss.epsilon, loss.delta)
+            composed = composed.compose(
+                privacy_loss_distribution.from_privacy_parameters(parameters).self_compose(count)
+            )
+        return composed
+
+
+def supremum(losses: Iterable[Loss]) -> Loss:
+    """The least (epsilon, delta) that is no less than each, in both parts (Pan 2023, definition 2.1)."""
+    every = list(losses)
+    return Loss(max((one.epsilon for one in every), default=0.0), max((one.delta for one in every), default=0.0))
+
+
+def parallel(queries: Mapping[Hashable, Loss], reached: Iterable[Collection[Hashable]]) -> Loss:
+    """What queries with filters cost, basic composition within an entry: the supremum over entries.
+
+    reached: for every entry there could be, the queries whose filters accept it. KeyError for one not in queries.
+    """
+    return supremum(Composition.of(*(queries[name] for name in set(names))).basic() for names in reached)

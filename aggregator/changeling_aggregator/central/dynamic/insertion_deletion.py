@@ -1,0 +1,106 @@
+"""Insertion minus deletion: two insertion-only streams on one partitioning; their difference answers for what is there.
+
+The simple way that the fully dynamic mechanism is measured against: its error follows the number of updates N_t where
+the static mechanism's follows the size of its dataset.
+Guarantee: the partitioning's epsilon and that of each stream, an update being in one of the two. Neighbours: streams
+that differ by one update. Source: Qiu, Yi, section 1.3. The state holds true sums.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic
+
+from ..counters.infinite import InfiniteMechanism, InfiniteState
+from ..counters.partitioning import Partitioning, PartitionState
+from ..errors import BadState
+from ..mechanism import Guarantee
+from ..noise import Noise
+from ..static import Data, Static, as_plain, from_plain
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceState(Generic[Data]):
+    """coming, going: the true datasets of the open segment. inserted, deleted: the streams."""
+
+    partition: PartitionState
+    coming: Data
+    going: Data
+    inserted: InfiniteState[Data]
+    deleted: InfiniteState[Data]
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "partition": self.partition.as_fields(),
+            "coming": as_plain(self.coming),
+            "going": as_plain(self.going),
+            "inserted": self.inserted.as_fields(),
+            "deleted": self.deleted.as_fields(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class InsertionMinusDeletion(Generic[Data]):
+    partitioning: Partitioning
+    stream: InfiniteMechanism[Data]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        epsilon = self.partitioning.epsilon + self.stream.epsilon
+        return Guarantee(epsilon, self.stream.delta, "streams that differ by one update", "Qiu, Yi, section 1.3")
+
+    def start(self) -> DifferenceState[Data]:
+        nothing, start = self.stream.static.gathered([]), self.stream.start()
+        return DifferenceState(self.partitioning.start(), nothing, nothing, start, start)
+
+    def step(
+        self, state: DifferenceState[Data], value: tuple[Data, Data], noise: Noise
+    ) -> tuple[DifferenceState[Data], Data]:
+        """value: the items inserted and deleted at one more step. Returns the answers as of the last segment's end.
+
+        Raises BudgetExhausted and ValueError as its parts do; nothing is drawn then.
+        """
+        static = self.stream.static
+        came, went = static.checked(value[0]), static.checked(value[1])
+        partition, ended = self.partitioning.step(state.partition, static.size(came) + static.size(went), noise)
+        coming, going = state.coming + came, state.going + went
+        if not ended:
+            after = DifferenceState(partition, coming, going, state.inserted, state.deleted)
+            return after, after.inserted.answers - after.deleted.answers
+        inserted, plus = self.stream.step(state.inserted, coming, noise)
+        deleted, minus = self.stream.step(state.deleted, going, noise)
+        nothing = static.gathered([])
+        return DifferenceState(partition, nothing, nothing, inserted, deleted), plus - minus
+
+    def resumed(self, fields: dict[str, Any]) -> DifferenceState[Data]:
+        """The state that `as_fields` wrote. Raises BadState for anything else."""
+        match fields:
+            case {
+                "partition": partition,
+                "coming": coming,
+                "going": going,
+                "inserted": dict(inserted),
+                "deleted": dict(deleted),
+                **rest,
+            } if not rest:
+                cut, nothing = PartitionState.from_fields(partition), self.stream.static.gathered([])
+                plus, minus = self.stream.resumed(inserted), self.stream.resumed(deleted)
+                if cut.segment == plus.time + 1 == minus.time + 1:
+                    return DifferenceState(cut, from_plain(coming, nothing), from_plain(going, nothing), plus, minus)
+        raise BadState("not the state of an insertion-minus-deletion release")
+
+
+def insertion_minus_deletion(
+    static: Static[Data],
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    periods: int | None = None,
+    cutting: Fraction = Fraction(1, 4),
+    failure: float = 0.05,
+) -> InsertionMinusDeletion[Data]:
+    """The release that costs at most (epsilon, delta) in all. cutting: the share of the partitioning."""
+    if not 0 < cutting < 1:
+        raise ValueError(f"the share of the partitioning lies between 0 and 1, got {cutting}")
+    return InsertionMinusDeletion(
+        Partitioning(epsilon * cutting, failure, periods),
+        InfiniteMechanism(static, epsilon * (1 - cutting), delta),
+    )

@@ -9,7 +9,7 @@ from changeling_protocol import ProtocolError
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import AggregatorError
-from . import authority, dev, histogram, keys, serve, survey
+from . import authority, dev, histogram, keys, release, serve, survey
 
 app = typer.Typer(
     name="changeling",
@@ -24,6 +24,7 @@ app.add_typer(keys.app, name="keys")
 app.command()(serve.serve)
 app.command()(histogram.histogram)
 app.command()(dev.dev)
+app.command()(release.release)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

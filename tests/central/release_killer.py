@@ -1,0 +1,36 @@
+"""Runs a release and kills itself at a named step of a numbered period: run as a process by test_release_killed."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from .test_release import release_in
+
+if __name__ == "__main__":
+    folder, step, period = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    from changeling_aggregator.central import saved
+    from changeling_aggregator.central.noise import OpenDPNoise
+    from changeling_aggregator.central.release.run import run
+
+    at = {"period": 0}
+
+    def reached(name: str) -> None:
+        if name == "drawn":
+            at["period"] += 1
+        if name == step and at["period"] == period:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if step in ("before-replace", "after-replace"):
+        replace = os.replace
+
+        def killing(source, target):
+            if at["period"] == period and step == "before-replace":
+                os.kill(os.getpid(), signal.SIGKILL)
+            replace(source, target)
+            if at["period"] == period:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        saved.os.replace = killing
+    for _ in run(release_in(folder), OpenDPNoise(), reached=reached):
+        pass

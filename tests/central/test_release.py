@@ -1,0 +1,191 @@
+"""A release: guard, draw, save, publish; resumed without drawing twice; what does not belong together is refused."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from changeling_aggregator.central.changes.answer_query import answer_query
+from changeling_aggregator.central.changes.hdcr import hierarchy
+from changeling_aggregator.central.errors import BadState, ConstraintBroken, TimeReversed
+from changeling_aggregator.central.release.methods import HierarchyMethod
+from changeling_aggregator.central.release.output import Output, read_rows
+from changeling_aggregator.central.release.run import Release, run, saved_calendar
+from changeling_aggregator.central.saved import held, load, save
+from changeling_aggregator.changelog import Changelog
+from changeling_protocol import AtMost, Calendar
+
+from .stand_ins import CountedNoise, FastNoise, Forbidden, NoNoise
+
+ROOT = Path(__file__).parents[2]
+ROWS = [("a", 3, "x"), ("b", 4, "y"), ("c", 12, "x"), ("a", 15, "y"), ("b", 25, ""), ("c", 31, ""), ("d", 55, "x")]
+QUERY = "each answer in ('x', 'y')"
+
+
+def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY):
+    changelog, calendar, constraint = Changelog.from_rows(rows), Calendar(0, 10, 6), AtMost(k)
+    counted = answer_query(query, changelog.answers)
+    method = HierarchyMethod(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
+    output = Output(folder / name, counted.names, 1.0)
+    return Release(changelog, counted, query, calendar, constraint, method, output, folder / f"{name}.state")
+
+
+def finish(release, noise, until=None):
+    return list(run(release, noise, until))
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
+def test_without_noise_a_release_is_the_truth_at_every_period(tmp_path, name):
+    """In CSV and in JSON lines, with a standard error in every row."""
+    release = release_in(tmp_path, name=name)
+    finish(release, NoNoise())
+    rows = read_rows(release.output.path)
+    truth = {1: (1, 1), 2: (1, 2), 3: (1, 1), 4: (0, 1), 5: (0, 1), 6: (1, 1)}
+    assert [(p, n, round(v, 9)) for p, _, n, v, _ in rows] == [
+        (p, n, v) for p, pair in truth.items() for n, v in zip("xy", pair, strict=True)
+    ]
+    assert all(error > 0 for *_, error in rows)
+    assert rows[0][1] == "1970-01-01T00:00:10Z"
+    text = release.output.path.read_text()
+    if name.endswith("csv"):
+        assert next(csv.reader([text.splitlines()[0]])) == ["period", "time", "name", "estimate", "standard_error"]
+    else:
+        assert json.loads(text.splitlines()[0])["name"] == "x"
+
+
+def test_a_release_in_parts_is_the_release_in_one_and_goes_on_as_the_changelog_grows(tmp_path):
+    """With the same noise, byte for byte; rows that come later may bring new entries and answers."""
+    finish(release_in(tmp_path, name="one.csv"), FastNoise(1))
+    noise, names = FastNoise(1), "parts.csv"
+    early = [row for row in ROWS if row[1] <= 20]
+    assert [period for period, _ in run(release_in(tmp_path, early, names), noise, 2)] == [1, 2]
+    assert saved_calendar(tmp_path / f"{names}.state") == Calendar(0, 10, 6)
+    grown = [*ROWS, ("z", 56, "a new answer")]
+    assert [period for period, _ in run(release_in(tmp_path, grown, names), noise)] == [3, 4, 5, 6]
+    assert (tmp_path / names).read_bytes() == (tmp_path / "one.csv").read_bytes()
+    assert finish(release_in(tmp_path, grown, names), Forbidden()) == []
+
+
+def test_a_breach_stops_the_run_before_its_period_and_draws_nothing_for_it(tmp_path):
+    """What was released before stands, and the error names the row."""
+    rows = [*ROWS[:5], ("a", 33, ""), ("a", 34, "x")]
+    release, noise = release_in(tmp_path, rows), CountedNoise()
+    with pytest.raises(ConstraintBroken, match="row 6"):
+        finish(release, noise)
+    assert [row[0] for row in read_rows(release.output.path)] == [1, 1, 2, 2, 3, 3]
+    assert noise.drawn == 2 * (1 + 2 + 1)
+    with pytest.raises(ConstraintBroken):
+        finish(release_in(tmp_path, rows), Forbidden())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [[("n", 2, "x"), *ROWS], ROWS[1:], [("a", 3.5, "x"), *ROWS[1:]], [("a", 3, "y"), *ROWS[1:3], *ROWS[4:]]],
+)
+def test_a_changelog_that_differs_in_what_is_released_is_refused(tmp_path, changed):
+    """Time runs backwards: a row added, taken away, moved, or with another answer. Nothing is drawn."""
+    finish(release_in(tmp_path), NoNoise(), 3)
+    with pytest.raises(TimeReversed, match="until period 3"):
+        finish(release_in(tmp_path, changed), Forbidden())
+
+
+def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
+    """The fingerprint holds all that the guarantee rests on."""
+    release = release_in(tmp_path)
+    finish(release, NoNoise(), 2)
+    others = [
+        release_in(tmp_path, k=3),
+        release_in(tmp_path, query="each answer in ('x', 'z')"),
+        replace(release, calendar=Calendar(0, 10, 7)),
+        replace(release, method=HierarchyMethod(
+            hierarchy(release.query, release.calendar, AtMost(2), Fraction(2), layers=3))),
+    ]  # fmt: skip
+    for other in others:
+        with pytest.raises(BadState, match="another query, calendar"):
+            finish(other, Forbidden())
+
+
+def test_lost_files_are_never_a_fresh_start(tmp_path):
+    """An output without its state, an output that was cut, a state that was damaged: refused, nothing drawn."""
+    release = release_in(tmp_path)
+    finish(release, NoNoise(), 3)
+    whole, state = release.output.path.read_bytes(), release.state.read_bytes()
+    release.output.path.write_bytes(whole[:60])
+    with pytest.raises(BadState, match="lost rows"):
+        finish(release, Forbidden())
+    release.output.path.write_bytes(whole)
+    for broken in (state[:-1], state[:100], b"", state[:60] + b"\0" + state[61:]):
+        release.state.write_bytes(broken)
+        with pytest.raises(BadState, match="not a whole state"):
+            finish(release, Forbidden())
+    release.state.unlink()
+    with pytest.raises(BadState, match="exists without its state"):
+        finish(release, Forbidden())
+
+
+def test_two_processes_never_release_at_once(tmp_path):
+    """The second is refused, and the state is its owner's alone."""
+    release = release_in(tmp_path)
+    with held(release.state), pytest.raises(BadState, match="another process"):
+        finish(release, Forbidden())
+    finish(release, NoNoise(), 1)
+    assert release.state.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_saved_is_loaded_and_nothing_else(tmp_path):
+    """Plain fields, to the byte."""
+    fields = {"period": 3, "pending": b"\0row", "nested": {"sums": [[1, -2]]}}
+    assert load(tmp_path / "state") is None
+    save(tmp_path / "state", fields)
+    assert load(tmp_path / "state") == fields
+    assert not (tmp_path / "state.new").exists()
+
+
+STEPS = ["repaired", "drawn", "before-replace", "after-replace", "saved", "published"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("period", [1, 4])
+def test_killed_at_any_step_a_release_resumes_and_never_publishes_two_draws_for_a_node(tmp_path, step, period):
+    """SIGKILL: what was published stays to the byte, each period once, what was saved is what is published."""
+    killed = period if step != "repaired" else 0
+    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step, str(killed)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    release = release_in(tmp_path)
+    before = release.output.path.read_bytes() if release.output.path.exists() else b""
+    state = load(release.state)
+    finish(release, FastNoise(9))
+    after = release.output.path.read_bytes()
+    assert after.startswith(before)
+    assert state is not None
+    assert after[state["at"] :].startswith(state["pending"]), "a node that was saved was drawn again"
+    rows = read_rows(release.output.path)
+    assert [(row[0], row[2]) for row in rows] == [(p, n) for p in range(1, 7) for n in "xy"]
+    expected = {"drawn": period - 1, "before-replace": period - 1, "repaired": 0}.get(step, period)
+    assert state["period"] == expected
+
+
+def test_a_torn_last_row_is_written_again(tmp_path):
+    """A crash in the middle of a write leaves half a row; the pending rows replace it."""
+    release = release_in(tmp_path)
+    finish(release, FastNoise(3), 3)
+    whole = release.output.path.read_bytes()
+    release.output.path.write_bytes(whole[:-7])
+    with pytest.raises(ConstraintBroken):
+        finish(release_in(tmp_path, [*ROWS[:5], ("a", 33, ""), ("a", 34, "x")]), Forbidden())
+    assert release.output.path.read_bytes() == whole
+
+
+def test_real_noise_is_added_to_every_column(tmp_path):
+    """OpenDP's sampler: 40 periods of nothing are not all zeros."""
+    from changeling_aggregator.central.noise import OpenDPNoise
+
+    release = release_in(tmp_path)
+    finish(release, OpenDPNoise())
+    assert np.ptp([row[3] for row in read_rows(release.output.path)]) > 0

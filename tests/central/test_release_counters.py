@@ -1,0 +1,101 @@
+"""Counters as methods of a release: what each item costs adds up to epsilon; resumed; refused where they do not fit."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from changeling_aggregator.central.changes.answer_query import answer_query
+from changeling_aggregator.central.errors import ConstraintBroken
+from changeling_aggregator.central.release.counters import COUNTERS, counter_method
+from changeling_aggregator.central.release.methods import PeriodChange
+from changeling_aggregator.central.release.output import read_rows
+from changeling_aggregator.central.release.run import run
+from changeling_aggregator.changelog import Changelog
+from changeling_protocol import AtMost, Calendar, TimeBounded
+
+from .stand_ins import FastNoise, Forbidden
+from .test_release import release_in
+
+CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
+ANSWERS = ["x", "y"]
+EACH, COUNT = "each answer in ('x', 'y')", "answer == 'x'"
+
+
+TWICE = AtMost(2)
+
+
+def method(kind, query=EACH, constraint=TWICE, fixed=False):
+    return counter_method(kind, answer_query(query, ANSWERS, fixed=fixed), CALENDAR, constraint, EPSILON)
+
+
+@pytest.mark.parametrize("kind", ["counter", "pan-private", "infinite", "partitioning"])
+@pytest.mark.parametrize(
+    ("query", "fixed", "k", "items"),
+    [(COUNT, False, 2, 2), (COUNT, False, 3, 3), (EACH, False, 2, 3), (EACH, False, 3, 5), (EACH, True, 2, 2)],
+)
+def test_an_item_costs_epsilon_over_the_items_an_entry_has(kind, query, fixed, k, items):
+    """An insertion is one item, a move two, a deletion one; all columns together."""
+    made = method(kind, query, AtMost(k), fixed)
+    assert made.each == EPSILON / items
+    assert made.mechanism.guarantee.epsilon == made.each
+    assert made.guarantee.epsilon == EPSILON
+
+
+def test_the_dynamic_mechanism_protects_an_entry_once_per_column_it_touches():
+    """Two mutations without moves touch one column; a move touches two."""
+    assert method("dynamic", EACH, fixed=True).each == EPSILON
+    assert method("dynamic", COUNT).each == EPSILON
+    assert method("dynamic", EACH).each == EPSILON / 2
+    assert method("dynamic", EACH, AtMost(1)).each == EPSILON
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_path):
+    """In two parts, through the files."""
+    release = release_in(tmp_path)
+    made = counter_method(kind, release.query, release.calendar, release.constraint, Fraction(1))
+    release = replace(release, method=made)
+    noise = FastNoise(2)
+    assert len(list(run(release, noise, 3))) == 3
+    assert len(list(run(release, noise))) == 3
+    rows = read_rows(release.output.path)
+    assert [row[0] for row in rows[::2]] == [1, 2, 3, 4, 5, 6]
+    assert all((error is None) == (kind in ("partitioning", "dynamic")) for *_, error in rows)
+
+
+@pytest.mark.parametrize("kind", ["counter", "pan-private", "infinite"])
+def test_estimates_are_unbiased_with_the_variance_stated(kind):
+    """2,000 runs of six periods: 4.5 standard errors of the mean, 20% of the variance (false alarm below 1e-4)."""
+    log = Changelog.from_rows([("a", 3, "x"), ("b", 14, "x"), ("a", 35, "")])
+    query = answer_query(COUNT, log.answers)
+    made = counter_method(kind, query, CALENDAR, AtMost(2), EPSILON)
+    parts = [PeriodChange(log, part, query) for part in log.mutations().by_period(0, 10, 6)]
+    noise, truth = FastNoise(6), np.array([1, 2, 2, 1, 1, 1])
+    errors, stated = np.empty((2000, 6)), np.empty(6)
+    for at in range(len(errors)):
+        state = made.start()
+        for t, part in enumerate(parts):
+            state, level = made.step(state, part, noise)
+            errors[at, t], stated[t] = level.values[0] - truth[t], level.variance
+    assert np.all(np.abs(errors.mean(0)) < 4.5 * np.sqrt(stated / len(errors)))
+    assert np.all(np.abs(errors.var(0) / stated - 1) < 0.2)
+
+
+def test_what_a_counter_does_not_take_is_refused():
+    """Sums, other constraints, entries that come again; named, nothing drawn."""
+    with pytest.raises(ValueError, match="no counter"):
+        method("abacus")
+    for kind in ("partitioning", "dynamic"):
+        with pytest.raises(ValueError, match="--at-most"):
+            method(kind, constraint=TimeBounded(5))
+        with pytest.raises(ValueError, match="no sums"):
+            counter_method(kind, answer_query("sum of answer from 0 to 5", ["1", "2"]), CALENDAR, AtMost(2), EPSILON)
+    with pytest.raises(ValueError, match="come once and go once"):
+        method("dynamic", constraint=AtMost(3))
+    log = Changelog.from_rows([("a", 1, "x"), ("a", 2, ""), ("a", 3, "x")])
+    query = answer_query(COUNT, log.answers)
+    made = counter_method("dynamic", query, CALENDAR, AtMost(2), EPSILON)
+    (part,) = log.mutations().by_period(0, 10, 1)
+    with pytest.raises(ConstraintBroken, match="inserts an entry again"):
+        made.step(made.start(), PeriodChange(log, part, query), Forbidden())

@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 COMMANDS = Path(sys.executable).parent
 
 
@@ -80,6 +81,16 @@ def test_the_simulations_of_the_readme_run(tmp_path):
         done = subprocess.run([str(COMMANDS / command[0]), *command[1:]], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "run.png").stat().st_size > 10_000
+
+
+def test_the_release_of_the_readme_runs(tmp_path):
+    """All 744 hours of January 2013 are published, with their picture."""
+    (command,) = commands_of(block_with("changeling release", "console"))
+    words = [word.replace("data/", f"{ROOT}/data/") for word in command[1:]]
+    done = subprocess.run([str(COMMANDS / command[0]), *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "planes.csv").read_text().splitlines()) == 1 + 744
+    assert (tmp_path / "planes.png").stat().st_size > 10_000
 
 
 def test_every_command_is_in_the_readme():

@@ -1,0 +1,67 @@
+"""The benchmark: every query gets its own noise and pays its own part of the budget, until the budget is spent.
+
+Guarantee: epsilon for all answers together, epsilon/n each. Neighbours: tables that differ by one row added or
+removed; of one replaced the same, as it moves a count by 1 as well. Nested queries may come out in the wrong order, and
+a query asked twice pays twice. Source: sigma-counting, algorithm 1; sequential composition.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ..errors import BadState
+from ..mechanism import Guarantee
+from ..node_noise import NodeNoise, calibrated
+from ..noise import Noise
+from ..odometer import Odometer
+from .answer import ADDED_OR_REMOVED, Answer
+from .domain import Table
+from .query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkState:
+    """answered: how many queries were."""
+
+    answered: int = 0
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"answered": self.answered}
+
+    @classmethod
+    def from_fields(cls, fields: Any) -> "BenchmarkState":
+        match fields:
+            case {"answered": int(answered), **rest} if not rest and answered >= 0:
+                return cls(answered)
+        raise BadState("not the state of a benchmark")
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """epsilon: the budget. each: what one answer costs."""
+
+    epsilon: Fraction
+    each: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.each <= self.epsilon:
+            raise ValueError(f"one answer costs more than 0 and at most {self.epsilon}, got {self.each}")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 1")
+
+    @property
+    def noise(self) -> NodeNoise:
+        return calibrated({1: 1}, self.each)
+
+    def start(self) -> BenchmarkState:
+        return BenchmarkState()
+
+    def step(self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise) -> tuple[BenchmarkState, Answer]:
+        """Raises BudgetExhausted before the answer that would cost more than is left."""
+        Odometer(self.epsilon, spent_epsilon=self.each * state.answered).charged(self.each)
+        table, query = value
+        true, law = query.count(table), self.noise
+        noisy = true + int(law.draw(noise, 1)[0])
+        return BenchmarkState(state.answered + 1), Answer(noisy, noisy, 1, law)

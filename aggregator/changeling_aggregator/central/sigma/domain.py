@@ -1,0 +1,92 @@
+"""What a table's columns may hold, declared in public, and a table read under that declaration.
+
+    Domain.of(age=range(0, 121), city=["Paris", "Rome", "elsewhere"], smoker=[False, True])
+
+Queries, atoms and clusters are made from the declaration alone; what the rows hold decides none of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..predicate import Value
+
+MOST_VALUES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """names: of the columns, identifiers. values: what each may hold: all texts, all whole numbers or all bools."""
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.names) != len(self.values):
+            raise ValueError(f"a domain has columns, and values for each, got {len(self.names)} and {len(self.values)}")
+        for name, values in zip(self.names, self.values, strict=True):
+            if not name.isidentifier():
+                raise ValueError(f"a column that queries name is an identifier, got {name!r}: rename it")
+            if not 1 <= len(values) <= MOST_VALUES:
+                raise ValueError(f"column {name} declares {len(values)} values: between 1 and {MOST_VALUES:,} will do")
+            if len({type(value) for value in values}) > 1 or type(values[0]) not in (str, int, bool):
+                raise ValueError(f"column {name} holds either texts, whole numbers or bools")
+            if len(set(values)) != len(values):
+                raise ValueError(f"column {name} declares a value twice")
+
+    @classmethod
+    def of(cls, **columns: Iterable[Value]) -> "Domain":
+        return cls(tuple(columns), tuple(tuple(values) for values in columns.values()))
+
+    def index(self, name: str) -> int:
+        return self.names.index(name)
+
+    def table(self, frame: Mapping[str, Any] | Any) -> "Table":
+        """A pandas or polars frame, or a mapping from names to sequences, as a table; other columns are left.
+
+        Raises ValueError for a column that is missing or of another length, and for the first row that holds what its
+        column does not declare: by row and column, never by what it holds.
+        """
+        there = set(frame if isinstance(frame, Mapping) else frame.columns)
+        codes: list[NDArray[np.int32]] = []
+        for name, values in zip(self.names, self.values, strict=True):
+            if name not in there:
+                raise ValueError(f"the table has no column {name!r}")
+            codes.append(_codes(name, values, np.asarray(frame[name])))
+            if len(codes[-1]) != len(codes[0]):
+                raise ValueError(f"column {name!r} has {len(codes[-1])} rows, {self.names[0]!r} has {len(codes[0])}")
+        return Table(self, tuple(codes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """codes: for each column the place of every row's value among the declared ones, shape (rows,)."""
+
+    domain: Domain
+    codes: tuple[NDArray[np.int32], ...]
+
+    def __repr__(self) -> str:
+        return f"Table of {', '.join(self.domain.names)}"
+
+
+def _codes(name: str, values: Sequence[Value], column: NDArray[Any]) -> NDArray[np.int32]:
+    if column.ndim != 1:
+        raise ValueError(f"column {name!r} is one value a row, got shape {column.shape}")
+    kind = type(values[0])
+    allowed = {str: "OSUT", int: "iu", bool: "b"}[kind]
+    if column.dtype.kind not in allowed:
+        raise ValueError(f"column {name!r} declares {kind.__name__} values, the table holds {column.dtype}")
+    if kind is str:
+        places = {value: place for place, value in enumerate(values)}
+        found = np.fromiter((places.get(value, -1) for value in column.tolist()), np.int32, len(column))
+    else:
+        declared = np.array(values, np.int64)
+        order = np.argsort(declared)
+        at = np.minimum(np.searchsorted(declared, column.astype(np.int64), sorter=order), len(declared) - 1)
+        found = np.where(declared[order[at]] == column, order[at], -1).astype(np.int32)
+    if bad := np.flatnonzero(found < 0)[:1].tolist():
+        raise ValueError(f"row {bad[0] + 1} holds in column {name!r} what the domain does not declare")
+    return found

@@ -1,0 +1,119 @@
+"""A count of a table that changes: noise once, then the true differences, added up. Not private but by assumption.
+
+    value_1 = n_1 + Lap(1/ε₁)          value_t = value_{t-1} + n_t - n_{t-1}
+
+The differences are exact: who knows the other rows sees an entry come and go. Only where the others' coming and going
+is itself random noise, and assumed to be, is anything hidden: this mechanism is not made without an `Assumed`, which
+nobody can check. The sound alternative is a release of changes (`changes.hdcr`, `changes.swcr`).
+
+Guarantee, under the assumptions alone: ε₁ + (T - 1)·ln(1 + (1 - p)(e^η - 1)) for all T values. Neighbours: histories
+that differ in one entry, which is in the count or not as `Assumed` says, against its absence. Proof: a path of the
+entry with J changes of membership costs ε₁ + Jη, as each moves one difference by 1; averaged over paths,
+E e^{ηJ} <= (1 + (1 - p)(e^η - 1))^{T-1}, and E e^{-ηJ} is no farther from 1. Source: sigma-counting, algorithm 5 and
+theorem 5, whose assumptions (independent increments, survival p) do not suffice: where the others stand still, the
+entry's leaving is seen for certain, so η is asked for as well.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from changeling_protocol.randomizers import log_ratio
+
+from ..errors import BadState, BudgetExhausted
+from ..mechanism import Guarantee
+from ..node_noise import NodeNoise, calibrated
+from ..noise import Noise
+from .domain import Table
+from .query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What the caller states of the data, as nobody can check it.
+
+    Without the entry, the changes of the count from one step to the next are independent of each other and of the
+    entry, and each is distributed so that Pr(d + 1) and Pr(d) are within a factor `spread` = e^η for every d. The entry
+    stays in the count, or out of it, from one step to the next with probability at least `survival`, whatever was.
+    """
+
+    spread: Fraction
+    survival: Fraction
+
+    def __post_init__(self) -> None:
+        if not self.spread >= 1 or not 0 <= self.survival <= 1:
+            raise ValueError(f"needs spread >= 1 and 0 <= survival <= 1, got {self.spread} and {self.survival}")
+
+    def loss(self, steps: int) -> Fraction:
+        """(steps - 1)·ln(1 + (1 - p)(e^η - 1)), rounded up."""
+        growth = 1 + (1 - self.survival) * (self.spread - 1)
+        return (steps - 1) * Fraction(log_ratio(growth.numerator, growth.denominator))
+
+
+@dataclass(frozen=True, slots=True)
+class EvolvingState:
+    """steps: values released. before: the last one, which is public; true: the count it stands for, which is not."""
+
+    steps: int = 0
+    before: int = 0
+    true: int = 0
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"steps": self.steps, "before": self.before, "true": self.true}
+
+    @classmethod
+    def from_fields(cls, fields: Any) -> "EvolvingState":
+        match fields:
+            case {"steps": int(steps), "before": int(before), "true": int(true), **rest} if not rest and steps >= 0:
+                return cls(steps, before, true)
+        raise BadState("not the state of an evolving count")
+
+
+@dataclass(frozen=True, slots=True)
+class Evolving:
+    """One query over T tables in a row. epsilon: the budget of all values, under the assumptions."""
+
+    query: Query
+    steps: int
+    epsilon: Fraction
+    assumed: Assumed
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"a count is released at least once, got {self.steps} steps")
+        if not isinstance(self.assumed, Assumed):
+            raise ValueError(
+                "true differences are not private: state what is assumed of the data (`Assumed`), or release changes "
+                "(`changes.hdcr`)"
+            )
+        if self.first <= 0:
+            raise ValueError(
+                f"what is assumed costs {float(self.assumed.loss(self.steps)):g} over {self.steps} steps: "
+                f"nothing of {self.epsilon} is left for the first value"
+            )
+
+    @property
+    def first(self) -> Fraction:
+        """ε₁."""
+        return self.epsilon - self.assumed.loss(self.steps)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        told = "histories that differ in one entry, if all that is assumed of the data holds"
+        return Guarantee(self.epsilon, Fraction(0), told, "sigma-counting, algorithm 5, under `Assumed`")
+
+    @property
+    def noise(self) -> NodeNoise:
+        return calibrated({1: 1}, self.first)
+
+    def start(self) -> EvolvingState:
+        return EvolvingState()
+
+    def step(self, state: EvolvingState, value: Table, noise: Noise) -> tuple[EvolvingState, int]:
+        """The next value. Raises BudgetExhausted after the last."""
+        if state.steps >= self.steps:
+            raise BudgetExhausted(f"the guarantee covers {self.steps} values, and all of them are released")
+        true = self.query.count(value)
+        noisy = state.before - state.true if state.steps else int(self.noise.draw(noise, 1)[0])
+        released = true + noisy
+        return EvolvingState(state.steps + 1, released, true), released

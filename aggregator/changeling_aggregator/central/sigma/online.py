@@ -1,0 +1,121 @@
+"""Online sigma-counting: queries that arrive one by one, free where an algebra holds them, else at their own price.
+
+Guarantee: epsilon for everything, however many queries; the odometer refuses what it does not cover before anything is
+drawn. Grouping, and grouping anew from the history, spends what it is given; a query in no algebra spends `each`; one
+that was answered before gets the same answer again. Neighbours: tables that differ by one row added or removed; one
+replaced costs at most twice. What is asked, and when, counts as public. Source: sigma-counting, algorithm 4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from ..errors import BadState
+from ..mechanism import Guarantee
+from ..node_noise import calibrated
+from ..noise import Noise
+from ..odometer import Odometer
+from .answer import ADDED_OR_REMOVED, Answer
+from .domain import Domain, Table
+from .grouped import Grouped, GroupedState, grouped
+from .query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Queries that were grouped together, the algebras they made and what these drew."""
+
+    queries: tuple[Query, ...]
+    mechanism: Grouped
+    state: GroupedState
+    epsilon: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineState:
+    """asked: the history, each query once, with its noisy answer where it paid for itself."""
+
+    odometer: Odometer
+    batches: tuple[Batch, ...] = ()
+    asked: tuple[tuple[Query, int | None], ...] = ()
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "spent": str(self.odometer.spent_epsilon),
+            "batches": [
+                {"queries": [q.text for q in b.queries], "epsilon": str(b.epsilon), "state": b.state.as_fields()}
+                for b in self.batches
+            ],
+            "asked": [[query.text, answer] for query, answer in self.asked],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineCounting:
+    """epsilon: the budget of all. each: what a query in no algebra costs."""
+
+    domain: Domain
+    epsilon: Fraction
+    each: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.each <= self.epsilon:
+            raise ValueError(f"one answer costs more than 0 and at most {self.epsilon}, got {self.each}")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 4")
+
+    def start(self) -> OnlineState:
+        return OnlineState(Odometer(self.epsilon))
+
+    def grouped(
+        self, state: OnlineState, table: Table, epsilon: Fraction, noise: Noise, known: Sequence[Query] = ()
+    ) -> OnlineState:
+        """Groups the history and the queries known ahead, and draws for their algebras; spends epsilon.
+
+        Raises BudgetExhausted where that is more than is left, ValueError where there is nothing to group.
+        """
+        odometer = state.odometer.charged(epsilon)
+        queries = tuple({q.key: q for q in (*(q for q, _ in state.asked), *known)}.values())
+        if not queries:
+            raise ValueError("there are no queries to group: none was asked, and none is given")
+        mechanism = grouped(queries, epsilon)
+        drawn, _ = mechanism.step(mechanism.start(), table, noise)
+        return replace(state, odometer=odometer, batches=(*state.batches, Batch(queries, mechanism, drawn, epsilon)))
+
+    def step(self, state: OnlineState, value: tuple[Table, Query], noise: Noise) -> tuple[OnlineState, Answer]:
+        """The answer to one query. Raises BudgetExhausted where it is in no algebra and `each` is not left."""
+        table, query = value
+        law = calibrated({1: 1}, self.each)
+        before = {asked.key: answer for asked, answer in state.asked}
+        paid = before.get(query.key)
+        free = [batch.mechanism.answer(batch.state, query) for batch in state.batches]
+        known = [answer for answer in free if answer is not None]
+        if paid is not None:
+            known.append(Answer(paid, paid, 1, law))
+        if known:
+            asked = state.asked if query.key in before else (*state.asked, (query, None))
+            return replace(state, asked=asked), min(known, key=lambda answer: answer.standard_error)
+        odometer = state.odometer.charged(self.each)
+        noisy = query.count(table) + int(law.draw(noise, 1)[0])
+        asked = (*(one for one in state.asked if one[0].key != query.key), (query, noisy))
+        return replace(state, odometer=odometer, asked=asked), Answer(noisy, noisy, 1, law)
+
+    def resumed(self, fields: Any) -> OnlineState:
+        """The state that `as_fields` wrote. Raises BadState for any other."""
+        try:
+            batches = []
+            for batch in fields["batches"]:
+                queries = tuple(Query.of(self.domain, text) for text in batch["queries"])
+                epsilon = Fraction(batch["epsilon"])
+                mechanism = grouped(queries, epsilon)
+                batches.append(Batch(queries, mechanism, mechanism.resumed(batch["state"]), epsilon))
+            asked = tuple((Query.of(self.domain, text), answer) for text, answer in fields["asked"])
+            odometer = Odometer(self.epsilon, spent_epsilon=Fraction(fields["spent"]))
+        except (TypeError, KeyError, ValueError, ZeroDivisionError) as error:
+            raise BadState("not the state of an online sigma-counting") from error
+        if any(answer is not None and type(answer) is not int for _, answer in asked):
+            raise BadState("not the state of an online sigma-counting")
+        return OnlineState(odometer, tuple(batches), asked)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from math import inf, nextafter
 
 _CONTEXT = Context(prec=50, rounding=ROUND_CEILING)
@@ -38,6 +39,22 @@ class Odds:
         while odds.epsilon > epsilon:
             odds = cls(odds.favoured - 1, other)
         return odds
+
+    @classmethod
+    def of_bias(cls, bias: Fraction) -> "Odds":
+        """(1 + e) : (1 - e), of an answer of ±1 that is kept with probability (1 + e)/2 and else turned round.
+
+        bias: e, 0 <= e < 1. Its loss is ln((1 + e)/(1 - e)) exactly, which is above 2e. `KaryResponse` over two
+        states with these odds is the local mechanism RR of the lecture notes, section 1: with the holders of a state
+        answering -1, the estimate n/2 - Σ/(2e) of how many hold it is P⁻¹O, of standard deviation √((1 - e²)n)/(2e).
+
+        >>> Odds.of_bias(Fraction(1, 2))
+        Odds(favoured=3, other=1)
+        """
+        if not 0 <= bias < 1:
+            raise ValueError(f"the bias of an answer is from 0 to below 1, got {bias}")
+        ratio = (1 + bias) / (1 - bias)
+        return cls(ratio.numerator, ratio.denominator)
 
 
 def log_ratio(numerator: int, denominator: int) -> Decimal:

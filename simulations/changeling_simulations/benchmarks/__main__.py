@@ -14,7 +14,7 @@ from rich.table import Table
 
 SUITES = {
     "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner"),
-    "central": ("central_flights", "central_scale", "central_coverage"),
+    "central": ("central_flights", "central_scale", "central_coverage", "central_bounds"),
 }
 OUTPUT = Path("build/bench")
 

@@ -1,4 +1,4 @@
-"""Measures 1 and 4 of the central releases, the counters: bounds shown by experiment, speed against dpcrpy, memory.
+"""Measures 1 and 4 of the central releases, the counters: speed against dpcrpy, memory, growth of errors.
 
 In the first ratio both counters get the same noise handed to them, so that mechanisms are compared; in the second each
 draws its own: OpenDP's exact discrete Laplace, which costs 7 to 10 µs a draw whoever uses it, against dpcrpy's floats.
@@ -7,7 +7,7 @@ draws its own: OpenDP's exact discrete Laplace, which costs 7 to 10 µs a draw w
 import warnings
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from math import log, log2, nextafter
+from math import log2
 from time import perf_counter
 from typing import Any
 
@@ -19,18 +19,16 @@ from changeling_aggregator.central.noise import Noise, OpenDPNoise
 from changeling_aggregator.central.pooled_noise import PooledNoise
 from changeling_aggregator.central.static import BasicCounting
 from changeling_aggregator.tallies import Counts
-from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_protocol.canonical import encode
 
 from .seeded_noise import SeededNoise
 
 STEPS, EPSILON, SEED, REPEATS = 4096, Fraction(1), 4, 7
-PEOPLE = (100, 1_000, 10_000, 100_000, 1_000_000)
 
 
 def measure() -> dict[str, float]:
     """Ratios above 1 say that ours is faster; errors are in counts."""
-    return {**speed(), **memory(), **local_gap(), **lower_bound(), **growth()}
+    return {**speed(), **memory(), **growth()}
 
 
 def speed() -> dict[str, float]:
@@ -103,42 +101,6 @@ def memory() -> dict[str, float]:
                 bytes_ = max(bytes_, len(encode(state.as_fields())))
         figures[f"4_counter_nodes_held_t{steps}"] = held
         figures[f"4_counter_state_bytes_t{steps}"] = bytes_
-    return figures
-
-
-def local_gap() -> dict[str, float]:
-    """Root mean squared error of randomized response over that of one central count at the same loss, ln 3, as n grows:
-    the slope of their ratio on log scales, 1/2 for the √n of the lecture notes."""
-    randomizer, random = KaryResponse(StateSpace(1), Odds(3, 1)), np.random.default_rng(SEED)
-    p, q = (randomizer.weight(symbol, 0) / randomizer.total() for symbol in (0, 1))
-    central = BasicCounting().under(Fraction(nextafter(log(3), 0)), Fraction(0))
-    noise = SeededNoise(SEED)
-    of_center = np.sqrt(np.mean([central.release(0, noise) ** 2 for _ in range(20_000)]))
-    ratios = []
-    for n in PEOPLE:
-        holding = n // 3
-        ones = random.binomial(holding, p, 20_000) + random.binomial(n - holding, q, 20_000)
-        local = np.sqrt(np.mean(((ones - n * q) / (p - q) - holding) ** 2))
-        ratios.append(local / of_center)
-    slope = np.polyfit(np.log(PEOPLE), np.log(ratios), 1)[0]
-    return {"1_local_over_central_slope": float(slope), "1_local_over_central_n1000000": float(ratios[-1])}
-
-
-def lower_bound() -> dict[str, float]:
-    """Cum at epsilon 1: the median of the largest error of a run, over ln(n)/4 - 1, which no 1-private counter can get
-    below with probability 1/2."""
-    figures = {}
-    for power in (8, 12, 16):
-        n, counter, noise = 2**power, cum(2**power, EPSILON), SeededNoise(SEED)
-        worst = []
-        for _ in range(9 if power == 16 else 41):
-            state, most = counter.start(), 0
-            for _ in range(n):
-                state, error = counter.step(state, 0, noise)
-                most = max(most, abs(error))
-            worst.append(most)
-        figures[f"1_cum_max_error_n{n}"] = float(np.median(worst))
-        figures[f"1_cum_max_error_over_lower_bound_n{n}"] = float(np.median(worst)) / (log(n) / 4 - 1)
     return figures
 
 

@@ -15,6 +15,7 @@ from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_aggregator.central.static import BasicCounting, LinearQueries
 from changeling_protocol.canonical import decode, encode
 
+from .audits import excess
 from .scripted import Exact
 from .stand_ins import FastNoise, Forbidden, NoNoise
 
@@ -92,6 +93,16 @@ def test_the_scales_are_those_of_the_algorithm():
         vector.step(state, 0, Forbidden())
 
 
+def test_a_shift_of_threshold_and_answer_changes_no_answer_however_large_the_noise():
+    """What the proof moves noise by: 0.5 + 2⁶⁰ + 1 as a float is 2⁶⁰, which would answer "above" at 2⁶⁰ + 1."""
+    vector = SparseVector(0.5, EPSILON)
+    for raised in (0, 2**53, 2**60, -(2**60)):
+        for moved in range(4):
+            for answer in (0, 1):
+                state = SparseVectorState(raised + moved)
+                assert vector.step(state, raised + moved + answer, Fixed([0]))[1] == (answer == 1)
+
+
 def cuts(partitioning, updates, noise):
     state, ends = partitioning.start(), []
     for t, value in enumerate(updates, 1):
@@ -126,23 +137,22 @@ def test_a_finite_partitioning_ends_its_segments_by_threshold_and_at_the_end():
 
 
 def test_partitions_of_neighbours_are_alike_within_epsilon_audited():
-    """A burst against one with an update less, 2·40,000 runs: for each first end with 200 runs or more the log ratio
-    stays within ε + 4 standard errors (false alarm below 10⁻³ over the about 15 ends)."""
-    partitioning, runs = Partitioning(EPSILON, 0.5), 40_000
-    counts = []
-    for seed, burst in ((1, 14), (2, 15)):
-        noise, ends = FastNoise(seed), {}
-        for _ in range(runs):
-            state, ended, t = partitioning.start(), False, 0
-            while t < 2 or not ended:
-                t += 1
-                state, ended = partitioning.step(state, burst if t == 3 else 0, noise)
-            ends[t] = ends.get(t, 0) + 1
-        counts.append(ends)
-    for t in counts[0].keys() & counts[1].keys():
-        a, b = counts[0][t], counts[1][t]
-        if min(a, b) >= 200:
-            assert abs(log(a / b)) <= float(EPSILON) + 4 * (1 / a + 1 / b) ** 0.5
+    """A burst just below θ against one with an update more, 2·6,000 runs of 6 steps: no list of ends is met more than
+    e^ε times as often, by 4 standard errors (false alarm below 10⁻³ over the about 10 lists). Without noise, the same
+    audit finds them out."""
+    partitioning, runs = Partitioning(EPSILON, 0.5), 6000
+    below = int(partitioning.threshold(2, 4))
+
+    def audited(noises):
+        counts = {}
+        for number, noise in enumerate(noises):
+            for _ in range(runs):
+                ends = tuple(cuts(partitioning, [0, 0, below + number, 0, 0, 1], noise))
+                counts.setdefault(ends, [0, 0])[number] += 1
+        return excess(counts.values(), float(EPSILON))
+
+    assert audited((FastNoise(1), FastNoise(2))) <= 4
+    assert audited((NoNoise(), NoNoise())) > 4
 
 
 def test_segments_are_few_and_hold_few_updates():

@@ -10,6 +10,7 @@ from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_aggregator.central.static import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_aggregator.central.static.concentrated import concentrated_budget, implied_delta
+from changeling_aggregator.central.static.weights import PricedWeights
 
 from .stand_ins import FastNoise, NoNoise
 
@@ -54,6 +55,31 @@ def test_queries_between_0_and_1_are_answered_in_multiples_of_the_grain():
     answers = LinearQueries(np.array([[1, 3]]), grain=4).under(EPSILON, Fraction(0)).release(np.array([2, 2]), scales)
     assert answers.tolist() == [8]
     assert scales.asked == [("laplace", 3.0, 1)]
+
+
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize(("dtype", "grain"), [(np.uint8, 200), (np.int8, 127), (np.int16, 300), (np.int64, 10**6)])
+def test_what_an_item_does_is_added_up_without_wrapping(law, dtype, grain):
+    """Tables of few bits: 200² is 64 in 8 bits, and δ at ε = 1 would be 0.99. What is too fine for 64 is refused."""
+    table = np.full((2, 3), grain, dtype)
+    queries, wide = LinearQueries(table, grain, law), LinearQueries(table.astype(np.int64), grain, law)
+    assert queries.under(EPSILON, DELTA).drawn == wide.under(EPSILON, DELTA).drawn
+    assert wide.under(EPSILON, DELTA).drawn.scale == pytest.approx(
+        2 * grain if law is Law.LAPLACE else sqrt(2 * grain**2 / (2 * concentrated_budget(EPSILON, DELTA)))
+    )
+    assert queries.truth(np.array([1, 1, 1])).tolist() == [3 * grain] * 2
+    with pytest.raises(ValueError, match="too fine"):
+        LinearQueries(np.array([[1], [0]]), grain=2**31 + 1)
+
+
+def test_a_table_that_is_changed_afterwards_changes_no_query():
+    """Its sensitivity was taken when it was made."""
+    table = TABLE.copy()
+    queries = LinearQueries(table)
+    table[:] = 1
+    assert queries.truth(np.array([0, 0, 0, 1])).tolist() == [0, 0, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        queries.table[0, 0] = 0
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(8)])
@@ -127,6 +153,44 @@ def test_report_noisy_max_of_the_rounds_is_private_by_enumeration():
         wrong = max(wrong, np.abs(np.log(one / other)).max())
     assert worst <= epsilon
     assert wrong > epsilon
+
+
+@pytest.mark.parametrize("grain", [1, 3])
+def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypatch, grain):
+    """Two queries: the choice depends on the difference of their noises alone, so the code is run on every one of them.
+
+    Of neighbours whose item is in both queries, of which one is answered too high and one too low, so that the scores
+    move apart by 2: the log ratio is within the round's half, and above half of it.
+    """
+    asked = []
+
+    def measured(self, value, scale, noise):  # noqa: ARG001
+        asked.append(value)
+        return value
+
+    monkeypatch.setattr(PricedWeights, "_measured", measured)
+    weights = MultiplicativeWeights(np.array([[1, 1, 0], [1, 0, 1]]) * grain, grain).under(Fraction(8, 3), Fraction(0))
+    scale = weights.scales(1).choice
+    assert 2 * grain / Fraction(scale) <= 1, "ε·3/4, of which half is the choice's"
+    K = int(40 * scale)
+    law = np.exp(-np.abs(np.arange(-K, K + 1)) / scale)
+    law = np.convolve(law / law.sum(), law / law.sum())
+
+    class Given(NoNoise):
+        def laplace(self, scale, size):  # noqa: ARG002
+            return np.array([self.difference, 0])
+
+    def chances(data):
+        truth, noise, first = weights.queries.truth(data), Given(), 0.0
+        assert truth[0] != truth[1]
+        for noise.difference, mass in zip(range(-2 * K, 2 * K + 1), law.tolist(), strict=True):
+            asked.clear()
+            weights._fitted(truth, 30, 1, noise)
+            first += mass * (asked == [truth[0]])
+        return np.array([first, 1 - first])
+
+    ratios = np.abs(np.log(chances(np.array([4, 0, 30])) / chances(np.array([5, 0, 30]))))
+    assert 0.5 < ratios.max() <= 1
 
 
 def test_multiplicative_weights_learn_a_skewed_dataset():

@@ -50,6 +50,15 @@ def test_the_stated_loss_is_reached_by_at_most_k(k):
         assert release.noise.scale == pytest.approx(shifts / 1.5)
 
 
+def test_an_entry_that_mutates_otherwise_costs_twice_what_one_that_is_lacking_does():
+    """Inserted in one node or in another: 2ε, which is why the guarantee says what neighbours are."""
+    release = disjoint_release(COUNT, BOUNDS, AtMost(1), EPSILON)
+    shifts = [small_query(COUNT, states) for states in histories(1, AtMost(1), 8)]
+    most = max(np.abs(one - other).sum() for one, other in product(shifts, shifts))
+    assert most / release.noise.scale == pytest.approx(2 * float(EPSILON))
+    assert "one lacks an entry" in release.guarantee.neighbours
+
+
 def test_the_probabilities_of_outputs_stay_within_e_to_the_epsilon():
     """The discrete Laplace law itself, on a grid of two nodes: insertion and deletion against absence."""
     release = disjoint_release(COUNT, [0, 1, 2], AtMost(2), Fraction(1))

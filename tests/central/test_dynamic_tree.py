@@ -17,6 +17,7 @@ from changeling_aggregator.central.dynamic.interval_tree import (
     level_of,
 )
 from changeling_aggregator.central.errors import BadState, BudgetExhausted
+from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.static import BasicCounting, LinearQueries
 from changeling_protocol.canonical import decode, encode
 
@@ -144,6 +145,18 @@ def test_the_budgets_are_those_of_the_paper():
     script = Script(0)
     grown(scripted_tree(script), [Segment([0])], NoNoise())
     assert [name for name, *_ in script.calls] == ["counting", "queries"]
+
+
+def test_sizes_and_numbers_of_deletions_are_counted_at_pure_epsilon():
+    """Counting that used a delta would be a third and a fourth to use it besides the queries: 4/3 of δ. Refused, and in
+    no stream does counting get any."""
+    with pytest.raises(ValueError, match="delta"):
+        IntervalTree(BasicCounting(), EPSILON, DELTA, counting=BasicCounting(Law.GAUSSIAN))
+    script = Script(3, spread=10)
+    grown(scripted_tree(script), segments_of([(1, 4), (2, 9), (3, 5)], 12), Forbidden())
+    counted = [delta for name, _, _, delta in script.calls if name == "counting"]
+    assert len(counted) > 12
+    assert not any(counted)
 
 
 def test_a_node_restarts_when_about_half_is_deleted_and_halts_when_little_is_left():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from changeling_aggregator.central.changes.advisor import advise, needed_layers, spans
 from changeling_aggregator.central.changes.hdcr import NodeRelease, hierarchy
-from changeling_aggregator.central.changes.linear_query import counting, histogram_query
+from changeling_aggregator.central.changes.linear_query import clipped_sum, counting, histogram_query
 from changeling_aggregator.central.changes.release_graph import BestEstimates, cover_sum, network_of
-from changeling_aggregator.central.changes.swcr import SwcrState, Windows, sliding_windows
+from changeling_aggregator.central.changes.swcr import SwcrState, Windows, sliding_windows, window_shifts
 from changeling_aggregator.central.errors import BadState, BudgetExhausted
+from changeling_aggregator.central.node_noise import Law
 from changeling_protocol import AtMost, Hybrid, Node, TimeBounded
 
 from .examples import histories, transcript
@@ -39,6 +40,19 @@ def test_the_loss_of_every_transcript_is_at_most_epsilon(windows, constraint, qu
         for states in histories(2, constraint, min(seconds, 8))
     ]
     assert max(losses) <= EPSILON
+
+
+@pytest.mark.parametrize("law", list(Law))
+def test_a_hybrid_release_with_a_delta_covers_each_of_its_classes(law):
+    """f from -1 to 1, W = 8P: at most 2 mutations shift 8 windows by 1 and 8 by 2, L1 length 24; entries bounded by
+    3 s shift 11 by 2, which is 22, but √44 > √40 of L2 length, and they cost the larger delta of Gaussian noise."""
+    query, windows = clipped_sum({"a": -1, "b": 1}, ["a", "b"], -1, 1), Windows(0, 8, 1, 40)
+    classes, delta = (AtMost(2), TimeBounded(3)), Fraction(1, 10**6)
+    drawn = sliding_windows(query, windows, Hybrid(classes), EPSILON, delta, law).noise
+    for one in classes:
+        assert drawn.delta(window_shifts(query, windows, one), float(EPSILON)) <= float(delta)
+    assert window_shifts(query, windows, AtMost(2)) == {1: 8, 2: 8}
+    assert window_shifts(query, windows, TimeBounded(3)) == {2: 11}
 
 
 @pytest.mark.parametrize("length", range(1, 8))

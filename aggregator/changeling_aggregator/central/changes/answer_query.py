@@ -13,6 +13,7 @@ import ast
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from math import isnan, nan
 
 from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
 
@@ -88,7 +89,11 @@ def _number(part: str, text: str) -> Fraction:
 
 
 def _values(answers: Sequence[str]) -> dict[str, float]:
+    """The answers as numbers. The error does not say which is none: it may be one entry's."""
     try:
-        return {answer: float(answer) for answer in answers}
-    except ValueError as error:
-        raise ValueError(f"a sum of answers needs numbers: {error}") from None
+        values = {answer: float(answer) for answer in answers}
+    except ValueError:
+        values = {"": nan}
+    if any(isnan(value) for value in values.values()):
+        raise ValueError("a sum of answers needs numbers, and an answer is none")
+    return values

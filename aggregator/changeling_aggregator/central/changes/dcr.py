@@ -2,7 +2,8 @@
 
 Guarantee: (epsilon, delta) for the whole release, κ nodes of an entry composed, κ = k for at-most-k entries and
 MostSpan(ends, B) for B-time-bounded ones; the first of them costs an appearance, the others a move. Neighbours:
-changelogs that differ in all mutations of one entry that keeps to the constraint. Source: Pan 2023, theorems 4.1, 4.2.
+changelogs of which one lacks an entry of the other, with all its mutations; the entry keeps to the constraint. An entry
+that is in both and mutates otherwise is told apart by up to twice as much. Source: Pan 2023, theorems 4.1 and 4.2.
 The sum of the first i changes estimates the query without bias; its variance grows linearly.
 """
 
@@ -22,7 +23,7 @@ from ..node_noise import Law, NodeNoise, calibrated
 from ..noise import Noise
 from .linear_query import LinearQuery
 
-NEIGHBOURS = "changelogs that differ in one entry, with all its mutations, that keeps to the constraint"
+NEIGHBOURS = "changelogs of which one lacks an entry of the other, with all its mutations, which keep to the constraint"
 
 
 @dataclass(frozen=True, slots=True)

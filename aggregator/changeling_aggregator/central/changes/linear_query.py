@@ -3,7 +3,7 @@
 The change over a node is Σ f(new) - f(old) over its mutations. Of one entry the sum telescopes to f(last) - f(first),
 whatever happened between. Since f(NULL) = 0, one entry moves a scalar by at most max(hi, 0) - min(lo, 0): the
 paper's |hi - lo| is too small for an insertion where 0 is outside [lo, hi] (Pan 2023, section 4.4.1).
-Neighbours: databases that differ in one entry, with all its mutations.
+Neighbours: databases of which one lacks an entry of the other, with all its mutations.
 """
 
 from collections.abc import Mapping, Sequence

@@ -129,8 +129,10 @@ def sliding_windows(
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
 ) -> Swcr:
-    """The direct SWCR that costs an entry at most (epsilon, delta) in all."""
-    drawn = calibrated(window_shifts(query, windows, constraint), epsilon, delta, law)
+    """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class it is."""
+    classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
+    each = [calibrated(window_shifts(query, windows, one), epsilon, delta, law) for one in classes]
+    drawn = max(each, key=lambda noise: noise.scale)
     return Swcr(query, windows, drawn, Guarantee(epsilon, delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6"))
 
 
@@ -138,7 +140,8 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
     """What one entry can do to all windows.
 
     The windows with its insertion begin before it, so they see an appearance; that is counted for at-most-k alone,
-    where each mutation's windows are counted apart.
+    where each mutation's windows are counted apart. Of a hybrid constraint: the class that costs most at pure epsilon,
+    and at pure epsilon alone, as fewer and larger shifts may cost more with a delta.
     """
     if isinstance(constraint, Hybrid):
         return max((window_shifts(query, windows, one) for one in constraint.classes), key=total)

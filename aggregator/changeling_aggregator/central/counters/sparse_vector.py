@@ -68,5 +68,6 @@ class SparseVector:
         raised = state.raised
         if raised is None:
             raised = int(calibrated({1: 1}, self.epsilon / 2).draw(noise, 1)[0])
-        above = value + int(calibrated({2: 1}, self.epsilon / 2).draw(noise, 1)[0]) > self.threshold + raised
+        answer = value + int(calibrated({2: 1}, self.epsilon / 2).draw(noise, 1)[0])
+        above = answer - raised > self.threshold  # the sum θ + noise would be rounded
         return SparseVectorState(raised, above), above

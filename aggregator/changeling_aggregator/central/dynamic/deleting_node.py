@@ -50,7 +50,7 @@ class NodeState(Generic[Data]):
 
 @dataclass(frozen=True, slots=True)
 class DeletingNode(Generic[Data]):
-    """counting: the static mechanism for sizes; it ignores delta. failure: β."""
+    """counting: the static mechanism for sizes; it gets no delta, so it is one of pure epsilon. failure: β."""
 
     static: Static[Data]
     epsilon: Fraction
@@ -114,10 +114,10 @@ class DeletingNode(Generic[Data]):
         return InfiniteMechanism(self.static, *self.round_share(r))
 
     def _number(self, r: int) -> InfiniteMechanism[int]:
-        return InfiniteMechanism(self.counting, *self.round_share(r))
+        return InfiniteMechanism(self.counting, self.round_share(r)[0])
 
     def _sized(self, data: Data, r: int, noise: Noise) -> int:
-        return self.counting.under(*self.round_share(r)).release(self.static.size(data), noise)
+        return self.counting.under(self.round_share(r)[0], Fraction(0)).release(self.static.size(data), noise)
 
     def _error_bound(self, r: int, time: int) -> float:
         i, inside = block_of(time + 1)

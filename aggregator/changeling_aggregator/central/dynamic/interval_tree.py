@@ -54,7 +54,7 @@ class TreeState(Generic[Data]):
 
 @dataclass(frozen=True, slots=True)
 class IntervalTree(Generic[Data]):
-    """failure: β of each node. counting: the static mechanism for the nodes' sizes."""
+    """failure: β of each node. counting: the static mechanism for the nodes' sizes, of pure epsilon (ValueError)."""
 
     static: Static[Data]
     epsilon: Fraction
@@ -65,7 +65,9 @@ class IntervalTree(Generic[Data]):
     def __post_init__(self) -> None:
         if not 0 < self.failure < 1:
             raise ValueError(f"needs 0 < failure < 1, got {self.failure}")
-        self.static.under(*self.at_level(1).round_share(1))
+        epsilon, delta = self.at_level(1).round_share(1)
+        self.static.under(epsilon, delta)
+        self.counting.under(epsilon, Fraction(0))
 
     @property
     def guarantee(self) -> Guarantee:

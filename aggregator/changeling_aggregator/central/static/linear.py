@@ -23,7 +23,7 @@ from .interface import checked_price
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTable:
-    """f: q queries of x items as integers 0..grain, in multiples of 1/grain; table: shape (q, x)."""
+    """f: q queries of x items as integers 0..grain, in multiples of 1/grain; table: shape (q, x), kept as a copy."""
 
     table: Counts
     grain: int = 1
@@ -35,6 +35,11 @@ class QueryTable:
             raise ValueError(f"queries lie between 0 and the grain {self.grain}, got {self.table.min()} and more")
         if not self.table.any():
             raise ValueError("every query is 0 of every item: there is nothing to ask")
+        if self.grain**2 * len(self.table) >= 2**63:  # sums of squares would wrap, and understate what an item does
+            raise ValueError(f"a grain of {self.grain} is too fine for {len(self.table)} queries in 64 bits")
+        table = self.table.astype(np.int64)
+        table.flags.writeable = False
+        object.__setattr__(self, "table", table)
 
     @property
     def items(self) -> int:

@@ -1,0 +1,67 @@
+"""Changes with Gaussian noise: the exact delta of every history of one entry, from the law itself, not from a PLD."""
+
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from changeling_aggregator.central.changes.hdcr import hierarchy
+from changeling_aggregator.central.changes.linear_query import clipped_sum, counting, histogram_query
+from changeling_aggregator.central.changes.swcr import Windows, sliding_windows
+from changeling_aggregator.central.node_noise import Law
+from changeling_protocol import AtMost, Hybrid, TimeBounded
+
+from .examples import CALENDAR, histories, transcript
+
+ANSWERS = ["a", "b"]
+QUERIES = {
+    "count": counting(ANSWERS, ["a"], "a"),
+    "histogram": histogram_query(ANSWERS, ANSWERS),
+    "fixed": histogram_query(ANSWERS, ANSWERS, fixed=True),
+    "sum": clipped_sum({"a": -1, "b": 1}, ANSWERS, -1, 1),
+}
+CONSTRAINTS = [AtMost(1), AtMost(2), TimeBounded(2), Hybrid((AtMost(2), TimeBounded(2)))]
+WINDOWS = Windows(0, 6, 1, 3)
+EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
+
+
+@lru_cache(maxsize=4096)
+def exact_delta(scale, shifts, epsilon):
+    """The loss of draws x shifted by s is (Σs² - 2Σs·x) / 2σ², so the law of Σs·x says all; each x to ±9σ."""
+    reach = int(9 * scale) + 1
+    x = np.arange(-reach, reach + 1)
+    law = np.exp(-(x**2) / (2 * scale**2))
+    law /= law.sum()
+    total, zero = np.ones(1), 0
+    for shift in shifts:
+        spread = np.zeros(2 * reach * shift + 1)
+        spread[::shift] = law
+        total, zero = np.convolve(total, spread), zero + reach * shift
+    loss = (sum(s * s for s in shifts) - 2 * (np.arange(len(total)) - zero)) / (2 * scale**2)
+    return float(total @ np.maximum(0, -np.expm1(epsilon - loss)))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+@pytest.mark.parametrize("windows", [False, True], ids=["hierarchy", "windows"])
+def test_the_delta_of_every_history_is_at_most_the_stated_one(name, constraint, windows):
+    """Two layers of a hierarchy, or three overlapping windows. The worst history is within 5 times of the delta."""
+    query = QUERIES[name]
+    if windows:
+        mechanism, calendar = (
+            sliding_windows(query, WINDOWS, constraint, EPSILON, DELTA, Law.GAUSSIAN),
+            WINDOWS.calendar,
+        )
+    else:
+        mechanism, calendar = hierarchy(query, CALENDAR, constraint, EPSILON, DELTA, 2, 2, Law.GAUSSIAN), CALENDAR
+
+    def released(release):
+        nodes = release if isinstance(release, tuple) else [release]
+        return [value for one in nodes if one is not None for value in one.values]
+
+    found = set()
+    for states in histories(2, constraint, 8, query.fixed):
+        moved = np.abs(transcript(mechanism, query, calendar, states, released))
+        found.add(tuple(sorted(int(shift) for shift in moved if shift)))
+    worst = max(exact_delta(mechanism.noise.scale, shifts, float(EPSILON)) for shifts in found)
+    assert float(DELTA) / 5 <= worst <= float(DELTA)

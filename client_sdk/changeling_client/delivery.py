@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC
 from email.utils import parsedate_to_datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from changeling_protocol import MalformedBytes, canonical
+from changeling_protocol.upload import MOST_BODY_BYTES
 
 from .clock import DeviceClock
 from .errors import ServerTrouble
@@ -21,6 +25,11 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_SECONDS = 10.0
+"""To connect, and for each part of an answer."""
+MOST_SECONDS = 60.0
+"""For an answer's body."""
+MOST_BYTES = MOST_BODY_BYTES
+"""Of an answer's body; the longest is a signed survey."""
 MOST_RETRY_AFTER_SECONDS = 86_400
 """A server that asks for more silence than a day is asked again after a day."""
 MEDIA_TYPE = "application/msgpack"
@@ -35,7 +44,8 @@ class Server:
         self._shared = http
         self._own: httpx.Client | None = None
         self._clock = clock
-        self._silent_until_ms = 0
+        self._silent_ms = range(0)
+        """When not to ask, by the device's clock; one that was set back is no reason to wait longer."""
 
     def survey(self, survey: bytes) -> bytes:
         """The signed bytes the server has under this id, unverified. Raises ServerTrouble."""
@@ -67,19 +77,20 @@ class Server:
         import httpx
 
         asked = self._clock.now_ms()
-        if asked < self._silent_until_ms:
+        if asked in self._silent_ms:
             raise ServerTrouble("the server asked to be left alone for a while")
-        headers = {"content-type": MEDIA_TYPE} if body is not None else {}
+        headers = {"accept-encoding": "identity"} | ({"content-type": MEDIA_TYPE} if body is not None else {})
         timeout = {"timeout": httpx.Timeout(TIMEOUT_SECONDS).as_dict()}
         request = httpx.Request(method, self._url + path, content=body, headers=headers, extensions=timeout)
         try:
-            response = self._http().send(request, auth=None, follow_redirects=False)
+            response = self._http().send(request, auth=None, follow_redirects=False, stream=True)
+            with closing(response):
+                self._hear(response, asked)
+                if response.status_code != 200:
+                    raise ServerTrouble(f"the server answered with status {response.status_code}")
+                return _content(response)
         except (httpx.HTTPError, OSError) as error:
             raise ServerTrouble(f"the server could not be reached: {type(error).__name__}") from None
-        self._hear(response, asked)
-        if response.status_code != 200:
-            raise ServerTrouble(f"the server answered with status {response.status_code}")
-        return response.content
 
     def _http(self) -> httpx.Client:
         if self._shared is not None:
@@ -103,7 +114,7 @@ class Server:
             seconds = (until - (asked_ms if date is None else date)) // 1000
         else:
             return
-        self._silent_until_ms = asked_ms + 1000 * min(max(seconds, 0), MOST_RETRY_AFTER_SECONDS)
+        self._silent_ms = range(asked_ms, asked_ms + 1000 * min(max(seconds, 0), MOST_RETRY_AFTER_SECONDS))
 
 
 def _check_url(url: str) -> None:
@@ -124,6 +135,20 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _content(response: httpx.Response) -> bytes:
+    """Its body, refused where it is packed, too long or too slow: an app has memory and time for better things."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ServerTrouble("the server packed an answer that was to be plain")
+    body, deadline = bytearray(), monotonic() + MOST_SECONDS
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise ServerTrouble(f"the server's answer is longer than {MOST_BYTES} bytes")
+        if monotonic() > deadline:
+            raise ServerTrouble(f"the server's answer takes longer than {MOST_SECONDS:g} seconds")
+    return bytes(body)
+
+
 def _decoded(body: bytes) -> Any:
     try:
         return canonical.decode(body)
@@ -141,6 +166,9 @@ def _refusal(pair: Any) -> tuple[int, str]:
 def _unix_ms(date: str) -> int | None:
     """The time of an HTTP date."""
     try:
-        return int(parsedate_to_datetime(date).timestamp()) * 1000
+        moment = parsedate_to_datetime(date)
+        if moment.tzinfo is None:  # "-0000": nothing to do with the zone the device is in
+            moment = moment.replace(tzinfo=UTC)
+        return int(moment.timestamp()) * 1000
     except (ValueError, TypeError, OverflowError):
         return None

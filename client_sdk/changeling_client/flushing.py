@@ -47,8 +47,9 @@ class Flusher:
     def flush(self) -> Flushed:
         """Never raises for the server's sake. Raises StoreBusy or StoreUnusable."""
         trouble = self._ask_the_time()
-        uploads, dropped = self._answer()
-        sent = 0
+        uploads, dropped, answered = self._answer()
+        self._store.erase_past(answered)  # the network may take its time
+        lost, sent = dropped, 0
         try:
             for body in packing.bodies(uploads):
                 acknowledged, refused, told = self._send(body)
@@ -60,7 +61,7 @@ class Flusher:
         with self._store.transaction() as db:
             keep_lead(db, self._clock.lead_ms)
             waiting = outbox.size(db)
-        self._store.erase_past()
+        self._store.erase_past(sent > 0 or dropped > lost)
         return Flushed(sent, waiting, dropped, trouble)
 
     def _ask_the_time(self) -> str | None:
@@ -72,11 +73,11 @@ class Flusher:
                 return str(error)
         return None
 
-    def _answer(self) -> tuple[list[Upload], int]:
-        """Everything that waits, what is due now included, and how many closings were past grace."""
+    def _answer(self) -> tuple[list[Upload], int, bool]:
+        """Everything that waits, what is due now included; how many closings were past grace; whether any was new."""
         now_ms = self._clock.delayed_ms()
         uploads: list[Upload] = []
-        dropped = 0
+        dropped, changed = 0, False
         with self._store.transaction() as db:
             last_seen(db, self._clock.now_ms())
             for survey in surveys.load_all(db):
@@ -88,8 +89,9 @@ class Flusher:
                         entry = entry.dropping(outbox.remove(db, survey.id, entry.number, late))
                         entries.update(db, entry)
                     dropped += entry.dropped - before.dropped
+                    changed |= entry is not before
                     uploads += packing.uploads(db, survey, entry)
-        return uploads, dropped
+        return uploads, dropped, changed
 
     def _send(self, body: Sequence[Upload]) -> tuple[int, int, str | None]:
         """One request: how many closings were acknowledged, how many dropped, and the trouble."""

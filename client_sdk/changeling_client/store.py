@@ -17,6 +17,15 @@ from .errors import StoreBusy, StoreUnusable
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process."""
+_NOT_NOW = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR_WRITE")
+"""Why the past may have to be erased later: another process is at work, or there is no room."""
+_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    "temp_store = MEMORY",  # no copy of a secret in a temporary file
+)
 
 
 class Store:
@@ -36,6 +45,7 @@ class Store:
                 self._connection.close()
                 raise
         self._file = file
+        self._past_left = True  # by a process that was killed, perhaps
         self.erase_past()
 
     @contextmanager
@@ -54,13 +64,25 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def erase_past(self) -> None:
-        """Empties the write-ahead log, in which overwritten keys and answers live on.
+    def erase_past(self, changed: bool = True) -> None:
+        """Rewrites the file and empties its log, in which overwritten keys and answers live on.
 
-        Leaves it for the next time if another process is reading.
+        changed: whether anything was overwritten since the last time. SQLite's secure_delete zeroes what is
+        deleted, but not the copies that stay behind in a page's gap when its cells move to another.
+        Leaves it for the next time if another process is at work, or the disk has no room for a second copy.
         """
+        if not (changed or self._past_left):
+            return
         with self._lock, _store_errors(self._file):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._past_left = True
+            try:
+                self._connection.execute("VACUUM")
+            except sqlite3.OperationalError as error:
+                if not error.sqlite_errorname.startswith(_NOT_NOW):
+                    raise
+                return
+            (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._past_left = bool(busy)
 
     def close(self) -> None:
         with self._lock:
@@ -98,7 +120,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON"):
+    for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 

@@ -16,16 +16,35 @@ def encode(value: Any) -> bytes:
     return packed
 
 
-def decode(encoded: bytes) -> Any:
-    """The value of canonical bytes. Raises MalformedBytes where they are not MessagePack, or not canonical."""
+def decode(encoded: bytes, most_items: int | None = None) -> Any:
+    """The value of canonical bytes. Raises MalformedBytes where they are not MessagePack, or not canonical.
+
+    most_items: how many values may be in all lists and maps together, each of which counts as one more, so that
+    a megabyte of rubbish is refused before a million objects are compared; None for any number.
+    """
+    bounded = {} if most_items is None else _bounds(most_items)
     try:
-        value = msgpack.unpackb(encoded, raw=False, strict_map_key=True, use_list=True)
+        value = msgpack.unpackb(encoded, raw=False, strict_map_key=True, use_list=True, **bounded)
         canonical = encode(value)
     except (ValueError, RecursionError, msgpack.UnpackException) as error:
         raise MalformedBytes("not canonical MessagePack") from error
     if canonical != encoded:
         raise MalformedBytes("not canonical MessagePack: keys out of order, repeated, or a form not shortest")
     return value
+
+
+def _bounds(most: int) -> dict[str, Any]:
+    """What makes MessagePack stop with a ValueError at the first list or map that is one too many."""
+    left = most
+
+    def counted(items: Any) -> Any:
+        nonlocal left
+        left -= 1 + len(items)
+        if left < 0:
+            raise ValueError(f"more than {most} values")
+        return items
+
+    return {"list_hook": counted, "object_hook": counted, "max_array_len": most, "max_map_len": most}
 
 
 def _ordered(value: Any) -> Any:

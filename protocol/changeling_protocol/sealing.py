@@ -23,6 +23,8 @@ KIND = "sealing-key"
 HEAD_BYTES = 1 + 2 * ID_BYTES
 SEAL_BYTES = 48
 """What HPKE adds to the plaintext: a 32-byte encapsulated key and a 16-byte tag."""
+_ANYONE = X25519PrivateKey.from_private_bytes(bytes(32))
+"""Whoever would share a secret with a key; with one of low order nobody does."""
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
@@ -39,6 +41,10 @@ class SealingKey:
             raise ValueError(f"an X25519 public key has 32 bytes, got {len(self.public)}")
         if not 0 <= self.begins < self.expires:
             raise ValueError(f"a key must begin before it expires, got {self.begins} and {self.expires}")
+        try:
+            _ANYONE.exchange(X25519PublicKey.from_public_bytes(self.public))
+        except ValueError:
+            raise ValueError("this public key is of low order: nothing can be sealed to it") from None
 
     @cached_property
     def id(self) -> bytes:

@@ -1,5 +1,7 @@
 """Sending: kept until acknowledged or past grace, polite, and the same size whatever is said."""
 
+import gzip
+import time
 from dataclasses import replace
 from email.utils import formatdate
 
@@ -25,6 +27,18 @@ def raising(error):
 
 def answering(status, **headers):
     return lambda _: httpx.Response(status, headers=headers, content=b"\xa0")
+
+
+class Endless(httpx.SyncByteStream):
+    """A body of so many bytes a chunk that never ends."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.taken = size, 0
+
+    def __iter__(self):
+        while self.taken < 10**8:
+            self.taken += self.size
+            yield bytes(self.size)
 
 
 TROUBLES = {
@@ -366,6 +380,66 @@ def test_a_device_behind_the_server_is_not_hurried(tmp_path):
         assert device.flush().sent == 0
 
 
+@pytest.mark.parametrize(("seconds", "size"), [(60, 2**16), (0, 1)], ids=["long", "slow"])
+def test_an_answer_without_end_is_given_up(tmp_path, monkeypatch, seconds, size):
+    """After a megabyte, or a minute: it costs the app neither its memory nor its time."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        endless = Endless(size)
+        server.reply = lambda _: httpx.Response(200, stream=endless)
+        with monkeypatch.context() as hurried:
+            hurried.setattr("changeling_client.delivery.MOST_SECONDS", seconds)
+            assert "the server's answer" in device.flush().trouble
+        assert endless.taken <= MOST_BODY_BYTES + size
+        server.reply = lambda _: None
+        assert device.flush().sent == 1
+
+
+def test_a_packed_answer_is_not_unpacked(tmp_path):
+    """A kilobyte that unpacks to a megabyte was not asked for."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        packed = gzip.compress(canonical.encode({"keys": server.keys}))
+        server.reply = lambda _: httpx.Response(200, content=packed, headers={"content-encoding": "gzip"})
+        assert "packed" in device.flush().trouble
+
+
+def test_a_date_means_the_same_in_every_time_zone(tmp_path, monkeypatch):
+    """Also one that names none: -0000 is UTC, not the zone the device is in."""
+    server, clock = FakeServer(PLAIN), Clock()
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        with client(tmp_path, server, clock) as device:
+            server.headers = {"date": formatdate(START)}
+            device.join(PLAIN.id)
+            clock.now = START + 80
+            server.headers = {"date": formatdate(START + 80)}
+            assert device.flush().sent == 1
+            clock.now = START + 140
+            assert device.flush().sent == 1
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_the_silence(tmp_path):
+    """Asked for an hour of silence by a clock that was years ahead, the device speaks once it is set right."""
+    server, clock = FakeServer(PLAIN), Clock(START + 80)
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 10**6
+        server.reply = answering(503, **{"retry-after": "3600"})
+        assert "503" in device.flush().trouble
+        clock.now = START + 200
+        server.reply = lambda _: None
+        assert device.flush().trouble is None
+
+
 def test_clocks_that_agree_delay_nothing(tmp_path):
     """A Date is rounded down to a second; that is no lead."""
     server, clock = FakeServer(PLAIN), Clock(START + 0.999)
@@ -395,7 +469,8 @@ def test_requests_carry_nothing_of_the_app(tmp_path):
         assert not app.is_closed
     assert len(server.requests) == 4
     for request in server.requests:
-        assert set(request.headers) <= {"host", "content-type", "content-length"}
+        assert set(request.headers) <= {"host", "accept-encoding", "content-type", "content-length"}
+        assert request.headers["accept-encoding"] == "identity"
     assert server.requests[-1].headers["content-type"] == "application/msgpack"
 
 

@@ -55,6 +55,30 @@ def test_forms_that_are_not_the_shortest_are_refused(encoded):
         canonical.decode(encoded)
 
 
+def size(value):
+    """Each list and map, and each value in them."""
+    held = value.values() if isinstance(value, dict) else value
+    return 1 + len(value) + sum(map(size, held)) if isinstance(value, list | dict) else 0
+
+
+@given(values)
+def test_a_bound_on_the_values_is_kept_exactly(value):
+    """With as many as are allowed it decodes as without a bound; with one more it is refused."""
+    encoded = canonical.encode(value)
+    assert canonical.decode(encoded, most_items=size(value)) == value
+    if size(value):
+        with pytest.raises(MalformedBytes):
+            canonical.decode(encoded, most_items=size(value) - 1)
+
+
+def test_a_megabyte_of_empty_maps_is_refused_before_they_are_compared(monkeypatch):
+    """And before more of them are made than are allowed."""
+    monkeypatch.setattr(canonical, "encode", lambda _: pytest.fail("it was encoded again"))
+    for count in (b"\xdd" + (10**6).to_bytes(4), b"\xdc" + (60).to_bytes(2)):
+        with pytest.raises(MalformedBytes):
+            canonical.decode(b"\x81\xa9envelopes" + count + b"\x80" * 10**6, most_items=67)
+
+
 def test_values_without_a_canonical_form_are_not_encoded():
     """Floats, sets and maps with other keys are a ValueError."""
     for value in (1.5, {1: 2}, {1, 2}, [0.0]):

@@ -97,3 +97,10 @@ def test_a_seal_opens_with_its_key_and_under_its_head_only():
             open_envelope(envelope[:length], PRIVATE)
     with pytest.raises(MalformedBytes):
         head_of(envelope[: HEAD_BYTES + SEAL_BYTES])
+
+
+@pytest.mark.parametrize("public", [bytes(32), b"\1" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f"])
+def test_a_key_that_nothing_can_be_sealed_to_is_none(public):
+    """A point of low order shares no secret with anybody; it is refused where keys are read, not where uploads are."""
+    with pytest.raises(ValueError, match="low order"):
+        SealingKey(public, 0, 1)

@@ -2,20 +2,27 @@
 
 from datetime import UTC, datetime
 
+LAST_INSTANT = 253_402_300_799
+"""The last second of the year 9999, beyond which there is no ISO 8601 date."""
+
 
 def parse_instant(text: str) -> float:
-    """Unix seconds. Raises ValueError.
+    """Unix seconds, to the end of the year 9999. Raises ValueError.
 
     >>> parse_instant("1993-07-01"), parse_instant("741484800")
     (741484800.0, 741484800.0)
     """
-    if text.isascii() and text.isdigit() and len(text) != 8:  # eight digits are a date, 19930701
-        return float(text)
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
+        if text.isascii() and text.isdigit() and len(text) != 8:  # eight digits are a date, 19930701
+            time = float(text)
+        else:
+            instant = datetime.fromisoformat(text)
+            time = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         raise ValueError(f"a time is like 2026-01-31 or 2026-01-31T12:00:00Z, got {text!r}") from None
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+    if time > LAST_INSTANT:
+        raise ValueError(f"there is no time after the year 9999, got {text!r}")
+    return time
 
 
 def format_instant(time: float) -> str:

@@ -84,7 +84,8 @@ def test_the_series_ends_with_the_last_period_that_was_answered(server: ServerPr
     _, found = get(server, survey, "series", until=2)
     assert [at["period"] for at in found["series"]] == [1, 2]
     alone = get(server, survey, "histogram", period=2)[1]
-    assert found["series"][1]["nodes"] == alone["nodes"]
+    assert found["nodes"] == alone["nodes"]
+    assert not any("nodes" in at for at in found["series"]), "of T times they would make T² lines"
     assert found["series"][1]["values"] == pytest.approx(alone["values"])
     server.move_clock(close + survey.skew + survey.spread + 1)
     _, found = get(server, survey, "histogram")
@@ -120,7 +121,11 @@ def test_a_histogram_is_found_by_time(server: ServerProcess, key: SealingKey) ->
 
 
 @pytest.mark.parametrize(
-    "query", [{"period": "0"}, {"period": "9"}, {"period": "-1"}, {"period": "one"}, {"time": "noon"}, {"time": "1"}]
+    "query",
+    [
+        *({"period": "0"}, {"period": "9"}, {"period": "-1"}, {"period": "one"}, {"period": "9" * 5000}),
+        *({"time": "noon"}, {"time": "1"}, {"time": "9" * 400}, {"time": "0001-01-01T00:00+23:59"}),
+    ],
 )
 def test_a_period_that_is_none_is_refused(server: ServerProcess, query: dict[str, str]) -> None:
     """422, in one sentence."""
@@ -151,6 +156,11 @@ def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess,
     _, found = get(server, survey, "series", window=1)
     assert [(at["after"], at["until"]) for at in found["series"]] == [(0, 1), (1, 2)]
     assert found["series"][1]["values"] == pytest.approx(window["values"])
+    assert found["nodes"] == window["nodes"]
+    _, first = get(server, survey, "series", until=1)
+    _, all_ = get(server, survey, "series", until=1, retrospective="true")
+    assert [len(each["nodes"]) for each in (first, all_)] == [1, 3]
+    assert get(server, survey, "series", window=9)[1]["nodes"] == []
     _, online = get(server, survey, "histogram", period=1)
     _, later = get(server, survey, "histogram", period=1, retrospective="true")
     assert len(online["nodes"]) == 1

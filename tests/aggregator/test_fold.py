@@ -12,11 +12,12 @@ import msgpack
 import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.closing import close_what_ended
 from changeling_aggregator.fold.counting import count, refold
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import with_run
 from changeling_aggregator.store import LogEntry, Store
-from changeling_aggregator.store.counted import runs_of
+from changeling_aggregator.store.counted import runs_of, sealed_nodes
 from changeling_aggregator.store.log import open_stream, unread, whole_log
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Calendar, SealingKey, seal
@@ -252,6 +253,51 @@ def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_
     fold(store, END + GRACE + 1)
     assert not any(private in path.read_bytes() for path in tmp_path.iterdir())
     assert log.tallies()[0, 8][0] == 1
+
+
+def test_bytes_of_a_destroyed_key_that_a_reader_kept_go_at_the_next_fold(store: Store, tmp_path: Path) -> None:
+    """While somebody reads, the write-ahead log cannot be emptied; afterwards it is, though nothing else is due."""
+    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
+    with store.reading() as connection:
+        private = private_keys(connection)[log.key.id].private_bytes_raw()
+        fold(store, END + GRACE + 1)
+        assert any(private in path.read_bytes() for path in tmp_path.iterdir())
+    fold(store, END + GRACE + 1)
+    assert not any(private in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_uploads_that_never_stop_do_not_keep_nodes_and_keys_alive(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though something new waits whenever the fold looks, it ends, seals, and destroys what no waiter can need."""
+    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=closes(1))
+    lasting = Log.of(store, log.survey)
+    log.append_reports(closes(1), [report(1)])
+    now = closes(1) + GRACE
+
+    def always_more(*arguments: int) -> list[LogEntry]:
+        lasting.append_reports(now, [report(8)])
+        return unread(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("changeling_aggregator.fold.folding.unread", always_more)
+    for _ in range(3):
+        now += 1
+        fold(store, now)
+    with store.reading() as connection:
+        assert sealed_nodes(connection, log.survey.id)[0] == 1
+        assert set(private_keys(connection)) == {lasting.key.id}
+
+
+def test_a_node_stays_open_for_an_upload_that_waits(log: Log) -> None:
+    """Another folder may have read it before: what arrived within grace counts, however late it is folded."""
+    log.append_reports(closes(1) + GRACE, [report(1)])
+    close_what_ended(log.store, closes(1) + GRACE + 50)
+    with log.store.reading() as connection:
+        assert sealed_nodes(connection, log.survey.id) == {}
+    fold(log.store, closes(1) + GRACE + 50)
+    assert log.tallies()[0, 1][0] == 1
+    with log.store.reading() as connection:
+        assert sealed_nodes(connection, log.survey.id) == {0: 1}
 
 
 @settings(max_examples=50)

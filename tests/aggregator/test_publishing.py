@@ -56,7 +56,7 @@ def _tampered() -> bytes:
         (survey().signed_by(AUTHORITY)[:-1], 400, "not canonical MessagePack"),
         (b"", 400, "not canonical MessagePack"),
         (signed("survey", {"question": "?"}, AUTHORITY), 400, "not a survey"),
-        (SealingKey(bytes(32), 0, 1).signed_by(AUTHORITY), 400, "not a survey"),
+        (SealingKey(bytes(31) + b"\7", 0, 1).signed_by(AUTHORITY), 400, "not a survey"),
         (replace(survey(), question="Other?").signed_by(AUTHORITY), 400, "not the one in the path"),
         (bytes(2**20 + 1), 413, "at most 1048576 bytes"),
     ],
@@ -138,6 +138,8 @@ def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProce
     assert server.put_clock(now + 5).status_code == 200
     for bad in (b"", b"5", b'{"time": "noon"}', b'{"time": true}', b'{"time": Infinity}', b'{"time": NaN}'):
         assert server.http.put("/v1/clock", content=bad, headers=ADMIN).status_code == 400
+    for far in (b'{"time": 1e300}', b'{"time": 1%s}' % (b"0" * 400)):
+        assert server.http.put("/v1/clock", content=far, headers=ADMIN).status_code == 409
     assert server.http.get("/nothing").headers["date"] == server.http.get("/health").headers["date"]
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from ..store import Store
 from ..store.counted import seal_nodes, sealed_nodes
-from ..store.log import hold_arrivals, unfolded
+from ..store.log import first_unfolded, hold_arrivals
 from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, survey_in
 
@@ -18,22 +18,26 @@ def last_ended(survey: Survey, track: Track, time: float) -> int:
 
 
 def close_what_ended(store: Store, now: float) -> None:
-    """Seal what can be sealed and destroy the keys that opened it, unless something is still unfolded.
+    """Seal what can be sealed and destroy the keys that opened it, as of now or of the first unfolded arrival.
 
-    From then on no arrival is before `now`, so whatever else comes for a sealed node is late.
+    From then on no arrival is before that moment, so whatever else comes for a sealed node is late, and nothing
+    that waits was sealed to a key that is gone.
     """
+    store.forget_overwritten(changed=_close(store, now))
+
+
+def _close(store: Store, now: float) -> bool:
+    """Whether a key was destroyed."""
     with store.reading() as connection:
         if not (_to_seal(connection, now) or any_expired(connection, now - _longest_grace(connection))):
-            return
+            return False
     with store.writing() as connection:
-        if unfolded(connection):
-            return
-        hold_arrivals(connection, ceil(now * 1000))
-        for survey, track, node in _to_seal(connection, now):
+        waiting = first_unfolded(connection)
+        moment = now if waiting is None else min(now, waiting / 1000)
+        hold_arrivals(connection, ceil(moment * 1000))
+        for survey, track, node in _to_seal(connection, moment):
             seal_nodes(connection, survey, track, node)
-        destroyed = destroy_expired(connection, now - _longest_grace(connection))
-    if destroyed:
-        store.forget_overwritten()
+        return destroy_expired(connection, moment - _longest_grace(connection)) > 0
 
 
 def _to_seal(connection: Connection, now: float) -> list[tuple[bytes, int, int]]:

@@ -12,7 +12,7 @@ from ..errors import Overtaken
 from ..refusal import Refusal
 from ..store import Store
 from ..store.counted import add_refusals, add_tallies, replace_runs, runs_of
-from ..store.log import advance_cursors, cursors_after, unread
+from ..store.log import advance_cursors, cursors_after, unfolded, unread
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, survey_in
 from .closing import close_what_ended
@@ -33,22 +33,26 @@ class FoldReport:
 
 
 def fold(store: Store, now: float, batch: int = BATCH_ENVELOPES) -> FoldReport:
-    """Fold the log to its end, then seal the nodes and destroy the keys whose time is over.
+    """Fold what the log holds by now, then seal the nodes and destroy the keys whose time is over.
 
-    now: Unix seconds. batch: the most envelopes of one transaction.
+    now: Unix seconds. batch: the most envelopes of one transaction. What is appended meanwhile may wait for the
+    next time, so that uploads which never stop keep nothing from being sealed.
     """
     total = FoldReport(0, 0, Counter())
-    while True:
+    with store.reading() as connection:
+        waiting = unfolded(connection)
+    while total.envelopes < waiting:
         try:
             done = fold_batch(store, batch)
         except Overtaken:
             continue
         if done.envelopes == 0:
-            close_what_ended(store, now)
-            return total
+            break
         total.envelopes += done.envelopes
         total.reports += done.reports
         total.refused += done.refused
+    close_what_ended(store, now)
+    return total
 
 
 def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:

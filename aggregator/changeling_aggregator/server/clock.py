@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..instants import format_instant
+from ..instants import LAST_INSTANT, format_instant
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -21,7 +21,9 @@ class MovableClock:
         return self._time
 
     def move_to(self, time: float) -> None:
-        """Raises ValueError for a time before the present one."""
+        """Raises ValueError for a time before the present one, or that no date names."""
+        if not time <= LAST_INSTANT:
+            raise ValueError(f"this clock goes to {format_instant(LAST_INSTANT)}, no further")
         if not time >= self._time:
             raise ValueError(
                 f"this clock shows {format_instant(self._time)} and cannot go back to {format_instant(time)}"

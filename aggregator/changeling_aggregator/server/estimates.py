@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..estimation import Change, Histogram, change, histogram, series, sliding
+from ..estimation import Change, Histogram, UsedNode, change, histogram, series, sliding
 from ..instants import format_instant, parse_instant
 from ..store.counted import sealed_nodes, tallies_of
 from ..tallies import Tallies
@@ -33,7 +33,10 @@ def show_histogram(request: Request) -> Response:
 
 
 def show_series(request: Request) -> Response:
-    """GET …/series?until=t: the histograms of the periods 1 to t; with &window=w their changes over w periods."""
+    """GET …/series?until=t: the histograms of the periods 1 to t; with &window=w their changes over w periods.
+
+    The nodes are listed once for all of them: those published that end by the last, or all if retrospective.
+    """
 
     def found(survey: Survey, tallies: Tallies, now: float) -> Sequence[Histogram | Change]:
         until = _period(request, "until", survey, now)
@@ -62,15 +65,30 @@ def _answer(
     now = service_of(request).clock()
     with service_of(request).store.reading() as connection:
         tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
+    published = publishable_tallies(survey, tallies, now)
     try:
-        found = estimated(survey, publishable_tallies(survey, tallies, now), now)
+        found = estimated(survey, published, now)
     except ValueError as error:
         raise HTTPException(422, f"{error}") from error
     if isinstance(found, Histogram | Change):
-        content = _as_json(survey, found, sealed)
+        content = {**_as_json(survey, found), "nodes": _nodes_as_json(found.nodes, sealed)}
     else:
-        content = {"series": [_as_json(survey, each, sealed) for each in found]}
+        known = _published_nodes(survey, published)
+        if not _retrospective(request):
+            known = [each for each in known if found and each.node.end <= _end(found[-1])]
+        content = {"series": [_as_json(survey, each) for each in found], "nodes": _nodes_as_json(known, sealed)}
     return JSONResponse({**_survey_as_json(survey), **content})
+
+
+def _published_nodes(survey: Survey, published: Tallies) -> list[UsedNode]:
+    """By the time of their end."""
+    tracks = survey.plan.tracks
+    nodes = [UsedNode(track, number, tracks[track].node(number), o.reports) for (track, number), o in published.items()]
+    return sorted(nodes, key=lambda each: (each.node.end, each.node.start, each.track))
+
+
+def _end(found: Histogram | Change) -> int:
+    return found.period if isinstance(found, Histogram) else found.span.end
 
 
 def _number(request: Request, name: str) -> int:
@@ -102,24 +120,27 @@ def _survey_as_json(survey: Survey) -> dict[str, Any]:
     return {"survey": survey.id.hex(), "question": survey.question, "answers": list(survey.answers)}
 
 
-def _as_json(survey: Survey, found: Histogram | Change, sealed: dict[int, int]) -> dict[str, Any]:
+def _as_json(survey: Survey, found: Histogram | Change) -> dict[str, Any]:
     return {
         **_when(survey, found),
         "values": found.estimate.values.tolist(),
         "standard_errors": [None if isnan(e) else e for e in found.estimate.standard_errors.tolist()],
         "covariance": found.estimate.covariance.tolist(),
         "upper_bound": found.estimate.upper_bound,
-        "nodes": [
-            {
-                "track": used.track,
-                "start": used.node.start,
-                "end": used.node.end,
-                "reports": used.reports,
-                "sealed": used.number <= sealed.get(used.track, 0),
-            }
-            for used in found.nodes
-        ],
     }
+
+
+def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[int, int]) -> list[dict[str, Any]]:
+    return [
+        {
+            "track": used.track,
+            "start": used.node.start,
+            "end": used.node.end,
+            "reports": used.reports,
+            "sealed": used.number <= sealed.get(used.track, 0),
+        }
+        for used in nodes
+    ]
 
 
 def _when(survey: Survey, found: Histogram | Change) -> dict[str, Any]:

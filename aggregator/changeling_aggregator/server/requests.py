@@ -1,13 +1,17 @@
 """What endpoints ask of a request: its service, a body of bounded size, an operator's token, a survey's id."""
 
+import asyncio
 import hmac
 
 from changeling_protocol.survey import ID_BYTES
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from ..ingest import PublishedSurvey
 from .service import Service
+
+BODY_SECONDS = 60.0
+"""How long a body may take: what has arrived of it is in memory meanwhile."""
 
 
 def service_of(request: Request) -> Service:
@@ -16,16 +20,23 @@ def service_of(request: Request) -> Service:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body, refused with 413 as soon as it is seen to be longer than `most` bytes."""
+    """The body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long."""
     too_large = HTTPException(413, f"a body here has at most {most} bytes", {"connection": "close"})
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > most:
         raise too_large
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
-            raise too_large
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise too_large
+    except TimeoutError as error:
+        sentence = f"a body here arrives within {BODY_SECONDS:g} seconds"
+        raise HTTPException(408, sentence, {"connection": "close"}) from error
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the body broke off") from error  # which nobody is there to hear
     return bytes(body)
 
 

@@ -33,7 +33,8 @@ def _come_again(_: Request, error: Exception) -> Response:
 
 
 def _broken(_: Request, __: Exception) -> Response:
-    return JSONResponse({"error": "the server failed; its log says why"}, 500)
+    # uvicorn closes the connection after an exception; who keeps it for the next request must know.
+    return JSONResponse({"error": "the server failed; its log says why"}, 500, {"connection": "close"})
 
 
 HANDLERS: dict[Any, Any] = {

@@ -18,6 +18,9 @@ from ..refusal import Refusal
 from .requests import read_body, service_of
 from .responses import packed
 
+_FRAME_ITEMS = 3
+"""The map, its one value, and the list of envelopes."""
+
 
 async def upload(request: Request) -> Response:
     service = service_of(request)
@@ -44,7 +47,7 @@ async def upload(request: Request) -> Response:
 
 def _envelopes(body: bytes) -> list[bytes]:
     try:
-        content = canonical.decode(body)
+        content = canonical.decode(body, most_items=MOST_ENVELOPES + _FRAME_ITEMS)
     except MalformedBytes as error:
         raise HTTPException(400, f"the body is {error}") from error
     match content:

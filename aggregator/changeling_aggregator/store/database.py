@@ -29,6 +29,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._overwritten = True  # by a process that was killed, perhaps
 
     @classmethod
     def open(cls, path: Path) -> "Store":
@@ -62,11 +63,22 @@ class Store:
         with connection, connection.begin():
             yield connection
 
-    def forget_overwritten(self) -> None:
-        """Empty the write-ahead log, where bytes since overwritten may still stand."""
+    def forget_overwritten(self, changed: bool) -> None:
+        """Empty the write-ahead log, where bytes since overwritten may still stand.
+
+        changed: whether anything was overwritten since the last time. Left for the next time, whatever that
+        brings, where somebody reads for longer than a second: appending has to wait for this.
+        """
+        self._overwritten |= changed
+        if not self._overwritten:
+            return
         connection = self.engine.raw_connection()
         try:
-            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA busy_timeout = 1000")
+            (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            cursor.execute(f"PRAGMA {_PRAGMAS[0]}")
+            self._overwritten = bool(busy)
         finally:
             connection.close()
 

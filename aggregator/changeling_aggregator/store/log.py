@@ -74,13 +74,8 @@ def unread(connection: Connection, most: int, most_bytes: int) -> list[LogEntry]
 
     Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end.
     """
-    behind = connection.execute(
-        select(streams.c.id, cursors.c.position)
-        .join(cursors, cursors.c.stream == streams.c.id)
-        .where(cursors.c.position < streams.c.length)
-    ).all()
     entries, size = [], 0
-    for entry in merge(*(entries_after(connection, stream, position) for stream, position in behind)):
+    for entry in merge(*(entries_after(connection, stream, position) for stream, position in _behind(connection))):
         entries.append(entry)
         size += len(entry.envelope)
         if len(entries) == most or size >= most_bytes:
@@ -88,13 +83,23 @@ def unread(connection: Connection, most: int, most_bytes: int) -> list[LogEntry]
     return entries
 
 
-def entries_after(connection: Connection, stream: int, position: int) -> Iterator[LogEntry]:
-    """The stream's envelopes after a position, in order."""
+def _behind(connection: Connection) -> list[tuple[int, int]]:
+    """The streams that the fold has not counted to their end, with its position in each."""
+    rows = connection.execute(
+        select(streams.c.id, cursors.c.position)
+        .join(cursors, cursors.c.stream == streams.c.id)
+        .where(cursors.c.position < streams.c.length)
+    )
+    return [(row.id, row.position) for row in rows]
+
+
+def entries_after(connection: Connection, stream: int, position: int, at_once: int = _CHUNK) -> Iterator[LogEntry]:
+    """The stream's envelopes after a position, in order; read so many at once."""
     query = (
         select(log.c.arrival, log.c.stream, log.c.position, log.c.envelope)
         .where(log.c.stream == stream, log.c.position > bindparam("after"))
         .order_by(log.c.position)
-        .limit(_CHUNK)
+        .limit(at_once)
     )
     while rows := connection.execute(query, {"after": position}).all():
         yield from (LogEntry(*row) for row in rows)
@@ -131,6 +136,12 @@ def unfolded(connection: Connection) -> int:
         )
     ).scalar_one()
     return count
+
+
+def first_unfolded(connection: Connection) -> int | None:
+    """The arrival of the first envelope that the fold has not counted; None at the log's end."""
+    first = (next(entries_after(connection, stream, position, 1)) for stream, position in _behind(connection))
+    return min((entry.arrival for entry in first), default=None)
 
 
 def whole_log(connection: Connection) -> Iterator[LogEntry]:

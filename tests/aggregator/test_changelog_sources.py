@@ -101,6 +101,27 @@ def test_what_is_no_changelog_is_refused(tmp_path):
         Changelog.from_parquet(tmp_path / "log.parquet")
 
 
+def test_a_file_without_a_header_does_not_give_its_first_row_away(tmp_path):
+    """That row holds an answer; a header that is one is repeated, as it says what is wrong."""
+    (tmp_path / "log.csv").write_text("1,2020-01-01,secret\n2,2020-01-01,other\n")
+    headerless = pl.DataFrame({"1": [2], "2020-01-01": ["2020-01-01"], "secret": ["other"]})
+    for read in (lambda: Changelog.from_csv(tmp_path / "log.csv"), lambda: Changelog.from_frame(headerless)):
+        with pytest.raises(BadChangelog, match="there is no such header") as error:
+            read()
+        assert "secret" not in str(error.value)
+    with pytest.raises(BadChangelog, match="got 'entry,when,answer'"):
+        Changelog.from_frame(pl.DataFrame({"entry": [1], "when": [1], "answer": ["a"]}))
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+@pytest.mark.parametrize("ticks", [2**62, -(2**63), 2**63 - 1])
+def test_a_datetime_beyond_the_calendar_is_refused_and_never_wraps_around(unit, ticks):
+    """2^62 ms, in microseconds, is 0 modulo 2^64: it was read as 1970."""
+    times = pl.Series([0, ticks], dtype=pl.Int64).cast(pl.Datetime(unit))
+    with pytest.raises(BadChangelog, match=r"row 2: .*not a time"):
+        Changelog.from_frame(pl.DataFrame({"entry": ["a", "b"], "time": times, "answer": ["x", "y"]}))
+
+
 def test_old_and_new_columns_say_the_same_and_an_old_that_is_not_current_is_refused(rows, tmp_path):
     """In frames and in CSV, plain and quoted; also an old answer that no row ever sets."""
     now: dict[str, str] = {}

@@ -116,6 +116,15 @@ def test_a_clipped_sum_is_rounded_to_its_unit():
     assert query.moving == (20,)
 
 
+@pytest.mark.parametrize("answer", ["secret", "nan", ""])
+def test_a_sum_of_what_is_no_number_is_refused_without_saying_what_it_is(answer):
+    """The answer may be one entry's; and what was raised on the way is not shown either."""
+    with pytest.raises(ValueError, match=r"^a sum of answers needs numbers, and an answer is none$") as raised:
+        answer_query("sum of answer from 0 to 5", ["1", answer])
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "answer", "answer = 'a'", "answer == 1", "other == 'a'", "answer in 'a'", "answer < 'a'", "__import__('os')",

@@ -14,6 +14,7 @@ import pytest
 from changeling_aggregator.central.changes.answer_query import answer_query
 from changeling_aggregator.central.changes.hdcr import hierarchy
 from changeling_aggregator.central.errors import BadState, ConstraintBroken, TimeReversed
+from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.release.methods import HierarchyMethod
 from changeling_aggregator.central.release.output import Output, read_rows
 from changeling_aggregator.central.release.run import Release, run, saved_calendar
@@ -28,8 +29,8 @@ ROWS = [("a", 3, "x"), ("b", 4, "y"), ("c", 12, "x"), ("a", 15, "y"), ("b", 25, 
 QUERY = "each answer in ('x', 'y')"
 
 
-def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY):
-    changelog, calendar, constraint = Changelog.from_rows(rows), Calendar(0, 10, 6), AtMost(k)
+def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY, periods=6):
+    changelog, calendar, constraint = Changelog.from_rows(rows), Calendar(0, 10, periods), AtMost(k)
     counted = answer_query(query, changelog.answers)
     method = HierarchyMethod(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
     output = Output(folder / name, counted.names, 1.0)
@@ -102,13 +103,30 @@ def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
     others = [
         release_in(tmp_path, k=3),
         release_in(tmp_path, query="each answer in ('x', 'z')"),
-        replace(release, calendar=Calendar(0, 10, 7)),
+        release_in(tmp_path, periods=7),
         replace(release, method=HierarchyMethod(
             hierarchy(release.query, release.calendar, AtMost(2), Fraction(2), layers=3))),
     ]  # fmt: skip
     for other in others:
         with pytest.raises(BadState, match="another query, calendar"):
             finish(other, Forbidden())
+
+
+@pytest.mark.parametrize(("law", "delta"), [(Law.LAPLACE, 0), (Law.LAPLACE, 1e-6), (Law.GAUSSIAN, 1e-6)])
+def test_a_guarantee_about_something_else_is_never_released_with(tmp_path, law, delta):
+    """Noise for one mutation where the guard lets entries make two; another query or calendar. More is enough."""
+    release = release_in(tmp_path)
+
+    def method(k, query=release.query, calendar=release.calendar):
+        made = hierarchy(query, calendar, AtMost(k), Fraction(1), Fraction(delta), layers=3, law=law)
+        return HierarchyMethod(made)
+
+    for k in (2, 3):
+        assert replace(release, method=method(k)).method.covers(release.query, release.calendar, AtMost(2))
+    fixed = answer_query(QUERY, release.changelog.answers, fixed=True)
+    for other in (method(1), method(2, calendar=Calendar(0, 10, 5)), method(2, fixed)):
+        with pytest.raises(ValueError, match="another query, calendar or constraint"):
+            replace(release, method=other)
 
 
 def test_lost_files_are_never_a_fresh_start(tmp_path):
@@ -127,6 +145,22 @@ def test_lost_files_are_never_a_fresh_start(tmp_path):
     release.state.unlink()
     with pytest.raises(BadState, match="exists without its state"):
         finish(release, Forbidden())
+
+
+def test_an_older_state_put_back_never_draws_its_nodes_again(tmp_path):
+    """Restored from a backup: the output holds rows it does not know of. They stay, and the newer state goes on."""
+    release = release_in(tmp_path)
+    finish(release, FastNoise(1), 2)
+    older = release.state.read_bytes()
+    finish(release, FastNoise(2), 3)
+    newer, published = release.state.read_bytes(), release.output.path.read_bytes()
+    release.state.write_bytes(older)
+    with pytest.raises(BadState, match="an older one"):
+        finish(release, Forbidden())
+    assert release.output.path.read_bytes() == published
+    release.state.write_bytes(newer)
+    assert [period for period, _ in finish(release, FastNoise(3))] == [4, 5, 6]
+    assert release.output.path.read_bytes().startswith(published)
 
 
 def test_two_processes_never_release_at_once(tmp_path):
@@ -183,9 +217,11 @@ def test_a_torn_last_row_is_written_again(tmp_path):
 
 
 def test_real_noise_is_added_to_every_column(tmp_path):
-    """OpenDP's sampler: 40 periods of nothing are not all zeros."""
+    """OpenDP's sampler: each column is off the truth in some period (all six right: chance below (1/10)⁶)."""
     from changeling_aggregator.central.noise import OpenDPNoise
 
     release = release_in(tmp_path)
     finish(release, OpenDPNoise())
-    assert np.ptp([row[3] for row in read_rows(release.output.path)]) > 0
+    for name, truth in (("x", [1, 1, 1, 0, 0, 1]), ("y", [1, 2, 1, 1, 1, 1])):
+        found = [value for _, _, column, value, _ in read_rows(release.output.path) if column == name]
+        assert np.abs(np.array(found) - truth).max() > 1e-6

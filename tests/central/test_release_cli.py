@@ -19,8 +19,8 @@ def log(tmp_path):
     return path
 
 
-def release(log, *more, query="answer == 'United'", output="out.csv", epsilon="1"):
-    arguments = ["release", log, "--query", query, "--every", "1h", "--epsilon", epsilon, "-o", log.parent / output]
+def release(log, *more, query="answer == 'United'", output="out.csv", epsilon="1", every="1h"):
+    arguments = ["release", log, "--query", query, "--every", every, "--epsilon", epsilon, "-o", log.parent / output]
     return run([str(part) for part in [*arguments, *more]])
 
 

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from changeling_aggregator.central.changes.answer_query import answer_query
+from changeling_aggregator.central.changes.linear_query import LinearQuery
 from changeling_aggregator.central.errors import ConstraintBroken
 from changeling_aggregator.central.release.counters import COUNTERS, counter_method
 from changeling_aggregator.central.release.methods import PeriodChange
@@ -14,6 +16,7 @@ from changeling_aggregator.central.release.run import run
 from changeling_aggregator.changelog import Changelog
 from changeling_protocol import AtMost, Calendar, TimeBounded
 
+from .examples import histories
 from .stand_ins import FastNoise, Forbidden
 from .test_release import release_in
 
@@ -48,6 +51,44 @@ def test_the_dynamic_mechanism_protects_an_entry_once_per_column_it_touches():
     assert method("dynamic", COUNT).each == EPSILON
     assert method("dynamic", EACH).each == EPSILON / 2
     assert method("dynamic", EACH, AtMost(1)).each == EPSILON
+
+
+@pytest.mark.parametrize(
+    ("table", "appearing", "moving"),
+    [
+        (((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1)),
+        (((0, 0, 0, 0), (1, 1, 0, 0), (0, 0, 1, 1)), (1, 1), (1, 1, 1, 1)),
+        (((0, 0), (1, 1), (0, 1)), (1, 1), (1, 1)),
+        (((0, 0), (1, 0), (0, 1)), (1,), (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("k", [1, 2])
+def test_columns_that_overlap_cost_an_entry_each_one_it_touches(table, appearing, moving, k):
+    """Over all histories of one entry: the columns that are given an update, at ε₁ each, are within epsilon."""
+    query = LinearQuery(tuple("abcd"[: len(table[0])]), table, appearing, moving)
+    made, touched = counter_method("dynamic", query, CALENDAR, AtMost(k), EPSILON), 0
+    for states in histories(2, AtMost(k), 4):
+        rows = [("e", t, ANSWERS[b - 1] if b else "") for t, (a, b) in enumerate(pairwise((0, *states)), 1) if a != b]
+        log = Changelog.from_rows(rows, answers=ANSWERS)
+        (part,) = log.mutations().by_period(0, 10, 1)
+        touched = max(touched, sum(bool(updates) for updates in made.inputs(PeriodChange(log, part, query))))
+    assert touched * made.each <= EPSILON
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_a_counter_for_fewer_mutations_is_never_released_with(kind, tmp_path):
+    """ε₁ for an entry's insertion alone, where entries may mutate twice."""
+    release = release_in(tmp_path)
+    with pytest.raises(ValueError, match="another query, calendar or constraint"):
+        replace(release, method=counter_method(kind, release.query, release.calendar, AtMost(1), Fraction(1)))
+
+
+@pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
+def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(kind):
+    """A sum from 0 to 5 of answers that are all 0 or 1: refused like any other, or one entry's 2 would show."""
+    for answers in (["0", "1"], ["0", "2"]):
+        with pytest.raises(ValueError, match="no sums"):
+            counter_method(kind, answer_query("sum of answer from 0 to 5", answers), CALENDAR, AtMost(2), EPSILON)
 
 
 @pytest.mark.parametrize("kind", COUNTERS)

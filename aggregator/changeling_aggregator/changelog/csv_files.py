@@ -19,7 +19,7 @@ from polars.exceptions import PolarsError
 
 from ..errors import BadChangelog
 from .columns import Changelog
-from .frames import CHANGES, CURRENT, FORMS, encode
+from .frames import CHANGES, CURRENT, FORMS, encode, wrong_columns
 from .order import in_order
 from .rows import Row, read_rows
 
@@ -89,7 +89,7 @@ def _rows(file: TextIO) -> Iterator[Row]:
         if not header:
             raise BadChangelog(f"line 1: the file is empty; it must open with {FORMS}")
         if sorted(header) not in (sorted(CURRENT), sorted(CHANGES)):
-            raise BadChangelog(f"line 1: the columns must be {FORMS}, got {','.join(header)!a}")
+            raise BadChangelog(f"line 1: {wrong_columns(header)}")
         entry, time = header.index("entry"), header.index("time")
         answer = header.index("answer" if "answer" in header else "new")
         old = header.index("old") if "old" in header else None

@@ -38,10 +38,18 @@ def read_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
         frame = frame.collect()
     names = [str(name) for name in frame.columns]
     if sorted(names) not in (sorted(CURRENT), sorted(CHANGES)):
-        raise BadChangelog(f"row 1: the columns must be {FORMS}, got {','.join(names)!a}")
+        raise BadChangelog(f"row 1: {wrong_columns(names)}")
     columns = {name: _series(name, frame[name]) for name in names}
     number = np.arange(1, len(columns["entry"]) + 1, dtype=np.int64)
     return in_order(encode(columns, number, "row", answers), "row", answers)
+
+
+def wrong_columns(names: Sequence[str]) -> str:
+    """What is wrong with a header, which is repeated only if it is one: without it, the first row holds an answer."""
+    expected = f"the columns must be {FORMS}"
+    if not {"entry", "time"} & {name.strip() for name in names}:
+        return f"{expected}; there is no such header, separated by commas"
+    return f"{expected}, got {','.join(names)!a}"
 
 
 def encode(
@@ -62,7 +70,7 @@ def encode(
     if found:
         row, fault = min(found, key=lambda one: one[0])
         if fault == "its time cannot be read":
-            fault = _why(time[row])
+            fault = _why(time, row)
         raise BadChangelog(f"{unit} {number[row]}: {fault}")
     entries, codes = _codes(entry)
     old = None
@@ -121,8 +129,9 @@ def _microseconds(time: pl.Series) -> tuple[Wide, NDArray[np.bool_]]:
     if isinstance(time.dtype, pl.Datetime):
         per = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[time.dtype.time_unit]
         ticks = time.to_physical()
-        bad = ticks.is_null().to_numpy()
-        return ticks.fill_null(0).to_numpy() * per[0] // per[1], bad
+        latest = min(LATEST * MICRO * per[1] // per[0], 2**63 - 1)
+        bad = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
+        return np.where(bad, 0, ticks.fill_null(0).to_numpy()) * per[0] // per[1], bad
     if time.dtype.is_numeric():
         return _seconds(time.cast(pl.Float64).fill_null(float("nan")).to_numpy())
     texts = _text(time).fill_null("")
@@ -152,7 +161,10 @@ def _parsed(text: str) -> _Parsed:
         return _Parsed(0, True)
 
 
-def _why(time: Any) -> str:
+def _why(times: pl.Series, row: int) -> str:
+    if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:
+        return "its datetime is beyond the year 9999, which is not a time"  # polars panics where Python has none
+    time = times[row]
     try:
         microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time))
     except ValueError as error:

@@ -1,9 +1,11 @@
 """`changeling release`: publish a count of a changelog, period after period, with central differential privacy."""
 
+import re
 import sys
+import time
 from fractions import Fraction
 from importlib.util import find_spec
-from math import ceil
+from math import ceil, isnan
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +21,7 @@ from ..central.changes.linear_query import LinearQuery
 from ..central.guard import frozen
 from ..central.node_noise import Law
 from ..central.release.counters import COUNTERS, counter_method
+from ..central.release.limits import budget, check_budget, check_changelog, check_output, check_periods, check_plot
 from ..central.release.methods import HierarchyMethod, Method
 from ..central.release.output import Output
 from ..central.release.run import Release, run, saved_calendar
@@ -26,6 +29,7 @@ from ..changelog import MICRO, Changelog
 from ..durations import format_duration, parse_duration
 from ..instants import format_instant, parse_instant
 
+MOST_MUTATIONS = 10**9
 MECHANISMS = ("hdcr", "dcr", *COUNTERS)
 
 
@@ -52,7 +56,8 @@ def release(
     start: Annotated[str | None, typer.Option(help="When the first period begins: ISO 8601.")] = None,
     until: Annotated[str | None, typer.Option(help="When the last period ends: ISO 8601.")] = None,
     through: Annotated[
-        str | None, typer.Option(help="Release periods that end by then, as the changelog is whole until then.")
+        str | None,
+        typer.Option(help="Release periods that end by then, as the changelog is whole until then; now if left out."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw what was published: .png, .svg, .pdf.")] = None,
 ) -> None:
@@ -63,22 +68,25 @@ def release(
     if find_spec("opendp") is None or find_spec("dp_accounting") is None:
         raise ValueError("a central release needs exact noise and accounting: pip install 'changeling[central]'")
     constraint = _constraint(at_most, within)
+    spent = budget(epsilon), budget(delta)
+    check_budget(*spent)
+    check_changelog(changelog)
+    check_output(output)
+    if plot is not None:
+        check_plot(plot, changelog)
     log = _read(changelog)
     state = output.with_name(output.name + ".state")
-    declared = None if answers is None else [name.strip() for name in answers.split(",")]
-    counted = answer_query(query, log.answers, declared, fixed)
+    counted = _query(query, log, answers, fixed)
     calendar = _calendar(log, parse_duration(every), start, until, saved_calendar(state))
     if freeze:
         log = frozen(log, constraint, fixed)
-    method = _method(
-        counted, calendar, constraint, _fraction(epsilon), _fraction(delta), law, mechanism, branching, layers
-    )
-    last = calendar.periods if through is None else calendar.closed(parse_instant(through) + 1e-6)
+    method = _method(counted, calendar, constraint, *spent, law, mechanism, branching, layers)
+    last = calendar.closed(time.time() if through is None else parse_instant(through) + 1e-6)
     asked = Release(
         log, counted, query, calendar, constraint, method, Output(output, counted.names, float(counted.unit)), state
     )
     _follow(asked, last)
-    if plot is not None:
+    if plot is not None and last:  # before the first period has ended there is nothing to draw
         from ..central.release.plot import save_release_plot
 
         save_release_plot(output, plot, f"{query}, every {format_duration(calendar.period)}, ε = {epsilon}")
@@ -90,15 +98,17 @@ def _follow(asked: Release, last: int) -> None:
     from ..central.pooled_noise import PooledNoise
 
     err = Console(stderr=True)
-    done = 0
+    done, unknown = 0, False
     with Progress(console=err, transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("releasing", total=last)
-        for period, _ in run(asked, PooledNoise(OpenDPNoise()), last):
+        for period, level in run(asked, PooledNoise(OpenDPNoise()), last):
             progress.update(task, completed=period)
-            done += 1
+            done, unknown = done + 1, isnan(level.variance)
     guarantee = asked.method.guarantee
     cost = f"epsilon {float(guarantee.epsilon):g}" + (f", delta {float(guarantee.delta):g}" if guarantee.delta else "")
-    end = format_instant(asked.calendar.start + last * asked.calendar.period)
+    end = format_instant(asked.calendar.time(last)) + ", the calendar's end" * (last == asked.calendar.periods)
+    if unknown:
+        typer.echo("changeling: no standard error of this mechanism is known, so that column is empty", err=True)
     typer.echo(
         f"published {done} periods, until {end}, to {asked.output.path}; the whole release costs an entry at most "
         f"{cost} ({guarantee.neighbours}; {guarantee.source})",
@@ -110,9 +120,23 @@ def _read(path: Path) -> Changelog:
     return Changelog.from_parquet(path) if path.suffix == ".parquet" else Changelog.from_csv(path)
 
 
+def _query(text: str, log: Changelog, answers: str | None, fixed: bool) -> LinearQuery:
+    declared = None if answers is None else [name.strip() for name in answers.split(",")]
+    if declared is not None and not re.fullmatch(r"each\s+answer", text.strip()):
+        raise ValueError(f"--answers names the columns of `each answer`; the query is {text!r}")
+    if declared is not None and not all(declared):
+        raise ValueError(f"one of the --answers has no name: {answers!r}")
+    try:
+        return answer_query(text, log.answers, declared, fixed)
+    except (OverflowError, RecursionError, MemoryError):
+        raise ValueError("not a query: its numbers are too large, or it is too long") from None
+
+
 def _constraint(at_most: int | None, within: str | None) -> Constraint:
     bounds: list[AtMost | TimeBounded] = []
     if at_most is not None:
+        if at_most > MOST_MUTATIONS:
+            raise ValueError(f"--at-most is at most {MOST_MUTATIONS}, got {at_most}")
         bounds.append(AtMost(at_most))
     if within is not None:
         bounds.append(TimeBounded(parse_duration(within)))
@@ -123,8 +147,9 @@ def _constraint(at_most: int | None, within: str | None) -> Constraint:
 
 def _calendar(log: Changelog, period: int, start: str | None, until: str | None, saved: Calendar | None) -> Calendar:
     """As asked for; else as the release began; else as the data say, with a warning."""
-    if saved is not None and start is None and until is None:
-        return Calendar(saved.start, period, saved.periods)
+    if saved is not None:
+        start = start or format_instant(saved.start)
+        until = until or format_instant(saved.time(saved.periods))
     if start is None or until is None:
         typer.echo(
             "changeling: the calendar is read from the data, whole days around its first and last mutation; "
@@ -136,7 +161,8 @@ def _calendar(log: Changelog, period: int, start: str | None, until: str | None,
     end = int(parse_instant(until)) if until else -(-int(log.time.max()) // (day * MICRO)) * day
     if end - first < period:
         raise ValueError(f"from {format_instant(first)} to {format_instant(end)} there is no period")
-    return Calendar(first, period, ceil((end - first) / period) if until is None else (end - first) // period)
+    periods = ceil((end - first) / period) if until is None else (end - first) // period
+    return check_periods(Calendar(first, period, periods))
 
 
 def _method(
@@ -155,6 +181,10 @@ def _method(
     if mechanism not in MECHANISMS:
         raise ValueError(f"there is no mechanism {mechanism!r}: choose {', '.join(MECHANISMS)}")
     noise = Law(law)
+    if mechanism != "hdcr" and (branching, layers) != (None, None):
+        raise ValueError(f"--branching and --layers are of hdcr's hierarchy, and {mechanism} has none")
+    if layers is not None and layers > calendar.periods.bit_length():
+        raise ValueError(f"{layers} layers are too many for {calendar.periods} periods")
     if mechanism in COUNTERS:
         if delta or noise is not Law.LAPLACE:
             raise ValueError(f"{mechanism} is released at a pure epsilon, with laplace noise")
@@ -163,12 +193,6 @@ def _method(
         branching, layers = 2, 1
     if branching is None or layers is None:
         best = best_hierarchy(query, calendar, constraint, epsilon, delta, noise)
-        branching, layers = branching or best.branching, layers or best.layers
+        branching = best.branching if branching is None else branching
+        layers = best.layers if layers is None else layers
     return HierarchyMethod(hierarchy(query, calendar, constraint, epsilon, delta, branching, layers, noise))
-
-
-def _fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"a budget is a number such as 0.5 or 1/2, got {text!r}") from None

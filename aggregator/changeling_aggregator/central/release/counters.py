@@ -44,6 +44,10 @@ class CounterMethod:
     width: int
     guarantee: Guarantee
 
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        items = _items(self.kind, query, calendar, constraint)
+        return query.width == self.width and self.each * items <= self.guarantee.epsilon
+
     def named(self) -> dict[str, Any]:
         return {"kind": self.kind, "each": str(self.each), "width": self.width}
 
@@ -75,11 +79,8 @@ def counter_method(
     """
     if kind not in COUNTERS:
         raise ValueError(f"there is no counter {kind!r}: choose {', '.join(COUNTERS)}")
-    items = total(query.shifts(constraint.most_nodes(layer_bounds(calendar, 1))))
     T, one = calendar.periods, BasicCounting()
-    if kind in ("partitioning", "dynamic"):
-        items = _gross_items(kind, query, constraint)
-    each = epsilon / items
+    each = epsilon / _items(kind, query, calendar, constraint)
     mechanism: Any
     match kind:
         case "counter":
@@ -96,17 +97,33 @@ def counter_method(
     return CounterMethod(kind, mechanism, each, query.width, guarantee)
 
 
+def _items(kind: str, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> Fraction:
+    """How often ε₁ an entry costs."""
+    if kind in ("partitioning", "dynamic"):
+        return _gross_items(kind, query, constraint)
+    return total(query.shifts(constraint.most_nodes(layer_bounds(calendar, 1))))
+
+
 def _gross_items(kind: str, query: LinearQuery, constraint: Constraint) -> Fraction:
     """How much of ε₁ an entry costs where insertions and deletions are counted apart, several in a period included."""
     if not isinstance(constraint, AtMost):
         raise ValueError(f"{kind} needs entries that mutate at most k times: --at-most")
-    if any(f not in (0, 1) for row in query.table for f in row):
+    if any(shift > 1 for shift in (*query.appearing, *query.moving)):  # of any answer, not of those that came
         raise ValueError(f"{kind} counts entries: no sums")
+    if any(f < 0 for row in query.table for f in row):
+        raise ValueError(f"{kind} counts entries: none less than once")
     if kind == "partitioning":
         return total(query.shifts(constraint.k))
     if constraint.k > 2:
         raise ValueError(f"dynamic needs entries that come once and go once: --at-most 2, got {constraint.k}")
-    return Fraction(len(query.moving) if constraint.k == 2 else 1)
+    return Fraction(_columns_touched(query, constraint.k))
+
+
+def _columns_touched(query: LinearQuery, k: int) -> int:
+    """The most columns that an entry of one or two mutations changes: |A ∪ B| = (|A| + |B| + |A xor B|) / 2, A and B
+    the columns that count its two answers."""
+    one, between = sum(query.appearing), sum(query.moving)
+    return one if k == 1 or query.fixed else one + between // 2
 
 
 def _net(change: PeriodChange) -> list[Any]:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from changeling_protocol import Calendar, Constraint
 
 from ...changelog import Changelog, Mutations
 from ...tallies import Counts
-from ..changes.hdcr import Hdcr, HdcrState
+from ..changes.hdcr import Hdcr, HdcrState, hierarchy_shifts
 from ..changes.linear_query import LinearQuery
 from ..changes.release_graph import BestEstimates, Level, frontier_fields, frontier_from_fields
 from ..mechanism import Guarantee
+from ..node_noise import Law
 from ..noise import Noise
 
 
@@ -49,6 +51,10 @@ class Method(Protocol):
         """What it is, noise included: a state of one method is never used with another."""
         ...
 
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether the guarantee holds for this query on this calendar, for entries that keep to this constraint."""
+        ...
+
     def start(self) -> dict[str, Any]: ...
 
     def step(self, state: dict[str, Any], change: PeriodChange, noise: Noise) -> tuple[dict[str, Any], Level]:
@@ -70,6 +76,15 @@ class HierarchyMethod:
     def estimates(self) -> BestEstimates:
         m = self.mechanism
         return BestEstimates(m.calendar.periods, m.widths, m.query.width)
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        m, stated = self.mechanism, self.mechanism.guarantee
+        if (m.query, m.calendar) != (query, calendar):
+            return False
+        shifts = hierarchy_shifts(query, calendar, constraint, m.widths)
+        if m.noise.law is Law.LAPLACE and m.noise.epsilon(shifts) <= stated.epsilon:
+            return True
+        return stated.delta > 0 and m.noise.delta(shifts, float(stated.epsilon)) <= float(stated.delta)
 
     def named(self) -> dict[str, Any]:
         noise = self.mechanism.noise

@@ -48,15 +48,22 @@ class Output:
                 text.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
         return text.getvalue().encode()
 
+    def size(self) -> int:
+        """How many bytes there are; 0 where there is no file."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
     def append(self, at: int, rows: bytes) -> int:
         """Write the rows at byte `at`, cutting whatever follows, to the disk. Returns where the next ones go.
 
         Raises BadState where the file is shorter than what was published.
         """
+        if self.size() < at:
+            raise BadState(
+                f"{self.path} has lost rows that were published: put the file back, or choose another output and "
+                "count what this one cost"
+            )
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         with os.fdopen(descriptor, "r+b") as file:
-            if file.seek(0, os.SEEK_END) < at:
-                raise BadState(f"{self.path} has lost rows that were published: put the file back, or start anew")
             file.truncate(at)
             file.seek(at)
             file.write(rows)

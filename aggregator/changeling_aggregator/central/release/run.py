@@ -27,7 +27,10 @@ from .output import Output
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is released of which changelog. asked: the query in words. state: where the state is kept."""
+    """What is released of which changelog. asked: the query in words. state: where the state is kept.
+
+    ValueError where the method's guarantee does not cover the query, the calendar or what entries may do.
+    """
 
     changelog: Changelog
     query: LinearQuery
@@ -37,6 +40,10 @@ class Release:
     method: Method
     output: Output
     state: Path
+
+    def __post_init__(self) -> None:
+        if not self.method.covers(self.query, self.calendar, self.constraint):
+            raise ValueError("the method's guarantee is about another query, calendar or constraint than the release's")
 
     def fingerprint(self) -> bytes:
         """A hash of all that the guarantee and the estimates rest on, but the data."""
@@ -70,7 +77,8 @@ def run(
 
     reached: called at every step by name, for tests that kill the process there.
     Raises ConstraintBroken before the period of an entry's breach, TimeReversed where the changelog differs in what is
-    already released, BadState for a state of another release, an output that was cut, or another process at work.
+    already released, BadState for a state of another release or an older one, an output that was cut, or another
+    process at work.
     """
     with held(release.state):
         yield from _run(release, noise, release.calendar.periods if until is None else until, reached)
@@ -81,6 +89,12 @@ def _run(release: Release, noise: Noise, until: int, reached: Callable[[str], No
     saved = _resumed(release)
     period, at, pending = saved["period"], saved["at"], saved["pending"]
     digest, state = saved["digest"], saved["state"]
+    if release.output.size() > at + len(pending):
+        raise BadState(
+            f"{release.output.path} holds more than {release.state.name} knows of: the state is an older one, and "
+            "going on from it would draw twice for the same nodes; put the newer one back, or choose another output "
+            "and count what this one cost"
+        )
     at = release.output.append(at, pending)
     reached("repaired")
     seen = b""
@@ -94,7 +108,8 @@ def _run(release: Release, noise: Noise, until: int, reached: Callable[[str], No
             if number == period and seen != digest:
                 raise TimeReversed(
                     f"the changelog differs from the one that was released until period {period}: rows were added, "
-                    "changed or taken away in periods that are already published; nothing was drawn"
+                    "changed or taken away in periods that are already published; nothing was drawn. Put it back as it "
+                    "was; what came late is dated after what is published"
                 )
             continue
         if number > until:

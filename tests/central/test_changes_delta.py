@@ -1,7 +1,6 @@
 """Changes with Gaussian noise: the exact delta of every history of one entry, from the law itself, not from a PLD."""
 
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from changeling_aggregator.central.changes.swcr import Windows, sliding_windows
 from changeling_aggregator.central.node_noise import Law
 from changeling_protocol import AtMost, Hybrid, TimeBounded
 
+from .exact_losses import exact_delta
 from .examples import CALENDAR, histories, transcript
 
 ANSWERS = ["a", "b"]
@@ -23,22 +23,6 @@ QUERIES = {
 CONSTRAINTS = [AtMost(1), AtMost(2), TimeBounded(2), Hybrid((AtMost(2), TimeBounded(2)))]
 WINDOWS = Windows(0, 6, 1, 3)
 EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
-
-
-@lru_cache(maxsize=4096)
-def exact_delta(scale, shifts, epsilon):
-    """The loss of draws x shifted by s is (Σs² - 2Σs·x) / 2σ², so the law of Σs·x says all; each x to ±9σ."""
-    reach = int(9 * scale) + 1
-    x = np.arange(-reach, reach + 1)
-    law = np.exp(-(x**2) / (2 * scale**2))
-    law /= law.sum()
-    total, zero = np.ones(1), 0
-    for shift in shifts:
-        spread = np.zeros(2 * reach * shift + 1)
-        spread[::shift] = law
-        total, zero = np.convolve(total, spread), zero + reach * shift
-    loss = (sum(s * s for s in shifts) - 2 * (np.arange(len(total)) - zero)) / (2 * scale**2)
-    return float(total @ np.maximum(0, -np.expm1(epsilon - loss)))
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -63,5 +47,5 @@ def test_the_delta_of_every_history_is_at_most_the_stated_one(name, constraint, 
     for states in histories(2, constraint, 8, query.fixed):
         moved = np.abs(transcript(mechanism, query, calendar, states, released))
         found.add(tuple(sorted(int(shift) for shift in moved if shift)))
-    worst = max(exact_delta(mechanism.noise.scale, shifts, float(EPSILON)) for shifts in found)
+    worst = max(exact_delta(Law.GAUSSIAN, mechanism.noise.scale, shifts, float(EPSILON)) for shifts in found)
     assert float(DELTA) / 5 <= worst <= float(DELTA)

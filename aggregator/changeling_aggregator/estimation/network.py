@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix, csgraph
-from scipy.sparse.linalg import splu
 
 from .estimate import Floats
 
@@ -50,6 +48,8 @@ class Network:
     @cached_property
     def components(self) -> Indices:
         """Which connected part each time belongs to, shape (periods + 1,)."""
+        from scipy.sparse import csc_matrix, csgraph
+
         n = self.periods + 1
         links = csc_matrix((np.ones(len(self.start)), (self.start, self.end)), shape=(n, n))
         labels: Indices = csgraph.connected_components(links, directed=False)[1].astype(np.intp)
@@ -134,6 +134,8 @@ class Network:
 
     @cached_property
     def _incidence(self) -> Any:
+        from scipy.sparse import csc_matrix
+
         edges = np.arange(len(self.start))
         signs = np.repeat([1.0, -1.0], len(edges))
         at = (np.concatenate([self.end, self.start]), np.concatenate([edges, edges]))
@@ -141,6 +143,8 @@ class Network:
 
     @cached_property
     def _factor(self) -> Any:
+        from scipy.sparse.linalg import splu
+
         scaled = self._incidence.multiply(1.0 / np.sqrt(self.variance)).tocsr()[self._free]
         laplacian = (scaled @ scaled.T).tocsc()
         # Symmetric and positive definite, and nearly a tree: hardly any fill, and no pivoting is needed.

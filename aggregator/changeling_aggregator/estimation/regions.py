@@ -6,15 +6,16 @@ estimate's covariance is an upper bound, coverage is at least the level.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from scipy.stats import chi2, norm
 
 from .estimate import Estimate, Floats
 
 FLAT = 1e-9
 """Directions with less than this share of the largest variance are known exactly, like the sum of a closed cohort."""
 DRAWS = 20_000
+NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +39,7 @@ class Ellipsoid:
 
 def intervals(estimate: Estimate, level: float = 0.95) -> Floats:
     """Lower and upper ends per answer, shape (z, 2), each covering with probability `level` by itself."""
-    half = norm.ppf(0.5 + _level(level) / 2) * estimate.standard_errors
+    half = NORMAL.inv_cdf(0.5 + _level(level) / 2) * estimate.standard_errors
     return np.stack([estimate.values - half, estimate.values + half], axis=1)
 
 
@@ -48,7 +49,7 @@ def region(estimate: Estimate, level: float = 0.95) -> Ellipsoid:
     kept = variances > FLAT * max(float(variances[-1]), 0.0)
     inverse = (axes[:, kept] / variances[kept]) @ axes[:, kept].T
     rank = int(kept.sum())
-    return Ellipsoid(estimate.values, inverse, rank, float(chi2.ppf(_level(level), rank)) if rank else 0.0)
+    return Ellipsoid(estimate.values, inverse, rank, _chi_squared(rank, _level(level)))
 
 
 def bands(estimates: Sequence[Estimate], level: float = 0.95) -> Floats:
@@ -58,7 +59,7 @@ def bands(estimates: Sequence[Estimate], level: float = 0.95) -> Floats:
     (Šidák 1967), and never wider than Bonferroni's.
     """
     m = max(1, len(estimates) * (len(estimates[0].values) if estimates else 1))
-    return _bands(estimates, float(norm.ppf(0.5 + _level(level) ** (1 / m) / 2)))
+    return _bands(estimates, NORMAL.inv_cdf(0.5 + _level(level) ** (1 / m) / 2))
 
 
 def correlated_bands(
@@ -83,6 +84,12 @@ def _bands(estimates: Sequence[Estimate], critical: float) -> Floats:
     values = np.array([estimate.values for estimate in estimates])
     half = critical * np.array([estimate.standard_errors for estimate in estimates])
     return np.stack([values - half, values + half], axis=-1)
+
+
+def _chi_squared(rank: int, level: float) -> float:
+    from scipy.special import gammaincinv
+
+    return 2 * float(gammaincinv(rank / 2, level)) if rank else 0.0
 
 
 def _level(level: float) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csgraph, csr_matrix
 
 from .estimate import Floats
 from .network import Indices
@@ -53,6 +52,8 @@ class Routes:
     @cached_property
     def incidence(self) -> Any:
         """Which edges each pair's way takes: sparse, (pairs, E)."""
+        from scipy.sparse import csr_matrix
+
         predecessors = self._shortest[1]
         pairs = np.flatnonzero(np.isfinite(self.expected))
         at, source = self.times[self.second[pairs]].copy(), self.first[pairs]
@@ -69,6 +70,8 @@ class Routes:
 
     @cached_property
     def _shortest(self) -> tuple[Floats, NDArray[np.int32]]:
+        from scipy.sparse import csgraph, csr_matrix
+
         n = self.periods + 1
         start, end, length = self.start[self._one_each], self.end[self._one_each], self.length[self._one_each]
         links = csr_matrix((length, (start, end)), shape=(n, n))

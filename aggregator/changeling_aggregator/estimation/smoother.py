@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Survey
-from scipy.optimize import minimize_scalar
 
 from ..tallies import Tallies
 from .estimate import Floats
@@ -63,6 +62,8 @@ def likely_drift(network: Network, changes: Floats) -> float:
     -2 ln p = z·{ln det L(τ²) + (T-1) ln τ²} + Σ_answers min_v Σ_e r_e²/σ_e²  (drift edges included) + constant,
     the histogram at the first time having no prior. The answers are taken for independent.
     """
+    from scipy.optimize import minimize_scalar
+
     last = int(network.end.max(initial=0))
     if last < 2:
         raise ValueError("a drift takes at least two periods that have closed")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from ..estimation.estimate import Floats
 from ..estimation.network import Indices
@@ -62,6 +61,8 @@ def drops(edges: Edges, P: Floats) -> Floats:
 
 
 def _whole(edges: Edges, conductance: Floats) -> Floats:
+    from scipy.linalg.lapack import dpotrf, dpotri  # late: it loads slowly, and the command line imports this
+
     n = edges.periods
     L = np.zeros((n + 1, n + 1))
     for one, other, sign in ((edges.start, edges.end, -1.0), (edges.end, edges.start, -1.0)):

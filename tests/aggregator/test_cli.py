@@ -2,9 +2,11 @@
 
 import csv
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 
@@ -125,6 +127,26 @@ def test_an_error_is_one_line_and_exit_code_1(
     assert not (tmp_path / "x").exists()
 
 
+def test_a_store_that_lost_a_table_is_one_line(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The database's own error is told, and no traceback."""
+    cli("keys", "new", "--store", "store.db", "-o", "first")
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("DROP TABLE sealing_keys")
+    assert run(["keys", "new", "--store", "store.db", "-o", "second"]) == 1
+    assert capsys.readouterr().err == "changeling: the store cannot be used: no such table: sealing_keys\n"
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no operator can mend is not made into a sentence."""
+
+    def broken(args: list[str]) -> None:
+        raise KeyError(*args)
+
+    monkeypatch.setattr("changeling_aggregator.cli.commands.app", broken)
+    with pytest.raises(KeyError, match="inside"):
+        run(["inside"])
+
+
 def test_publishing_without_a_token_says_what_is_missing(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,10 +173,25 @@ def test_a_bare_install_names_what_is_missing() -> None:
     assert done.stderr == 'changeling needs its server parts: pip install "changeling[server]"\n'
 
 
+HEAVY = ["scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]
+
+
+def test_help_loads_no_numbers_no_server_and_no_store() -> None:
+    """`changeling --help` answers without anything that takes long to import, and so does the server's own."""
+    asked = (
+        "import sys; from changeling_aggregator.__main__ import main; code = main(); "
+        f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    for words in (["--help"], ["serve", "--help"]):
+        done = subprocess.run([sys.executable, "-c", asked, *words], capture_output=True, text=True, timeout=20)
+        assert (done.returncode, done.stderr.split()) == (0, []), words
+        assert "Usage: " in done.stdout
+
+
 def test_every_command_and_option_is_explained(cli: Cli) -> None:
     """`--help` says something about each."""
     import typer
-    from changeling_aggregator.cli import app
+    from changeling_aggregator.cli.commands import app
 
     def commands(command: object, name: str) -> None:
         assert getattr(command, "help", None), name

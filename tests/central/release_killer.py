@@ -1,4 +1,5 @@
-"""Runs a release and kills itself at a named step of a numbered period: run as a process by test_release_killed."""
+"""Runs a release, so many periods together, and kills itself at a named step of a numbered period: run as a process by
+test_release."""
 
 import os
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 from .test_release import release_in
 
 if __name__ == "__main__":
-    folder, step, period = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    folder, step, period, together = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     from changeling_aggregator.central import saved
     from changeling_aggregator.central.noise import OpenDPNoise
     from changeling_aggregator.central.release.run import run
@@ -32,5 +33,5 @@ if __name__ == "__main__":
                 os.kill(os.getpid(), signal.SIGKILL)
 
         saved.os.replace = killing
-    for _ in run(release_in(folder), OpenDPNoise(), reached=reached):
+    for _ in run(release_in(folder), OpenDPNoise(), reached=reached, together=together):
         pass

@@ -17,7 +17,8 @@ from changeling_aggregator.central.errors import BadState, ConstraintBroken, Tim
 from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.release.methods import HierarchyMethod
 from changeling_aggregator.central.release.output import Output, read_rows
-from changeling_aggregator.central.release.run import Release, run, saved_calendar
+from changeling_aggregator.central.release.run import Release, run
+from changeling_aggregator.central.release.terms import begun
 from changeling_aggregator.central.saved import held, load, save
 from changeling_aggregator.changelog import Changelog
 from changeling_protocol import AtMost, Calendar
@@ -66,7 +67,7 @@ def test_a_release_in_parts_is_the_release_in_one_and_goes_on_as_the_changelog_g
     noise, names = FastNoise(1), "parts.csv"
     early = [row for row in ROWS if row[1] <= 20]
     assert [period for period, _ in run(release_in(tmp_path, early, names), noise, 2)] == [1, 2]
-    assert saved_calendar(tmp_path / f"{names}.state") == Calendar(0, 10, 6)
+    assert begun(tmp_path / f"{names}.state").calendar == Calendar(0, 10, 6)
     grown = [*ROWS, ("z", 56, "a new answer")]
     assert [period for period, _ in run(release_in(tmp_path, grown, names), noise)] == [3, 4, 5, 6]
     assert (tmp_path / names).read_bytes() == (tmp_path / "one.csv").read_bytes()
@@ -97,18 +98,23 @@ def test_a_changelog_that_differs_in_what_is_released_is_refused(tmp_path, chang
 
 
 def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
-    """The fingerprint holds all that the guarantee rests on."""
+    """The terms hold all that the guarantee rests on; the error lists those that differ."""
     release = release_in(tmp_path)
     finish(release, NoNoise(), 2)
+
+    def made(epsilon, layers):
+        method = hierarchy(release.query, release.calendar, AtMost(2), Fraction(epsilon), layers=layers)
+        return replace(release, method=HierarchyMethod(method))
+
     others = [
-        release_in(tmp_path, k=3),
-        release_in(tmp_path, query="each answer in ('x', 'z')"),
-        release_in(tmp_path, periods=7),
-        replace(release, method=HierarchyMethod(
-            hierarchy(release.query, release.calendar, AtMost(2), Fraction(2), layers=3))),
-    ]  # fmt: skip
-    for other in others:
-        with pytest.raises(BadState, match="another query, calendar"):
+        (release_in(tmp_path, k=3), "constraint, mechanism"),
+        (release_in(tmp_path, query="each answer in ('x', 'z')"), "query"),
+        (release_in(tmp_path, periods=7), "calendar"),
+        (made(2, 3), "budget, mechanism"),
+        (made(1, 2), "mechanism"),
+    ]
+    for other, differing in others:
+        with pytest.raises(BadState, match=f"belongs to a release with another {differing};"):
             finish(other, Forbidden())
 
 
@@ -189,7 +195,23 @@ STEPS = ["repaired", "drawn", "before-replace", "after-replace", "saved", "publi
 def test_killed_at_any_step_a_release_resumes_and_never_publishes_two_draws_for_a_node(tmp_path, step, period):
     """SIGKILL: what was published stays to the byte, each period once, what was saved is what is published."""
     killed = period if step != "repaired" else 0
-    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step, str(killed)]
+    expected = {"drawn": period - 1, "before-replace": period - 1, "repaired": 0}.get(step, period)
+    assert killed_and_resumed(tmp_path, step, killed, together=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "period", "saved"),
+    [("drawn", 2, 0), ("drawn", 5, 3), ("drawn", 6, 3), ("before-replace", 3, 0), ("before-replace", 6, 3),
+     ("after-replace", 3, 3), ("saved", 3, 3), ("saved", 6, 6), ("published", 3, 3)],
+)  # fmt: skip
+def test_killed_within_a_batch_its_draws_are_all_discarded_or_all_published(tmp_path, step, period, saved):
+    """Three periods at a time: those drawn and not saved are drawn anew, as nobody saw them."""
+    assert killed_and_resumed(tmp_path, step, period, together=3) == saved
+
+
+def killed_and_resumed(tmp_path, step, killed, together):
+    """The period that was saved when the process died; what is published afterwards extends what was."""
+    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step, str(killed), str(together)]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     release = release_in(tmp_path)
     before = release.output.path.read_bytes() if release.output.path.exists() else b""
@@ -201,8 +223,7 @@ def test_killed_at_any_step_a_release_resumes_and_never_publishes_two_draws_for_
     assert after[state["at"] :].startswith(state["pending"]), "a node that was saved was drawn again"
     rows = read_rows(release.output.path)
     assert [(row[0], row[2]) for row in rows] == [(p, n) for p in range(1, 7) for n in "xy"]
-    expected = {"drawn": period - 1, "before-replace": period - 1, "repaired": 0}.get(step, period)
-    assert state["period"] == expected
+    return state["period"]
 
 
 def test_a_torn_last_row_is_written_again(tmp_path):

@@ -1,6 +1,9 @@
 """`changeling release`, as a person uses it."""
 
 import csv
+import errno
+import gzip
+import os
 
 import pytest
 from changeling_aggregator.central.release.output import read_rows
@@ -49,11 +52,141 @@ def test_histograms_windows_of_time_and_gaussian_noise(log):
     assert read_rows(log.parent / "out.jsonl")[-1][0] == 48
 
 
-def test_a_calendar_read_from_the_data_is_said_to_be(log, capsys):
-    """Whole days around the first and last mutation, with a warning."""
-    assert release(log, "--at-most", 2, "--mechanism", "dcr") == 0
-    assert "read from the data" in capsys.readouterr().err
+GIVEN = "at most epsilon 1, given the calendar, which was read from the data and is not protected"
+
+
+@pytest.mark.parametrize("given", [[], DATES[:2], DATES[2:]])
+def test_a_calendar_read_from_the_data_is_no_part_of_the_claim(log, capsys, given):
+    """Whole days around the first and last mutation, with a warning; later runs remember, whatever they are given."""
+    assert release(log, "--at-most", 2, "--mechanism", "dcr", *given, "--through", "2013-01-01T10:00") == 0
+    said = capsys.readouterr().err
+    assert "the calendar is read from the data" in said
+    assert GIVEN in said
+    for again in ([], DATES):
+        assert release(log, "--at-most", 2, "--mechanism", "dcr", *again) == 0
+        assert GIVEN in capsys.readouterr().err
     assert len(read_rows(log.parent / "out.csv")) == 48
+
+
+def test_a_calendar_that_was_given_is_claimed_without_an_if(log, capsys):
+    """On the first run, and on one that leaves it to the state."""
+    for given in (DATES, []):
+        assert release(log, "--at-most", 2, *given) == 0
+        assert "from the data" not in capsys.readouterr().err
+
+
+def test_without_an_output_it_is_named_after_the_changelog_in_this_folder(log, monkeypatch, tmp_path):
+    """The shortest command works as it stands, compressed or not, and a second run goes on."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    packed = log.with_name("packed.2013.csv.gz")
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    for changelog, name in ((log, "log.released.csv"), (packed, "packed.2013.released.csv")):
+        command = ["release", str(changelog), "--query", "answer == 'United'", "--every", "1h", "--epsilon", "1"]
+        assert run([*command, "--at-most", "2"]) == 0
+        written = (here / name).read_bytes()
+        assert run([*command, "--at-most", "2"]) == 0
+        assert (here / name).read_bytes() == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "log.csv", "packed.2013.csv.gz"]
+
+
+@pytest.mark.parametrize("epsilon", ["1/3", "0.1", "1e-3", " 2 "])
+def test_epsilon_is_printed_as_it_was_given(log, capsys, epsilon):
+    """Rounded to six digits, a third is more than what is said."""
+    assert release(log, "--at-most", 2, *DATES, epsilon=epsilon) == 0
+    assert f"costs an entry at most epsilon {epsilon.strip()} (" in capsys.readouterr().err
+
+
+def test_what_differs_from_the_begun_release_is_listed(log, capsys):
+    """Each by its name, before anything is chosen."""
+    assert release(log, "--at-most", 2, *DATES) == 0
+    for options, words in [
+        (["--at-most", 3, *DATES], "constraint"),
+        (["--at-most", 2, *DATES[:2], "--until", "2013-01-04"], "calendar"),
+        (["--at-most", 3, *DATES[:2], "--until", "2013-01-04", "--fixed"], "query, calendar, constraint"),
+        (["--at-most", 2, *DATES, "--delta", "1e-6"], "budget"),
+        (["--at-most", 2, *DATES, "--mechanism", "counter"], "mechanism"),
+    ]:
+        assert release(log, *options) == 1
+        assert f"belongs to a release with another {words};" in capsys.readouterr().err
+    assert release(log, "--at-most", 2, *DATES, query="answer == 'Delta'", epsilon="2") == 1
+    assert "with another query, budget;" in capsys.readouterr().err
+
+
+def test_a_begun_release_goes_on_without_a_choice(log, monkeypatch):
+    """Its shape and noise are read back."""
+    assert release(log, "--at-most", 2, *DATES, "--through", "2013-01-01T10:00", "--layers", 6) == 0
+    monkeypatch.setattr("changeling_aggregator.central.release.wish.best_hierarchy", None)
+    assert release(log, "--at-most", 2, *DATES) == 0
+    assert len(read_rows(log.parent / "out.csv")) == 48
+
+
+def test_a_period_that_does_not_divide_the_calendar_is_said(log, capsys):
+    """What is left at its end is never published."""
+    assert release(log, "--at-most", 2, *DATES, every="7h") == 0
+    said = capsys.readouterr().err
+    assert "the last 6h before --until are no whole period" in said
+    assert "until 2013-01-02T18:00:00Z, the calendar's end" in said
+
+
+def test_a_full_disk_says_what_to_do(log, capsys, monkeypatch):
+    """One line with the file."""
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", full)
+    assert release(log, "--at-most", 2, *DATES) == 1
+    said = capsys.readouterr().err
+    assert "No space left on device" in said
+    assert "out.csv.state.new" in said
+    assert "nothing is lost: once that is mended, the same command goes on" in said
+    monkeypatch.setattr(os, "fsync", flush)
+    assert release(log, "--at-most", 2, *DATES) == 0
+
+
+def test_answers_that_are_no_numbers_do_not_stop_a_sum(log):
+    """One entry's answer would be told by it."""
+    log.write_text(log.read_text() + "new,2013-01-01T12:00:00Z,40\n")
+    assert release(log, "--at-most", 2, *DATES, query="sum of answer from 0 to 100 by 5") == 0
+    assert len(read_rows(log.parent / "out.csv")) == 48
+
+
+def test_mutations_at_one_midnight_have_a_calendar(log):
+    """The day that begins then."""
+    log.write_text("entry,time,answer\n1,2013-01-02,United\n2,2013-01-02,Delta\n")
+    assert release(log, "--at-most", 2) == 0
+    rows = read_rows(log.parent / "out.csv")
+    assert (len(rows), rows[-1][1]) == (24, "2013-01-03T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "label"), [("partitioning", "estimate"), ("dcr", "estimate ± 2 standard errors")]
+)
+def test_a_picture_has_bands_only_where_errors_are_known(log, monkeypatch, mechanism, label):
+    """And its axis says which."""
+    from matplotlib.axes import Axes
+
+    bands, labels, band, named = [], [], Axes.fill_between, Axes.set_ylabel
+    monkeypatch.setattr(Axes, "fill_between", lambda axes, *a, **k: (bands.append(a), band(axes, *a, **k))[1])
+    monkeypatch.setattr(Axes, "set_ylabel", lambda axes, text: (labels.append(text), named(axes, text))[1])
+    assert release(log, "--at-most", 2, *DATES, "--mechanism", mechanism, "--plot", log.parent / "p.svg") == 0
+    assert (len(bands), labels) == (int("±" in label), [label])
+
+
+def test_the_help_has_a_line_for_each_option(capsys, monkeypatch):
+    """In panels, and at 120 columns no option takes two."""
+    monkeypatch.setenv("COLUMNS", "120")
+    run(["release", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for panel in ("What is published", "What is promised", "When", "How", "Files"):
+        assert any(f"─ {panel} ─" in line for line in lines)
+    begun = [line for line in lines if line.startswith("│")]
+    assert sum("--" in line[:10] for line in begun) >= 18
+    wrapped = [line for line in begun if not line[1:24].strip() and "[required]" not in line]
+    assert wrapped == []
 
 
 def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
@@ -92,6 +225,7 @@ def test_what_cannot_be_released_is_refused_in_words_and_leaves_nothing(log, cap
 
 
 def test_within_bounds_and_both_constraints_are_taken(log):
-    """--within alone, and either of the two."""
-    assert release(log, "--within", "2d", *DATES) == 0
-    assert release(log, "--within", "1h", "--at-most", 2, *DATES, output="either.csv") == 0
+    """--within alone, and either of the two; a second run finds its own terms again."""
+    for _ in range(2):
+        assert release(log, "--within", "2d", *DATES) == 0
+        assert release(log, "--within", "1h", "--at-most", 2, *DATES, output="either.csv") == 0

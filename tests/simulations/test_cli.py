@@ -18,10 +18,22 @@ from changeling_simulations.surveys import paper_survey
 from typer.testing import CliRunner
 
 SCHOOL = changelog_path("school-to-work")
+HEAVY = ["scipy.stats", "scipy.optimize", "scipy.sparse", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn"]
 
 
 def invoke(*arguments: str):
     return CliRunner().invoke(app, ["run", *arguments], env={"COLUMNS": "100", "NO_COLOR": "1"})
+
+
+def test_help_loads_no_server_no_plots_and_no_statistics():
+    """`changeling-sim --help` answers without what takes long to import."""
+    asked = (
+        "import sys, atexit; from changeling_simulations.__main__ import main; "
+        f"atexit.register(lambda: print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr.split()) == (0, [])
+    assert "Usage: " in done.stdout
 
 
 def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):

@@ -4,7 +4,7 @@ Sequential: basic (sums), advanced (Kairouz, Oh, Viswanath 2015, theorem 3.5, he
 privacy-loss distribution of the worst mechanisms with these parameters. A composition of compositions is the one of
 all their base queries (Pan 2023, theorem 2.1), so compositions add up and multiply before anything is computed.
 Parallel: queries with filters cost the supremum over entries of what the queries that an entry reaches cost
-(theorem 2.2). Neighbours: databases that differ in one entry.
+(theorem 2.2). Neighbours: databases of which one lacks an entry of the other.
 """
 
 from collections import Counter

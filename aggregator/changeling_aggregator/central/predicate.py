@@ -36,11 +36,12 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A test of one column. constants: what it is compared with; holds: of a value."""
+    """A test of one column. constants: what it is compared with; holds: of a value; ordered: by less or greater."""
 
     column: str
     constants: tuple[Value, ...]
     holds: Callable[[Value], bool]
+    ordered: bool = False
 
     def where(self, values: Sequence[Value]) -> Mask:
         """Which of the values pass, shape (values,)."""
@@ -112,6 +113,8 @@ def _predicate(node: ast.expr, text: str, columns: Sequence[str]) -> Predicate:
             names = tuple(_constant(one, text) for one in of.elts)
             wanted = isinstance(op, ast.In)
             return Comparison(_column(name, text, columns), names, lambda value: (value in names) is wanted)
+        case ast.Compare(_, [ast.In() | ast.NotIn()], [ast.Constant(value)]):
+            raise ValueError(f"not a query: {text!r}: one constant in parentheses needs a comma: ({value!r},)")
         case ast.Compare(left, ops, rights):
             sides = [left, *rights]
             parts = tuple(_ordered(a, op, b, text, columns) for a, op, b in zip(sides, ops, sides[1:], strict=False))
@@ -129,7 +132,8 @@ def _ordered(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str, columns:
             "with constants; text stands in quotes"
         )
     constant, compare = _constant(right, text), _ORDERS[kind]
-    return Comparison(_column(left.id, text, columns), (constant,), lambda value: compare(value, constant))
+    ordered = kind not in (ast.Eq, ast.NotEq)
+    return Comparison(_column(left.id, text, columns), (constant,), lambda value: compare(value, constant), ordered)
 
 
 def _column(name: str, text: str, columns: Sequence[str]) -> str:
@@ -144,6 +148,8 @@ def _constant(node: ast.expr, text: str) -> Value:
             return value
         case ast.UnaryOp(ast.USub(), ast.Constant(int(value))):
             return -value
+        case ast.Name(name):
+            raise ValueError(f"not a query: {text!r}: {name} is no constant; text stands in quotes: {name!r}")
     raise ValueError(
         f"not a query: {text!r}: {ast.unparse(node)!r} is no constant; text stands in quotes, numbers are whole"
     )

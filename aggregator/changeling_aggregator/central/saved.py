@@ -20,15 +20,30 @@ MAGIC = b"changeling release 1\n"
 
 
 def save(path: Path, fields: dict[str, Any]) -> None:
-    """Write, flush to disk, rename, flush the folder. A crash leaves the old file or the new one."""
+    """Write, flush to disk, rename, flush the folder. A crash leaves the old file or the new one.
+
+    OSError with the file's name where the disk is full.
+    """
     content = encode(fields)
     beside = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    beside.unlink(missing_ok=True)  # what a crash left may be readable by others
+    with naming(beside), os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(MAGIC + sha256(content).digest() + content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
     flush_folder(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError says which file it is about: one of a write or a flush does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def load(path: Path) -> dict[str, Any] | None:
@@ -51,7 +66,8 @@ def load(path: Path) -> dict[str, Any] | None:
 def flush_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(folder):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -16,7 +16,7 @@ from ..errors import BadChangelog
 from .columns import Changelog
 from .order import ABSENT, Encoded, in_order
 from .rows import unknown_answer
-from .times import LATEST, MICRO, microseconds
+from .times import LATEST, MICRO, UNREADABLE, microseconds
 
 CURRENT = ("entry", "time", "answer")
 CHANGES = ("entry", "time", "old", "new")
@@ -101,7 +101,14 @@ def _object_time(value: Any) -> str | None:
 
 
 def _text(series: pl.Series) -> pl.Series:
-    return series if series.dtype == pl.String else series.cast(pl.String)
+    if series.dtype == pl.String:
+        return series
+    try:
+        if not series.dtype.is_nested():
+            return series.cast(pl.String)
+    except PolarsError:
+        pass  # its message may hold a field
+    raise BadChangelog(f"row 1: the column {series.name!a} holds {series.dtype.base_type()}, which is no text")
 
 
 def _codes(series: pl.Series) -> tuple[list[str], Wide]:
@@ -163,10 +170,10 @@ def _parsed(text: str) -> _Parsed:
 
 def _why(times: pl.Series, row: int) -> str:
     if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:
-        return "its datetime is beyond the year 9999, which is not a time"  # polars panics where Python has none
+        return "its datetime is beyond the year 9999"  # polars panics where Python has none
     time = times[row]
     try:
         microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time))
     except ValueError as error:
         return str(error)
-    return f"{time!a} is not a time in ISO 8601 or Unix seconds"
+    return UNREADABLE

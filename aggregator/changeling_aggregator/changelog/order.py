@@ -39,8 +39,8 @@ def in_order(rows: Encoded, unit: str, answers: Sequence[str] | None) -> Changel
     if not len(rows.number):
         raise BadChangelog(f"{unit} 1: there is not one mutation")
     names = list(rows.names) if answers is not None else sorted(rows.names)
-    if not 1 <= len(names) <= MOST_ANSWERS:
-        raise BadChangelog(f"{unit} {rows.number[-1]}: there must be 1 to {MOST_ANSWERS} answers, not {len(names)}")
+    if len(names) > MOST_ANSWERS:
+        raise BadChangelog(f"{unit} {rows.number[-1]}: there are at most {MOST_ANSWERS} answers, not {len(names)}")
     code = {name: state for state, name in enumerate(["", *names])}
     recode = np.array([code[name] for name in ["", *rows.names]], np.uint16)
     order = np.argsort(rows.entry, kind="stable")

@@ -1,4 +1,7 @@
-"""Times as people write them, in Unix microseconds: Unix seconds, or ISO 8601, UTC where it names no offset."""
+"""Times as people write them, in Unix microseconds: Unix seconds, or ISO 8601, UTC where it names no offset.
+
+An error never repeats the field: where columns are swapped it is somebody's answer.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -9,6 +12,8 @@ Time: TypeAlias = datetime | float | str
 
 LATEST = 253_402_300_800
 """The year 10000 in Unix seconds: times beyond it are most often milliseconds."""
+
+UNREADABLE = "its time is neither in ISO 8601 nor in Unix seconds"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,8 +26,10 @@ def microseconds(time: Time) -> int:
     if isinstance(time, datetime):
         aware = time if time.tzinfo else time.replace(tzinfo=UTC)
         return (aware - _EPOCH) // _MICROSECOND
+    if time != time:
+        raise ValueError(UNREADABLE)
     if not abs(time) < LATEST:
-        raise ValueError(f"{time} is not a time in Unix seconds; are these milliseconds?")
+        raise ValueError("its time is beyond the year 9999 in Unix seconds; are these milliseconds?")
     return round(time * MICRO)
 
 
@@ -34,4 +41,4 @@ def _parsed(text: str) -> datetime | float:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!a} is not a time in ISO 8601 or Unix seconds") from None
+        raise ValueError(UNREADABLE) from None

@@ -20,8 +20,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from ..store.surveys import survey_in
-
 KEY_BYTES = 32
 
 
@@ -75,6 +73,8 @@ def read_survey(path: Path) -> Survey:
 
     Raises ValueError, MalformedBytes or UnderstatedEpsilon.
     """
+    from ..store.surveys import survey_in
+
     content = path.read_bytes()
     if not content.lstrip().startswith(b"{"):
         return survey_in(content)

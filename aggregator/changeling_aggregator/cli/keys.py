@@ -8,8 +8,6 @@ import typer
 from changeling_protocol import MalformedBytes, SealingKey, canonical
 
 from ..instants import format_instant, parse_instant
-from ..store import Store
-from ..store.sealing_keys import make_key
 from .files import read_private_key, read_public_key, write_public_key
 from .remote import admin_token, put
 
@@ -27,6 +25,9 @@ def new(
 
     The private key never leaves the store; the request holds the public one.
     """
+    from ..store import Store
+    from ..store.sealing_keys import make_key
+
     opened = Store.open(store)
     with opened.writing() as connection:
         public = make_key(connection)

@@ -1,9 +1,12 @@
 """A device of the development server: it never has an answer, and answers every period."""
 
+from typing import TYPE_CHECKING
+
 from changeling_protocol import EntrySecret, Node, Report, SealingKey, Survey, seal
 from changeling_protocol.upload import encode_upload
 
-from ..server import Service
+if TYPE_CHECKING:
+    from ..server import Service
 
 NO_CHANGE = 0
 
@@ -11,7 +14,7 @@ NO_CHANGE = 0
 class QuietNeighbour:
     """Reports "no change" on the first track's nodes, as a device would, so that none of them is empty."""
 
-    def __init__(self, survey: Survey, key: SealingKey, service: Service) -> None:
+    def __init__(self, survey: Survey, key: SealingKey, service: "Service") -> None:
         self._survey, self._key, self._service = survey, key, service
         self._secret = EntrySecret.fresh(0)
         self._answered = 0

@@ -1,135 +1,163 @@
 """`changeling release`: publish a count of a changelog, period after period, with central differential privacy."""
 
-import re
 import sys
 import time
-from fractions import Fraction
 from importlib.util import find_spec
-from math import ceil, isnan
+from math import isnan
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from changeling_protocol import AtMost, Calendar, Constraint, Hybrid, TimeBounded
+from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
 from rich.console import Console
 from rich.progress import Progress
 
 from ..central.changes.answer_query import answer_query
-from ..central.changes.hdcr import hierarchy
-from ..central.changes.hierarchy_choice import best_hierarchy
 from ..central.changes.linear_query import LinearQuery
 from ..central.guard import frozen
-from ..central.node_noise import Law
-from ..central.release.counters import COUNTERS, counter_method
-from ..central.release.limits import budget, check_budget, check_changelog, check_output, check_periods, check_plot
-from ..central.release.methods import HierarchyMethod, Method
+from ..central.release.calendar import calendar_for
+from ..central.release.limits import budget, check_budget, check_changelog, check_output, check_plot
 from ..central.release.output import Output
-from ..central.release.run import Release, run, saved_calendar
-from ..changelog import MICRO, Changelog
+from ..central.release.run import Release, run
+from ..central.release.terms import begun, terms_of
+from ..central.release.wish import MECHANISMS, Wish
+from ..changelog import Changelog
 from ..durations import format_duration, parse_duration
 from ..instants import format_instant, parse_instant
 
 MOST_MUTATIONS = 10**9
-MECHANISMS = ("hdcr", "dcr", *COUNTERS)
+TOGETHER = 128
+"""Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
+
+
+def option(panel: str, said: str, *names: str) -> Any:
+    return typer.Option(*names, help=said, rich_help_panel=panel)
+
+
+WHAT, PROMISE, WHEN, HOW, FILES = "What is published", "What is promised", "When", "How", "Files"
 
 
 def release(
-    changelog: Annotated[Path, typer.Argument(help="A changelog: .csv, .csv.gz or .parquet.")],
-    query: Annotated[str, typer.Option(help="answer == 'A', answer in ('A', 'B'), any answer, each answer, …")],
-    every: Annotated[str, typer.Option(help="One release per: 15m, 1h, 1d.")],
-    epsilon: Annotated[str, typer.Option(help="What an entry may lose over the whole release.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .csv or .jsonl.")],
-    at_most: Annotated[int | None, typer.Option(help="An entry mutates at most so often; insertion counts.")] = None,
+    changelog: Annotated[
+        Path, typer.Argument(help="A .csv, .csv.gz or .parquet file of entry,time,answer; an empty answer deletes.")
+    ],
+    query: Annotated[
+        str, option(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")
+    ],
+    every: Annotated[str, option(WHEN, "One release per so long: 15m, 1h, 1d.")],
+    epsilon: Annotated[str, option(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")],
+    at_most: Annotated[int | None, option(PROMISE, "An entry mutates at most so often; insertion counts.")] = None,
     within: Annotated[
-        str | None, typer.Option(help="An entry's mutations lie within so long of its first. With --at-most: either.")
+        str | None, option(PROMISE, "Its mutations lie within so long of its first. With --at-most: either.")
     ] = None,
-    delta: Annotated[str, typer.Option(help="Above 0: sharper noise, at an (epsilon, delta) guarantee.")] = "0",
-    mechanism: Annotated[str, typer.Option(help=", ".join(MECHANISMS) + ".")] = "hdcr",
-    law: Annotated[str, typer.Option(help="laplace or gaussian noise.")] = "laplace",
-    answers: Annotated[str | None, typer.Option(help="The columns of `each answer`, with commas between.")] = None,
-    fixed: Annotated[bool, typer.Option("--fixed", help="No entry ever holds two different answers: checked.")] = False,
-    freeze: Annotated[
-        bool, typer.Option("--freeze", help="Freeze an entry that breaks the constraint, instead of stopping.")
+    delta: Annotated[str, option(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = "0",
+    fixed: Annotated[
+        bool, option(PROMISE, "No entry ever holds two different answers: checked; less noise.", "--fixed")
     ] = False,
-    branching: Annotated[int | None, typer.Option(help="Of the hierarchy; chosen if left out.")] = None,
-    layers: Annotated[int | None, typer.Option(help="Of the hierarchy; chosen if left out.")] = None,
-    start: Annotated[str | None, typer.Option(help="When the first period begins: ISO 8601.")] = None,
-    until: Annotated[str | None, typer.Option(help="When the last period ends: ISO 8601.")] = None,
-    through: Annotated[
-        str | None,
-        typer.Option(help="Release periods that end by then, as the changelog is whole until then; now if left out."),
+    freeze: Annotated[
+        bool, option(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.", "--freeze")
+    ] = False,
+    answers: Annotated[
+        str | None, option(WHAT, "The answers there are, with commas between: `each answer` shows them.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw what was published: .png, .svg, .pdf.")] = None,
+    start: Annotated[str | None, option(WHEN, "When the first period begins, in ISO 8601.")] = None,
+    until: Annotated[str | None, option(WHEN, "When the last period ends, in ISO 8601.")] = None,
+    through: Annotated[
+        str | None, option(WHEN, "Until when the changelog is whole: later periods wait. Now if left out.")
+    ] = None,
+    mechanism: Annotated[str, option(HOW, f"{', '.join(MECHANISMS)}")] = "hdcr",
+    law: Annotated[str, option(HOW, "The noise: laplace or gaussian")] = "laplace",
+    branching: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
+    layers: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
+    output: Annotated[
+        Path | None,
+        option(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.", "--output", "-o"),
+    ] = None,
+    plot: Annotated[Path | None, option(FILES, "Draw what was published: .png, .svg, .pdf.")] = None,
 ) -> None:
     """Publish a count of a changelog continually, with standard errors; run again, it goes on where it stopped.
+
+    A sum (sum of answer from 0 to 100 by 5) clips and rounds; an answer that is no finite number adds 0. Give --start
+    and --until: else they are read from the data, and not protected. Of pan-private the promise about outputs alone is
+    kept, as the changelog lies beside it.
 
     The state beside the output (OUTPUT.state) holds true sums: keep it where the changelog is kept.
     """
     if find_spec("opendp") is None or find_spec("dp_accounting") is None:
         raise ValueError("a central release needs exact noise and accounting: pip install 'changeling[central]'")
-    constraint = _constraint(at_most, within)
+    constraint, wish = _constraint(at_most, within), Wish(mechanism, law, branching, layers)
     spent = budget(epsilon), budget(delta)
     check_budget(*spent)
     check_changelog(changelog)
+    if output is None:
+        output = Path(changelog.name.removesuffix(".gz")).with_suffix(".released.csv")
     check_output(output)
     if plot is not None:
         check_plot(plot, changelog)
-    log = _read(changelog)
+    log = Changelog.from_parquet(changelog) if changelog.suffix == ".parquet" else Changelog.from_csv(changelog)
     state = output.with_name(output.name + ".state")
+    before = begun(state)
     counted = _query(query, log, answers, fixed)
-    calendar = _calendar(log, parse_duration(every), start, until, saved_calendar(state))
+    dates = calendar_for(log, parse_duration(every), start, until, before)
+    calendar = dates.calendar
+    if before is not None:
+        before.refuse_others(terms_of(query, counted, calendar, constraint, *spent))
+    elif dates.from_data:
+        _say(
+            "the calendar is read from the data, whole days around its first and last mutation; where one entry could "
+            "be seen in that, give --start and --until"
+        )
+    if dates.left:
+        _say(f"the last {format_duration(dates.left)} before --until are no whole period, and are not released")
     if freeze:
         log = frozen(log, constraint, fixed)
-    method = _method(counted, calendar, constraint, *spent, law, mechanism, branching, layers)
+    method = wish.method(counted, calendar, constraint, *spent, None if before is None else before.terms["mechanism"])
     last = calendar.closed(time.time() if through is None else parse_instant(through) + 1e-6)
-    asked = Release(
-        log, counted, query, calendar, constraint, method, Output(output, counted.names, float(counted.unit)), state
+    written = Output(output, counted.names, float(counted.unit))
+    asked = Release(log, counted, query, calendar, constraint, method, written, state, dates.from_data)
+    done = _follow(asked, last)
+    end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
+    cost = f"epsilon {epsilon.strip()}" + f", delta {delta.strip()}" * (spent[1] > 0)
+    given = ", given the calendar, which was read from the data and is not protected" * dates.from_data
+    _say(
+        f"published {done} periods, until {end}, to {output}; the whole release costs an entry at most {cost}{given} "
+        f"({method.guarantee.neighbours}; {method.guarantee.source})"
     )
-    _follow(asked, last)
     if plot is not None and last:  # before the first period has ended there is nothing to draw
         from ..central.release.plot import save_release_plot
 
-        save_release_plot(output, plot, f"{query}, every {format_duration(calendar.period)}, ε = {epsilon}")
+        save_release_plot(output, plot, f"{query}, every {format_duration(calendar.period)}, ε = {epsilon.strip()}")
 
 
-def _follow(asked: Release, last: int) -> None:
+def _follow(asked: Release, last: int) -> int:
+    """How many periods were published."""
     # OpenDP loads slowly, so only now.
     from ..central.noise import OpenDPNoise
     from ..central.pooled_noise import PooledNoise
 
-    err = Console(stderr=True)
     done, unknown = 0, False
-    with Progress(console=err, transient=True, disable=not sys.stderr.isatty()) as progress:
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("releasing", total=last)
-        for period, level in run(asked, PooledNoise(OpenDPNoise()), last):
-            progress.update(task, completed=period)
-            done, unknown = done + 1, isnan(level.variance)
-    guarantee = asked.method.guarantee
-    cost = f"epsilon {float(guarantee.epsilon):g}" + (f", delta {float(guarantee.delta):g}" if guarantee.delta else "")
-    end = format_instant(asked.calendar.time(last)) + ", the calendar's end" * (last == asked.calendar.periods)
+        try:
+            for period, level in run(asked, PooledNoise(OpenDPNoise()), last, together=TOGETHER):
+                progress.update(task, completed=period)
+                done, unknown = done + 1, isnan(level.variance)
+        except OSError as error:
+            raise OSError(f"{error}; nothing is lost: once that is mended, the same command goes on") from error
     if unknown:
-        typer.echo("changeling: no standard error of this mechanism is known, so that column is empty", err=True)
-    typer.echo(
-        f"published {done} periods, until {end}, to {asked.output.path}; the whole release costs an entry at most "
-        f"{cost} ({guarantee.neighbours}; {guarantee.source})",
-        err=True,
-    )
+        _say("no standard error of this mechanism is known, so that column is empty")
+    return done
 
 
-def _read(path: Path) -> Changelog:
-    return Changelog.from_parquet(path) if path.suffix == ".parquet" else Changelog.from_csv(path)
+def _say(sentence: str) -> None:
+    typer.echo(f"changeling: {sentence}", err=True)
 
 
 def _query(text: str, log: Changelog, answers: str | None, fixed: bool) -> LinearQuery:
     declared = None if answers is None else [name.strip() for name in answers.split(",")]
-    if declared is not None and not re.fullmatch(r"each\s+answer", text.strip()):
-        raise ValueError(f"--answers names the columns of `each answer`; the query is {text!r}")
     if declared is not None and not all(declared):
         raise ValueError(f"one of the --answers has no name: {answers!r}")
-    try:
-        return answer_query(text, log.answers, declared, fixed)
-    except (OverflowError, RecursionError, MemoryError):
-        raise ValueError("not a query: its numbers are too large, or it is too long") from None
+    return answer_query(text, log.answers, declared, fixed)
 
 
 def _constraint(at_most: int | None, within: str | None) -> Constraint:
@@ -143,56 +171,3 @@ def _constraint(at_most: int | None, within: str | None) -> Constraint:
     if not bounds:
         raise ValueError("say how often an entry may mutate: --at-most, --within or both")
     return bounds[0] if len(bounds) == 1 else Hybrid(tuple(bounds))
-
-
-def _calendar(log: Changelog, period: int, start: str | None, until: str | None, saved: Calendar | None) -> Calendar:
-    """As asked for; else as the release began; else as the data say, with a warning."""
-    if saved is not None:
-        start = start or format_instant(saved.start)
-        until = until or format_instant(saved.time(saved.periods))
-    if start is None or until is None:
-        typer.echo(
-            "changeling: the calendar is read from the data, whole days around its first and last mutation; "
-            "where one entry could be seen in that, give --start and --until",
-            err=True,
-        )
-    day = max(86_400, period)
-    first = int(parse_instant(start)) if start else int(log.time.min()) // (day * MICRO) * day
-    end = int(parse_instant(until)) if until else -(-int(log.time.max()) // (day * MICRO)) * day
-    if end - first < period:
-        raise ValueError(f"from {format_instant(first)} to {format_instant(end)} there is no period")
-    periods = ceil((end - first) / period) if until is None else (end - first) // period
-    return check_periods(Calendar(first, period, periods))
-
-
-def _method(
-    query: LinearQuery,
-    calendar: Calendar,
-    constraint: Constraint,
-    epsilon: Fraction,
-    delta: Fraction,
-    law: str,
-    mechanism: str,
-    branching: int | None,
-    layers: int | None,
-) -> Method:
-    if law not in tuple(Law):
-        raise ValueError(f"the noise is laplace or gaussian, got {law!r}")
-    if mechanism not in MECHANISMS:
-        raise ValueError(f"there is no mechanism {mechanism!r}: choose {', '.join(MECHANISMS)}")
-    noise = Law(law)
-    if mechanism != "hdcr" and (branching, layers) != (None, None):
-        raise ValueError(f"--branching and --layers are of hdcr's hierarchy, and {mechanism} has none")
-    if layers is not None and layers > calendar.periods.bit_length():
-        raise ValueError(f"{layers} layers are too many for {calendar.periods} periods")
-    if mechanism in COUNTERS:
-        if delta or noise is not Law.LAPLACE:
-            raise ValueError(f"{mechanism} is released at a pure epsilon, with laplace noise")
-        return counter_method(mechanism, query, calendar, constraint, epsilon)
-    if mechanism == "dcr":
-        branching, layers = 2, 1
-    if branching is None or layers is None:
-        best = best_hierarchy(query, calendar, constraint, epsilon, delta, noise)
-        branching = best.branching if branching is None else branching
-        layers = best.layers if layers is None else layers
-    return HierarchyMethod(hierarchy(query, calendar, constraint, epsilon, delta, branching, layers, noise))

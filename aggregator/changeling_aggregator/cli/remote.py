@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from ..errors import AggregatorError
+
+if TYPE_CHECKING:
+    import httpx
 
 TOKEN_VARIABLE = "CHANGELING_ADMIN_TOKEN"  # noqa: S105
 TIMEOUT_SECONDS = 30
@@ -20,6 +21,8 @@ def admin_token(file: Path | None) -> str | None:
 
 def put(server: str, path: str, body: bytes, token: str | None) -> bool:
     """Publish signed bytes; False where they were there already. Raises AggregatorError or httpx.HTTPError."""
+    import httpx
+
     if token is None:
         raise AggregatorError(f"publishing needs the server's admin token, in ${TOKEN_VARIABLE} or a file")
     response = httpx.put(
@@ -34,13 +37,15 @@ def put(server: str, path: str, body: bytes, token: str | None) -> bool:
 
 def get_json(server: str, path: str, **query: str) -> dict[str, Any]:
     """Raises AggregatorError or httpx.HTTPError."""
+    import httpx
+
     response = httpx.get(server.rstrip("/") + path, params=query, timeout=TIMEOUT_SECONDS)
     _check(response)
     content: dict[str, Any] = response.json()
     return content
 
 
-def _check(response: httpx.Response) -> None:
+def _check(response: "httpx.Response") -> None:
     if response.is_success:
         return
     try:

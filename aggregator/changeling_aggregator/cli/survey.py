@@ -10,7 +10,6 @@ from changeling_protocol.survey import micro
 
 from ..durations import format_duration, parse_duration
 from ..instants import format_instant, parse_instant
-from ..planning.paper import hierarchical_plan
 from .files import read_private_key, read_survey, write_survey
 from .remote import admin_token, put
 from .tables import console, cost_table
@@ -47,6 +46,8 @@ def new(
 
     Nothing is signed yet: read the file, then use `changeling survey sign`.
     """
+    from ..planning.paper import hierarchical_plan
+
     calendar = _calendar(start, period, periods, horizon)
     constraint = _constraint(at_most, within)
     names = tuple(answer.strip() for answer in answers.split(","))

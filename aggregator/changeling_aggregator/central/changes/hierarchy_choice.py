@@ -33,18 +33,29 @@ def best_hierarchy(
     epsilon: Fraction,
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
+    branching: int | None = None,
+    layers: int | None = None,
 ) -> Choice:
-    """The best of all hierarchies with a branching in BRANCHINGS, the single cadence included."""
+    """The best of all hierarchies with a branching in BRANCHINGS, the single cadence included.
+
+    branching, layers: given, the best of those that have them. ValueError where none fits the calendar.
+    """
+    layer_widths(2 if branching is None else branching, 1 if layers is None else min(layers, 1))
+    if layers is not None and layers > calendar.periods.bit_length():
+        raise ValueError(f"{layers} layers are too many for {calendar.periods} periods")
     found, seen = [], {}
-    for branching in BRANCHINGS:
-        for layers in range(1, needed_layers(branching, calendar.periods + 1) + 1):
-            widths = layer_widths(branching, layers)
+    for c in BRANCHINGS if branching is None else (branching,):
+        most = needed_layers(c, calendar.periods + 1)
+        for h in range(1, most + 1) if layers is None else (layers,):
+            widths = layer_widths(c, h)
             if widths[-1] > calendar.periods:
                 continue
             shifts = hierarchy_shifts(query, calendar, constraint, widths)
             key = tuple(sorted(shifts.items()))
             if key not in seen:
                 seen[key] = calibrated(shifts, epsilon, delta, law).variance
-            mean = float(online_variance(branching, layers, calendar.periods).mean()) * seen[key]
-            found.append(Choice(branching, layers, mean))
+            mean = float(online_variance(c, h, calendar.periods).mean()) * seen[key]
+            found.append(Choice(c, h, mean))
+    if not found:
+        raise ValueError(f"{layers} layers with a branching of {branching} are wider than {calendar.periods} periods")
     return min(found, key=lambda one: one.mean_variance)

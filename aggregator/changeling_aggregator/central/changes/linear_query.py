@@ -16,6 +16,11 @@ import numpy as np
 from ...changelog import Mutations
 from ...tallies import Counts
 
+MOST_UNITS = 2**53
+MOST_COMPARED = 2**22
+"""Numbers that are compared at once, and so held in memory."""
+MOST_PAIRS = 2**30
+
 
 @dataclass(frozen=True, slots=True)
 class LinearQuery:
@@ -40,15 +45,18 @@ class LinearQuery:
             raise ValueError("f(NULL) is 0")
         if self.unit <= 0:
             raise ValueError(f"a query's unit is above 0, got {self.unit}")
+        if max((abs(f) for row in (*self.table, self.appearing, self.moving) for f in row), default=0) > MOST_UNITS:
+            raise ValueError("an entry counts at most 2^53 units, as floats tell no more apart: take a larger unit")
         f = np.unique(np.array(self.table, np.int64), axis=0)
-        pairs = np.abs(f) if self.fixed else np.abs(f[:, None] - f[None]).reshape(-1, len(self.names))
-        for rows, bound, what in ((np.abs(f), self.appearing, "appears"), (pairs, self.moving, "moves")):
-            worst = np.sort(np.array(bound, np.int64))[::-1]
-            shifts = -np.sort(-rows, axis=1)[:, : max(1, len(worst))]
-            if len(worst) < len(self.names) and np.any(np.count_nonzero(rows, axis=1) > len(worst)):
-                raise ValueError(f"an entry that {what} shifts more columns than the {len(worst)} stated")
-            if np.any(shifts > worst[: shifts.shape[1]]):
-                raise ValueError(f"an entry that {what} shifts a column by more than the {bound} stated")
+        _check_shifts(np.abs(f), self.appearing, "appears")
+        if self.fixed:
+            _check_shifts(np.abs(f), self.moving, "moves")
+        elif len(self.names) == 1:
+            _check_shifts(np.ptp(f, axis=0, keepdims=True), self.moving, "moves")
+        elif not _surely_within(f, self.moving):
+            for first in range(0, len(f), step := max(1, MOST_COMPARED // f.size)):
+                pairs = np.abs(f[first : first + step, None] - f[None])
+                _check_shifts(pairs.reshape(-1, f.shape[1]), self.moving, "moves")
 
     @property
     def width(self) -> int:
@@ -73,9 +81,40 @@ class LinearQuery:
         return found
 
 
+def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:
+    """ValueError where a row's sizes, largest first, are not within the bound's."""
+    worst = np.sort(np.array(bound, np.int64))[::-1]
+    if len(worst) < rows.shape[1] and np.any(np.count_nonzero(rows, axis=1) > len(worst)):
+        raise ValueError(f"an entry that {what} shifts more columns than the {len(worst)} stated")
+    largest = -np.sort(-rows, axis=1)[:, : len(worst)]
+    if np.any(largest > worst[: largest.shape[1]]):
+        raise ValueError(f"an entry that {what} shifts a column by more than the {tuple(bound)} stated")
+
+
+def _surely_within(f: Counts, bound: Sequence[int]) -> bool:
+    """Whether no pair of rows can differ by more, from the columns' ranges and how many columns a row counts in.
+
+    ValueError where it is not known and there are too many pairs to look at.
+    """
+    ranges = np.sort(f.max(axis=0) - f.min(axis=0))[::-1]
+    touched = ranges[: 2 * int(np.count_nonzero(f, axis=1).max())]
+    worst = np.zeros(f.shape[1], np.int64)
+    stated = np.sort(np.array(bound, np.int64))[::-1][: len(worst)]
+    worst[: len(stated)] = stated
+    if np.all(touched <= worst[: len(touched)]):
+        return True
+    if len(f) * f.size > MOST_PAIRS:
+        raise ValueError(
+            f"{len(f)} different rows of {f.shape[1]} columns are too many to compare in pairs: state as `moving` how "
+            "far each column reaches, for twice as many columns as a row counts in"
+        )
+    return False
+
+
 def counting(answers: Sequence[str], chosen: Sequence[str], name: str, fixed: bool = False) -> LinearQuery:
     """How many entries hold one of the chosen answers; the others may come from the data, as they all count 0."""
-    table = ((0,), *((int(answer in chosen),) for answer in answers))
+    counted = frozenset(chosen)
+    table = ((0,), *((int(answer in counted),) for answer in answers))
     return LinearQuery((name,), table, (1,), (1,), fixed=fixed)
 
 
@@ -102,13 +141,16 @@ def clipped_sum(
 ) -> LinearQuery:
     """The sum of f over entries, f = values[answer] clipped to [low, high] and rounded to a multiple of `unit`.
 
+    An answer without a value counts 0, as an entry does that is not there.
     low, high, unit: public. Sensitivity max(high, 0) - min(low, 0), both rounded outwards to units; where answers
     are fixed, max(|low|, |high|). ValueError where low > high.
     """
     if not low <= high:
         raise ValueError(f"clipping needs low <= high, got [{low}, {high}]")
     lowest, highest = floor(Fraction(low) / unit), -floor(-Fraction(high) / unit)
-    rounded = [round(Fraction(min(max(values[answer], low), high)) / unit) for answer in answers]
+    rounded = [
+        round(Fraction(min(max(values[answer], low), high)) / unit) if answer in values else 0 for answer in answers
+    ]
     largest = max(abs(lowest), abs(highest))
     moving = largest if fixed else max(highest, 0) - min(lowest, 0)
     return LinearQuery(((name),), ((0,), *((f,) for f in rounded)), (largest,), (moving,), unit, fixed)

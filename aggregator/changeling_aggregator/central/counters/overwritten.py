@@ -20,7 +20,7 @@ _HEAD = 32 + 4
 
 def overwrite(path: Path, fields: dict[str, Any], length: int = 4096) -> None:
     """Write the state over the one before. ValueError if it takes more than `length` bytes, or the file has another
-    length; the file then stays as it was."""
+    length; the file then stays as it was. OSError for a write that was cut short."""
     content = encode(fields)
     if len(content) + _HEAD > length:
         raise ValueError(f"the state takes {len(content) + _HEAD} bytes, and the file has {length}")
@@ -29,7 +29,8 @@ def overwrite(path: Path, fields: dict[str, Any], length: int = 4096) -> None:
     try:
         if os.fstat(descriptor).st_size not in (0, length):
             raise ValueError(f"{path} does not have {length} bytes: it holds something else")
-        os.pwrite(descriptor, whole.ljust(length, b"\0"), 0)
+        if (written := os.pwrite(descriptor, whole.ljust(length, b"\0"), 0)) < length:
+            raise OSError(f"{path} holds {written} of {length} bytes: the disk is full, and the state there is lost")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

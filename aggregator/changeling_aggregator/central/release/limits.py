@@ -10,7 +10,7 @@ from pathlib import Path
 from changeling_protocol import Calendar
 
 LEAST_EPSILON, MOST_EPSILON = Fraction(1, 10**9), Fraction(1000)
-LEAST_ACCOUNTED, MOST_ACCOUNTED = Fraction(1, 10**3), Fraction(10)
+LEAST_ACCOUNTED = Fraction(1, 10**4)
 LEAST_DELTA = Fraction(1, 10**12)
 MOST_PERIODS = 10**6
 MOST_DIGITS = 40
@@ -34,10 +34,8 @@ def check_budget(epsilon: Fraction, delta: Fraction) -> None:
     if epsilon > 0 and not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         raise ValueError(f"epsilon is {float(LEAST_EPSILON):g} to {MOST_EPSILON}, got {float(epsilon):g}")
     if epsilon > 0 and 0 < delta < 1:
-        if not LEAST_ACCOUNTED <= epsilon <= MOST_ACCOUNTED:
-            raise ValueError(
-                f"with a delta, epsilon is {float(LEAST_ACCOUNTED):g} to {MOST_ACCOUNTED}, got {float(epsilon):g}"
-            )
+        if epsilon < LEAST_ACCOUNTED:
+            raise ValueError(f"with a delta, epsilon is at least {float(LEAST_ACCOUNTED):g}, got {float(epsilon):g}")
         if delta < LEAST_DELTA:
             raise ValueError(f"delta is 0 or at least {float(LEAST_DELTA):g}, got {float(delta):g}")
 

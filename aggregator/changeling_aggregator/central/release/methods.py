@@ -3,7 +3,9 @@
 A method pairs a mechanism with the estimate made from what it published; the estimate is post-processing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,11 +13,13 @@ from changeling_protocol import Calendar, Constraint
 
 from ...changelog import Changelog, Mutations
 from ...tallies import Counts
+from ..changes.dcr import NEIGHBOURS
 from ..changes.hdcr import Hdcr, HdcrState, hierarchy_shifts
 from ..changes.linear_query import LinearQuery
 from ..changes.release_graph import BestEstimates, Level, frontier_fields, frontier_from_fields
+from ..errors import BadState
 from ..mechanism import Guarantee
-from ..node_noise import Law
+from ..node_noise import Law, NodeNoise
 from ..noise import Noise
 
 
@@ -68,6 +72,20 @@ class HierarchyMethod:
 
     mechanism: Hdcr
 
+    @classmethod
+    def resumed(
+        cls, named: Mapping[str, Any], query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
+    ) -> "HierarchyMethod":
+        """The method that a begun release is made with, shape and noise as `named` says: neither is chosen again.
+
+        Whether that noise keeps the promise of (epsilon, delta) is for `covers` to say.
+        """
+        match named:
+            case {"kind": "hierarchy", "widths": list(widths), "law": str(law), "scale": str(scale), "source": source}:
+                noise, stated = NodeNoise(Law(law), float.fromhex(scale)), Guarantee(epsilon, delta, NEIGHBOURS, source)
+                return cls(Hdcr(query, calendar, tuple(widths), noise, stated))
+        raise BadState(f"not a hierarchy: {sorted(named)}")
+
     @property
     def guarantee(self) -> Guarantee:
         return self.mechanism.guarantee
@@ -93,6 +111,7 @@ class HierarchyMethod:
             "widths": list(self.mechanism.widths),
             "law": str(noise.law),
             "scale": noise.scale.hex(),
+            "source": self.guarantee.source,
         }
 
     def start(self) -> dict[str, Any]:

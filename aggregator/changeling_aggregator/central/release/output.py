@@ -10,12 +10,15 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from math import sqrt
 from pathlib import Path
+from typing import Any
 
 from ...instants import format_instant
 from ..changes.release_graph import Level
 from ..errors import BadState
+from ..saved import flush_folder, naming
 
 COLUMNS = ("period", "time", "name", "estimate", "standard_error")
 
@@ -52,23 +55,35 @@ class Output:
         """How many bytes there are; 0 where there is no file."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def append(self, at: int, rows: bytes) -> int:
-        """Write the rows at byte `at`, cutting whatever follows, to the disk. Returns where the next ones go.
-
-        Raises BadState where the file is shorter than what was published.
-        """
+    def published(self, at: int) -> Any:
+        """The running SHA-256 of the first `at` bytes. Raises BadState where the file is shorter."""
         if self.size() < at:
             raise BadState(
                 f"{self.path} has lost rows that were published: put the file back, or choose another output and "
                 "count what this one cost"
             )
+        running = sha256()
+        if at:
+            with self.path.open("rb") as file:
+                while at and (part := file.read(min(at, 2**20))):
+                    running.update(part)
+                    at -= len(part)
+        return running
+
+    def append(self, at: int, rows: bytes) -> int:
+        """Write the rows at byte `at`, cutting whatever else follows, to the disk. Returns where the next ones go."""
+        new = not self.path.exists()
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        with os.fdopen(descriptor, "r+b") as file:
-            file.truncate(at)
+        with naming(self.path), os.fdopen(descriptor, "r+b") as file:
             file.seek(at)
-            file.write(rows)
+            if file.read() != rows:
+                file.truncate(at)
+                file.seek(at)
+                file.write(rows)
             file.flush()
             os.fsync(file.fileno())
+        if new:
+            flush_folder(self.path.parent)
         return at + len(rows)
 
 

@@ -1,8 +1,10 @@
 """A release, period after period: guard, draw, save, publish, in that order, resumable at every point.
 
 The state is on the disk before the rows it belongs to are published, so a crash between the two publishes the same
-rows again, and a crash before it discards draws that nobody saw. A changelog that was changed in what is already
-released, another query or another noise: refused. Nothing is drawn for a period with a mutation beyond the constraint.
+rows again, and a crash before it discards draws that nobody saw. Periods may be drawn, saved and published several
+together, as each flush of a disk takes as long as many draws: a crash then discards the draws of all that were not yet
+saved, or publishes again those of all that were. A changelog that was changed in what is already released, an output
+that was changed, other terms: refused. Nothing is drawn for a period with a mutation beyond the constraint.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from changeling_protocol import Calendar, Constraint
-from changeling_protocol.canonical import encode
 
 from ...changelog import MICRO, Changelog, Mutations
 from ..changes.linear_query import LinearQuery
@@ -20,15 +21,17 @@ from ..changes.release_graph import Level
 from ..errors import BadState, TimeReversed
 from ..guard import first_breach
 from ..noise import Noise
-from ..saved import flush_folder, held, load, save
+from ..saved import held, save
 from .methods import Method, PeriodChange
 from .output import Output
+from .terms import Terms, begun, terms_of
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """What is released of which changelog. asked: the query in words. state: where the state is kept.
 
+    calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
     ValueError where the method's guarantee does not cover the query, the calendar or what entries may do.
     """
 
@@ -40,31 +43,16 @@ class Release:
     method: Method
     output: Output
     state: Path
+    calendar_from_data: bool = False
 
     def __post_init__(self) -> None:
         if not self.method.covers(self.query, self.calendar, self.constraint):
             raise ValueError("the method's guarantee is about another query, calendar or constraint than the release's")
 
-    def fingerprint(self) -> bytes:
-        """A hash of all that the guarantee and the estimates rest on, but the data."""
-        return sha256(
-            encode(
-                {
-                    "query": self.asked,
-                    "names": list(self.query.names),
-                    "moving": list(self.query.moving),
-                    "appearing": list(self.query.appearing),
-                    "fixed": self.query.fixed,
-                    "unit": str(self.query.unit),
-                    "calendar": [self.calendar.start, self.calendar.period, self.calendar.periods],
-                    "constraint": self.constraint.as_fields(),
-                    "method": self.method.named(),
-                    "epsilon": str(self.method.guarantee.epsilon),
-                    "delta": str(self.method.guarantee.delta),
-                    "output": self.output.path.suffix,
-                }
-            )
-        ).digest()
+    def terms(self) -> Terms:
+        spent = self.method.guarantee
+        found = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta)
+        return {**found, "mechanism": self.method.named(), "format": self.output.path.suffix}
 
 
 def run(
@@ -72,99 +60,123 @@ def run(
     noise: Noise,
     until: int | None = None,
     reached: Callable[[str], None] = lambda step: None,  # noqa: ARG005
+    together: int = 1,
 ) -> Iterator[tuple[int, Level]]:
     """Publish the periods that are not yet, up to `until` (default: all), yielding (period, level) of each.
 
-    reached: called at every step by name, for tests that kill the process there.
+    reached: called at every step by name, for tests that kill the process there. together: how many periods are drawn
+    before they are saved and published; each is yielded when it is published.
     Raises ConstraintBroken before the period of an entry's breach, TimeReversed where the changelog differs in what is
-    already released, BadState for a state of another release or an older one, an output that was cut, or another
+    already released, BadState for a state of another release or an older one, an output that was changed, or another
     process at work.
     """
+    if together < 1:
+        raise ValueError(f"at least one period is published at a time, got {together}")
     with held(release.state):
-        yield from _run(release, noise, release.calendar.periods if until is None else until, reached)
+        yield from _run(release, noise, release.calendar.periods if until is None else until, reached, together)
 
 
-def _run(release: Release, noise: Noise, until: int, reached: Callable[[str], None]) -> Iterator[tuple[int, Level]]:
+@dataclass(slots=True)
+class _Journal:
+    """What is saved, `fields`, and the running SHA-256 of what is published."""
+
+    release: Release
+    fields: dict[str, Any]
+    running: Any
+
+    def repair(self) -> None:
+        """The pending rows are published, whether a crash came before, within or after."""
+        self.fields["at"] = self.release.output.append(self.fields["at"], self.fields["pending"])
+        self.running.update(self.fields["pending"])
+
+    def publish(self, period: int, rows: bytes, digest: bytes, state: Any, reached: Callable[[str], None]) -> None:
+        self.fields |= {"period": period, "pending": rows, "digest": digest, "state": state}
+        save(self.release.state, {**self.fields, "published": self.running.digest()})
+        reached("saved")
+        self.repair()
+        reached("published")
+
+
+def _run(
+    release: Release, noise: Noise, until: int, reached: Callable[[str], None], together: int
+) -> Iterator[tuple[int, Level]]:
     breach = first_breach(release.changelog, release.constraint, release.query.fixed)
-    saved = _resumed(release)
-    period, at, pending = saved["period"], saved["at"], saved["pending"]
-    digest, state = saved["digest"], saved["state"]
-    if release.output.size() > at + len(pending):
-        raise BadState(
-            f"{release.output.path} holds more than {release.state.name} knows of: the state is an older one, and "
-            "going on from it would draw twice for the same nodes; put the newer one back, or choose another output "
-            "and count what this one cost"
-        )
-    at = release.output.append(at, pending)
+    log = _resumed(release)
+    log.repair()
     reached("repaired")
-    seen = b""
-    mutations = release.changelog.mutations()
-    calendar = release.calendar
-    each = mutations.by_period(calendar.start, calendar.period, calendar.periods)
+    state, seen, calendar = log.fields["state"], b"", release.calendar
+    drawn: list[tuple[int, Level]] = []
+    rows, broken = b"", None
+    each = release.changelog.mutations().by_period(calendar.start, calendar.period, calendar.periods)
     for number, part in enumerate(each, 1):
         end = calendar.start + number * calendar.period
+        if number > max(until, log.fields["period"]):
+            break
+        if breach is not None and breach.time <= end * MICRO and number > log.fields["period"]:
+            broken = breach.error()
+            break
         seen = _digest(seen, release.changelog, part)
-        if number <= period:
-            if number == period and seen != digest:
+        if number <= log.fields["period"]:
+            if number == log.fields["period"] and seen != log.fields["digest"]:
                 raise TimeReversed(
-                    f"the changelog differs from the one that was released until period {period}: rows were added, "
+                    f"the changelog differs from the one that was released until period {number}: rows were added, "
                     "changed or taken away in periods that are already published; nothing was drawn. Put it back as it "
                     "was; what came late is dated after what is published"
                 )
             continue
-        if number > until:
-            return
-        if breach is not None and breach.time <= end * MICRO:
-            raise breach.error()
-        change = PeriodChange(release.changelog, part, release.query)
-        state, level = release.method.step(state, change, noise)
+        state, level = release.method.step(state, PeriodChange(release.changelog, part, release.query), noise)
         reached("drawn")
-        rows = release.output.rows(number, end, level)
-        save(release.state, _fields(release, number, at, rows, seen, state))
-        reached("saved")
-        at = release.output.append(at, rows)
-        reached("published")
-        yield number, level
+        drawn.append((number, level))
+        rows += release.output.rows(number, end, level)
+        if len(drawn) == together:
+            log.publish(number, rows, seen, state, reached)
+            yield from drawn
+            drawn, rows = [], b""
+    if drawn:
+        log.publish(drawn[-1][0], rows, seen, state, reached)
+        yield from drawn
+    if broken is not None:
+        raise broken
 
 
-def _resumed(release: Release) -> dict[str, Any]:
-    saved = load(release.state)
-    if saved is None:
-        if release.output.path.exists():
-            raise BadState(
-                f"{release.output.path} exists without its state {release.state.name}: releasing again would draw "
-                "twice for the same nodes; choose another output, and count what this one cost"
-            )
-        fields = _fields(release, 0, 0, release.output.header(), b"", release.method.start())
-        save(release.state, fields)
-        flush_folder(release.output.path.parent)
-        return fields
-    if saved.get("fingerprint") != release.fingerprint():
+def _resumed(release: Release) -> _Journal:
+    terms, output, saved = release.terms(), release.output, begun(release.state)
+    if saved is not None:
+        saved.refuse_others(terms)
+        fields = {**saved.fields, "calendar_from_data": saved.calendar_from_data or release.calendar_from_data}
+    elif output.path.exists():
         raise BadState(
-            f"{release.state} belongs to a release with another query, calendar, constraint, mechanism or budget; "
-            "its nodes are never drawn again: choose another output"
+            f"{output.path} exists without its state {release.state.name}: releasing again would draw twice for the "
+            "same nodes; choose another output, and count what this one cost"
         )
-    return saved
+    else:
+        fields = _first(release, terms)
+        save(release.state, fields)
+    if output.size() > fields["at"] + len(fields["pending"]):
+        raise BadState(
+            f"{output.path} holds more than {release.state.name} knows of: the state is an older one, and going on "
+            "from it would draw twice for the same nodes; put the newer one back, or choose another output and count "
+            "what this one cost"
+        )
+    running = output.published(fields["at"])
+    if running.digest() != fields["published"]:
+        raise BadState(
+            f"{output.path} was changed in what is published: put it back as it was, or choose another output and "
+            "count what this one cost"
+        )
+    return _Journal(release, fields, running)
 
 
-def saved_calendar(state: Path) -> Calendar | None:
-    """The calendar of a release that has begun."""
-    saved = load(state)
-    return None if saved is None else Calendar(*saved["calendar"])
-
-
-def _fields(
-    release: Release, period: int, at: int, pending: bytes, digest: bytes, state: dict[str, Any]
-) -> dict[str, Any]:
-    calendar = release.calendar
+def _first(release: Release, terms: Terms) -> dict[str, Any]:
     return {
-        "fingerprint": release.fingerprint(),
-        "calendar": [calendar.start, calendar.period, calendar.periods],
-        "period": period,
-        "at": at,
-        "pending": pending,
-        "digest": digest,
-        "state": state,
+        "terms": terms,
+        "calendar_from_data": release.calendar_from_data,
+        "period": 0,
+        "at": 0,
+        "published": sha256().digest(),
+        "pending": release.output.header(),
+        "digest": b"",
+        "state": release.method.start(),
     }
 
 

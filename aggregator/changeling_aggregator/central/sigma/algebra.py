@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from ...tallies import Counts
 from .domain import Domain, Table
-from .query import MOST_CELLS, Classes, Query, common_classes
+from .query import MOST_CELLS, Classes, Query, bits_of, common_classes, firsts_of
+
+Atoms = NDArray[np.int64]
+"""Atoms by their numbers, rising."""
 
 BITS = 62
 
@@ -24,6 +27,7 @@ class Algebra:
     """columns: all that some query constrains, rising. classes: of each, the coarsest that suit every query.
 
     labels: the atom of each combination of classes, one axis for each column. sizes: combinations in each atom.
+    bits: 2^column, added up over the columns.
     """
 
     domain: Domain
@@ -31,6 +35,7 @@ class Algebra:
     classes: tuple[Classes, ...]
     labels: NDArray[np.int64]
     sizes: Counts
+    bits: int
 
     @classmethod
     def of(cls, queries: Sequence[Query]) -> "Algebra":
@@ -58,7 +63,7 @@ class Algebra:
             np.bitwise_or(labels, 1 << bit, out=labels, where=_spread(query, columns, classes))
             bit += 1
         labels, atoms = _renumbered(labels)
-        return cls(domain, columns, classes, labels, np.bincount(labels.reshape(-1), minlength=atoms))
+        return cls(domain, columns, classes, labels, np.bincount(labels.reshape(-1), minlength=atoms), bits_of(columns))
 
     @property
     def atoms(self) -> int:
@@ -79,13 +84,12 @@ class Algebra:
         counts: Counts = np.bincount(found, minlength=self.atoms)
         return counts
 
-    def members(self, query: Query) -> NDArray[np.int64] | None:
-        """The atoms whose union the query is, rising; None where it is no union of atoms."""
-        if query.domain != self.domain or not set(query.columns) <= set(self.columns):
+    def members(self, query: Query) -> Atoms | None:
+        """The atoms whose union the query is; None where it is no union of atoms."""
+        if query.bits & ~self.bits or query.domain != self.domain:
             return None
-        axes = {column: axis for axis, column in enumerate(self.columns)}
         for column, of in zip(query.columns, query.classes, strict=True):
-            if not _finer(self.classes[axes[column]], of):
+            if not _finer(self.classes[self.columns.index(column)], of):
                 return None
         inside = np.broadcast_to(_spread(query, self.columns, self.classes), self.labels.shape)
         held = np.bincount(self.labels[inside], minlength=self.atoms)
@@ -109,7 +113,7 @@ def _spread(query: Query, columns: tuple[int, ...], classes: tuple[Classes, ...]
     shape = [1] * len(columns)
     for column, of in zip(query.columns, query.classes, strict=True):
         axis = columns.index(column)
-        firsts = np.unique(classes[axis], return_index=True)[1]
+        firsts = firsts_of(classes[axis])
         places.append(of[firsts])
         shape[axis] = len(firsts)
     spread = query.mask[np.ix_(*places)] if places else query.mask
@@ -118,7 +122,7 @@ def _spread(query: Query, columns: tuple[int, ...], classes: tuple[Classes, ...]
 
 def _finer(fine: Classes, coarse: Classes) -> bool:
     """Whether every class of `fine` lies in one of `coarse`."""
-    firsts = np.unique(fine, return_index=True)[1]
+    firsts = firsts_of(fine)
     return bool(np.array_equal(coarse, coarse[firsts][fine]))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...estimation.estimate import Floats
 from .algebra import Algebra, shared_classes
-from .query import MOST_CELLS, Classes, Query
+from .query import MOST_CELLS, Classes, Query, firsts_of
 
 SMALL = 2**16
 """So many combinations of classes make one algebra for all queries cheap to try as well."""
@@ -95,8 +95,7 @@ def _pieces(query: Query, classes: dict[int, Classes]) -> float:
     """How many combinations of the shared classes of its columns the query holds."""
     held = query.mask.astype(np.float64)
     for column, of in zip(query.columns, query.classes, strict=True):
-        firsts = np.unique(classes[column], return_index=True)[1]
-        held = np.tensordot(np.bincount(of[firsts]).astype(np.float64), held, axes=(0, 0))
+        held = np.tensordot(np.bincount(of[firsts_of(classes[column])]).astype(np.float64), held, axes=(0, 0))
     return float(held)
 
 

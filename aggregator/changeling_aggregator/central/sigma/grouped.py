@@ -9,11 +9,14 @@ Source: sigma-counting, algorithm 3 and theorem 3.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from math import inf
 from typing import Any
 
 from ..errors import BadState
 from ..mechanism import Guarantee
 from ..noise import Noise
+from .algebra import Atoms
 from .answer import ADDED_OR_REMOVED, Answer
 from .clusters import clustered
 from .domain import Table
@@ -35,9 +38,13 @@ class GroupedState:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """algebras: with a budget each."""
+    """algebras: with a budget each, the largest first."""
 
     algebras: tuple[SigmaCounting, ...]
+
+    def __post_init__(self) -> None:
+        if any(one.epsilon < next_.epsilon for one, next_ in pairwise(self.algebras)):
+            raise ValueError("algebras come by falling budgets")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -59,17 +66,29 @@ class Grouped:
         drawn = tuple(one.step(old, value, noise)[0] for one, old in zip(self.algebras, state.each, strict=True))
         return GroupedState(drawn), None
 
+    def place(self, query: Query) -> tuple[int, Atoms] | None:
+        """Which algebra answers it with the least variance, and its atoms there; None where none holds it."""
+        best: tuple[int, Atoms] | None = None
+        least = inf
+        for at, one in enumerate(self.algebras):
+            if one.noise.variance >= least:  # and so are all that follow
+                break
+            atoms = one.algebra.members(query)
+            if atoms is not None and len(atoms) * one.noise.variance < least:
+                best, least = (at, atoms), len(atoms) * one.noise.variance
+        return best
+
     def answer(self, state: GroupedState, query: Query) -> Answer | None:
-        """From the algebra that answers it with the least variance, free; None where none holds it."""
-        answers = (one.answer(drawn, query) for one, drawn in zip(self.algebras, state.each, strict=True))
-        return min((answer for answer in answers if answer is not None), key=lambda a: a.standard_error, default=None)
+        """The answer with the least variance, free; None where no algebra holds the query."""
+        place = self.place(query)
+        return None if place is None else self.algebras[place[0]].summed(state.each[place[0]], place[1])
 
 
 def grouped(queries: Sequence[Query], epsilon: Fraction) -> Grouped:
     """Clusters the queries, and splits the budget for the least mean variance of their answers."""
     if epsilon <= 0:
         raise ValueError(f"a budget has epsilon > 0, got {epsilon}")
-    clusters = clustered(queries)
+    clusters = sorted(clustered(queries), key=lambda cluster: -cluster.root)
     roots = sum(cluster.root for cluster in clusters)
     shares = [Fraction(int(PARTS * cluster.root / roots), PARTS) for cluster in clusters]
     return Grouped(

@@ -6,8 +6,8 @@ that was answered before gets the same answer again. Neighbours: tables that dif
 replaced costs at most twice. What is asked, and when, counts as public. Source: sigma-counting, algorithm 4.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -34,11 +34,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class OnlineState:
-    """asked: the history, each query once, with its noisy answer where it paid for itself."""
+    """asked: the history by the queries' keys, each with its noisy answer where it paid for itself; never changed."""
 
     odometer: Odometer
     batches: tuple[Batch, ...] = ()
-    asked: tuple[tuple[Query, int | None], ...] = ()
+    asked: Mapping[bytes, tuple[Query, int | None]] = field(default_factory=dict)
 
     def as_fields(self) -> dict[str, Any]:
         return {
@@ -47,7 +47,7 @@ class OnlineState:
                 {"queries": [q.text for q in b.queries], "epsilon": str(b.epsilon), "state": b.state.as_fields()}
                 for b in self.batches
             ],
-            "asked": [[query.text, answer] for query, answer in self.asked],
+            "asked": [[query.text, answer] for query, answer in self.asked.values()],
         }
 
 
@@ -78,7 +78,7 @@ class OnlineCounting:
         Raises BudgetExhausted where that is more than is left, ValueError where there is nothing to group.
         """
         odometer = state.odometer.charged(epsilon)
-        queries = tuple({q.key: q for q in (*(q for q, _ in state.asked), *known)}.values())
+        queries = tuple({q.key: q for q in (*(q for q, _ in state.asked.values()), *known)}.values())
         if not queries:
             raise ValueError("there are no queries to group: none was asked, and none is given")
         mechanism = grouped(queries, epsilon)
@@ -89,18 +89,17 @@ class OnlineCounting:
         """The answer to one query. Raises BudgetExhausted where it is in no algebra and `each` is not left."""
         table, query = value
         law = calibrated({1: 1}, self.each)
-        before = {asked.key: answer for asked, answer in state.asked}
-        paid = before.get(query.key)
+        _, paid = state.asked.get(query.key, (query, None))
         free = [batch.mechanism.answer(batch.state, query) for batch in state.batches]
         known = [answer for answer in free if answer is not None]
         if paid is not None:
             known.append(Answer(paid, paid, 1, law))
         if known:
-            asked = state.asked if query.key in before else (*state.asked, (query, None))
+            asked = state.asked if query.key in state.asked else {**state.asked, query.key: (query, None)}
             return replace(state, asked=asked), min(known, key=lambda answer: answer.standard_error)
         odometer = state.odometer.charged(self.each)
         noisy = query.count(table) + int(law.draw(noise, 1)[0])
-        asked = (*(one for one in state.asked if one[0].key != query.key), (query, noisy))
+        asked = {**state.asked, query.key: (query, noisy)}
         return replace(state, odometer=odometer, asked=asked), Answer(noisy, noisy, 1, law)
 
     def resumed(self, fields: Any) -> OnlineState:
@@ -112,10 +111,10 @@ class OnlineCounting:
                 epsilon = Fraction(batch["epsilon"])
                 mechanism = grouped(queries, epsilon)
                 batches.append(Batch(queries, mechanism, mechanism.resumed(batch["state"]), epsilon))
-            asked = tuple((Query.of(self.domain, text), answer) for text, answer in fields["asked"])
+            history = [(Query.of(self.domain, text), answer) for text, answer in fields["asked"]]
             odometer = Odometer(self.epsilon, spent_epsilon=Fraction(fields["spent"]))
         except (TypeError, KeyError, ValueError, ZeroDivisionError) as error:
             raise BadState("not the state of an online sigma-counting") from error
-        if any(answer is not None and type(answer) is not int for _, answer in asked):
+        if any(answer is not None and type(answer) is not int for _, answer in history):
             raise BadState("not the state of an online sigma-counting")
-        return OnlineState(odometer, tuple(batches), asked)
+        return OnlineState(odometer, tuple(batches), {query.key: (query, answer) for query, answer in history})

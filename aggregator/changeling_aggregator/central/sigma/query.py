@@ -26,6 +26,7 @@ class Query:
     """text: as it was written. columns: those it constrains, rising. classes: of each of them.
 
     mask: which combinations of classes count, one axis for each column. key: the same for queries that mean the same.
+    bits: 2^column, added up over the columns.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Query:
     classes: tuple[Classes, ...]
     mask: Mask
     key: bytes = field(repr=False)
+    bits: int = field(repr=False)
 
     @classmethod
     def of(cls, domain: Domain, text: str) -> "Query":
@@ -49,7 +51,7 @@ class Query:
         classes = {column: classes_of(np.array(masks[column])) for column in columns}
         if prod(int(each.max()) + 1 for each in classes.values()) > MOST_CELLS:
             raise ValueError(f"{text!r} tells more than {MOST_CELLS:,} combinations of values apart")
-        firsts = {column: np.unique(each, return_index=True)[1] for column, each in classes.items()}
+        firsts = {column: firsts_of(each) for column, each in classes.items()}
 
         def where(one: Comparison) -> Mask:
             column = domain.index(one.column)
@@ -80,6 +82,12 @@ def classes_of(masks: Mask) -> Classes:
     return classes
 
 
+def firsts_of(classes: Classes) -> NDArray[np.int64]:
+    """The first value of each class."""
+    seen = np.maximum.accumulate(classes)
+    return np.flatnonzero(np.diff(seen, prepend=-1))
+
+
 def common_classes(each: Iterable[Classes]) -> Classes:
     """The coarsest classes that are finer than each of these."""
     rows = np.array(list(each))
@@ -98,7 +106,11 @@ def _reduced(text: str, domain: Domain, columns: tuple[int, ...], classes: list[
             left.append(same[classes[axis]])
     mask = np.ascontiguousarray(mask.reshape([int(each.max()) + 1 for each in left]))
     said = repr(kept).encode() + b"".join(each.tobytes() for each in left) + mask.tobytes()
-    return Query(text, domain, tuple(kept), tuple(left), mask, sha256(said).digest())
+    return Query(text, domain, tuple(kept), tuple(left), mask, sha256(said).digest(), bits_of(kept))
+
+
+def bits_of(columns: Iterable[int]) -> int:
+    return sum(1 << column for column in columns)
 
 
 def _check(one: Comparison, domain: Domain, text: str) -> None:

@@ -8,7 +8,7 @@ so clipping adds p/(1 - p²), p = e^-epsilon, about 1/(2·epsilon), to the expec
 estimates are free of that, and may be out of order. Source: sigma-counting, algorithm 2 and theorem 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import exp
 from typing import Any
@@ -21,7 +21,7 @@ from ..mechanism import Guarantee
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
 from ..static import as_plain, from_plain
-from .algebra import Algebra
+from .algebra import Algebra, Atoms
 from .answer import ADDED_OR_REMOVED, Answer
 from .domain import Table
 from .query import Query
@@ -47,17 +47,14 @@ class SigmaCounting:
 
     algebra: Algebra
     epsilon: Fraction
+    noise: NodeNoise = field(init=False)
 
     def __post_init__(self) -> None:
-        calibrated({1: 1}, self.epsilon)  # refuses what is no budget
+        object.__setattr__(self, "noise", calibrated({1: 1}, self.epsilon))
 
     @property
     def guarantee(self) -> Guarantee:
         return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 2")
-
-    @property
-    def noise(self) -> NodeNoise:
-        return calibrated({1: 1}, self.epsilon)
 
     @property
     def clipping_bias(self) -> float:
@@ -86,10 +83,12 @@ class SigmaCounting:
 
     def answer(self, state: SigmaState, query: Query) -> Answer | None:
         """The answer to a query of the algebra, free; None for any other. ValueError before the noise is drawn."""
+        atoms = self.algebra.members(query)
+        return None if atoms is None else self.summed(state, atoms)
+
+    def summed(self, state: SigmaState, atoms: Atoms) -> Answer:
+        """The answer to the union of these atoms. ValueError before the noise is drawn."""
         if state.noisy is None:
             raise ValueError("there is nothing to answer from yet: draw first (`step`)")
-        atoms = self.algebra.members(query)
-        if atoms is None:
-            return None
         held = state.noisy[atoms]
         return Answer(int(np.maximum(held, 0).sum()), int(held.sum()), len(atoms), self.noise)

@@ -1,0 +1,159 @@
+"""What a release leaves on the disk: periods in batches, an output that was changed, full disks, modes of files."""
+
+import errno
+import os
+from itertools import islice
+
+import pytest
+from changeling_aggregator.central import saved
+from changeling_aggregator.central.counters.overwritten import overwrite
+from changeling_aggregator.central.errors import BadState, ConstraintBroken
+from changeling_aggregator.central.release import output
+from changeling_aggregator.central.release.output import read_rows
+from changeling_aggregator.central.release.run import run
+from changeling_aggregator.central.saved import load, save
+
+from .stand_ins import CountedNoise, FastNoise, Forbidden, NoNoise
+from .test_release import ROWS, finish, release_in
+
+
+@pytest.mark.parametrize("together", [1, 2, 4, 6, 100])
+def test_periods_released_together_are_those_released_one_by_one(tmp_path, together):
+    """To the byte, and each is yielded after its row is published; --until ends a batch."""
+    finish(release_in(tmp_path, name="one.csv"), FastNoise(1))
+    release, noise, yielded = release_in(tmp_path), FastNoise(1), []
+    for until in (5, None):
+        for period, _ in run(release, noise, until, together=together):
+            yielded.append(period)
+            assert period in [row[0] for row in read_rows(release.output.path)]
+    assert yielded == [1, 2, 3, 4, 5, 6]
+    assert release.output.path.read_bytes() == (tmp_path / "one.csv").read_bytes()
+
+
+def test_a_batch_flushes_the_disk_as_often_as_one_period(tmp_path, monkeypatch):
+    """Twelve periods: three flushes for each batch, and those of a beginning."""
+    flushed, flush = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (flushed.append(descriptor), flush(descriptor)))
+    counts = []
+    for together in (1, 6):
+        flushed.clear()
+        list(run(release_in(tmp_path, periods=12, name=f"{together}.csv"), NoNoise(), together=together))
+        counts.append(len(flushed))
+    began = counts[0] - 3 * 12
+    assert counts[1] == began + 3 * 2
+
+
+def test_a_breach_ends_a_batch_and_what_was_drawn_before_is_published(tmp_path):
+    """The three periods before it, and no draw for its own."""
+    rows = [*ROWS[:5], ("a", 33, ""), ("a", 34, "x")]
+    release, noise = release_in(tmp_path, rows), CountedNoise()
+    with pytest.raises(ConstraintBroken, match="row 6"):
+        list(run(release, noise, together=6))
+    assert [row[0] for row in read_rows(release.output.path)] == [1, 1, 2, 2, 3, 3]
+    assert noise.drawn == 2 * (1 + 2 + 1)
+    with pytest.raises(ConstraintBroken):
+        finish(release, Forbidden())
+
+
+@pytest.mark.parametrize("together", [0, -1])
+def test_a_batch_holds_a_period(tmp_path, together):
+    """Or nothing would ever be published."""
+    with pytest.raises(ValueError, match="at least one period"):
+        list(run(release_in(tmp_path), Forbidden(), together=together))
+
+
+def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
+    """A file of the same length. Put back, the release goes on; the rows still pending are written as they were."""
+    release = release_in(tmp_path)
+    finish(release, FastNoise(1), 4)
+    whole, pending = release.output.path.read_bytes(), load(release.state)["pending"]
+    for at in (3, len(whole) // 2, len(whole) - len(pending) - 2):
+        release.output.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(BadState, match="was changed in what is published"):
+            finish(release, Forbidden())
+    release.output.path.write_bytes(whole[:-3] + b"9" + whole[-2:])
+    finish(release, Forbidden(), 4)
+    assert release.output.path.read_bytes() == whole
+    assert [period for period, _ in finish(release, FastNoise(2))] == [5, 6]
+
+
+def test_an_output_that_is_whole_is_never_cut_for_a_moment(tmp_path, monkeypatch):
+    """Who reads it while a run begins sees all rows."""
+    release = release_in(tmp_path)
+    finish(release, NoNoise(), 4)
+    monkeypatch.setattr(os, "ftruncate", lambda *_: pytest.fail("the output was cut"))
+    before = release.output.path.stat()
+    finish(release, Forbidden(), 4)
+    assert release.output.path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize("flush", range(7))
+def test_a_full_disk_is_named_and_a_rerun_goes_on(tmp_path, monkeypatch, flush):
+    """At every one of the flushes: the error says the file, and each period is published once."""
+    release, real, flushed = release_in(tmp_path), os.fsync, []
+
+    def full(descriptor):
+        if len(flushed) == flush:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flushed.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=rf"No space left on device: .*{release.output.path.name}|{tmp_path.name}"):
+        finish(release, FastNoise(1))
+    monkeypatch.setattr(os, "fsync", real)
+    before = release.output.path.read_bytes() if release.output.path.exists() else b""
+    finish(release, FastNoise(2))
+    assert release.output.path.read_bytes().startswith(before)
+    assert [row[0] for row in read_rows(release.output.path)] == [p for p in range(1, 7) for _ in "xy"]
+
+
+def test_the_folder_is_flushed_after_the_output_is_created_in_it(tmp_path, monkeypatch):
+    """Else a power loss leaves a state whose output is gone; only once."""
+    seen = []
+    monkeypatch.setattr(output, "flush_folder", lambda folder: seen.append((folder, release.output.path.exists())))
+    release = release_in(tmp_path)
+    finish(release, NoNoise(), 3)
+    finish(release, NoNoise())
+    assert seen == [(tmp_path, True)]
+
+
+def test_a_state_is_never_written_into_a_file_that_others_may_read(tmp_path, monkeypatch):
+    """A crash left the file beside it, with another mode, and somebody holds it open."""
+    stale = tmp_path / "state.new"
+    stale.write_bytes(b"old")
+    stale.chmod(0o644)
+    modes, replace = [], os.replace
+    monkeypatch.setattr(saved.os, "replace", lambda a, b: (modes.append(a.stat().st_mode & 0o777), replace(a, b)))
+    with stale.open("rb") as held_open:
+        save(tmp_path / "state", {"secret": 7})
+        assert held_open.read() == b"old"
+    assert modes == [0o600]
+    assert load(tmp_path / "state") == {"secret": 7}
+
+
+def test_a_state_of_another_version_is_refused(tmp_path):
+    """Whole, but with other fields."""
+    release = release_in(tmp_path)
+    finish(release, NoNoise(), 1)
+    fields = load(release.state)
+    del fields["published"]
+    save(release.state, fields)
+    with pytest.raises(BadState, match="another version"):
+        finish(release, Forbidden())
+
+
+def test_an_overwritten_snapshot_that_was_cut_short_is_an_error(tmp_path, monkeypatch):
+    """A full disk writes less than it was given, and says so in its return alone."""
+    monkeypatch.setattr(os, "pwrite", lambda *_: 100)
+    with pytest.raises(OSError, match="holds 100 of 4096 bytes"):
+        overwrite(tmp_path / "memory", {"a": 1})
+
+
+def test_a_reader_that_stops_early_has_lost_nothing(tmp_path):
+    """A batch is published before its first period is yielded; the next run goes on after it."""
+    release = release_in(tmp_path)
+    run_ = run(release, FastNoise(1), together=4)
+    assert [period for period, _ in islice(run_, 2)] == [1, 2]
+    run_.close()
+    assert [period for period, _ in finish(release, FastNoise(2))] == [5, 6]

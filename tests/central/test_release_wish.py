@@ -1,0 +1,85 @@
+"""The mechanism asked for: what is left open is chosen; of a begun release nothing is chosen or calibrated again."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from changeling_aggregator.central.changes.hierarchy_choice import BRANCHINGS, best_hierarchy
+from changeling_aggregator.central.changes.linear_query import counting
+from changeling_aggregator.central.node_noise import Law
+from changeling_aggregator.central.release import wish
+from changeling_aggregator.central.release.methods import HierarchyMethod
+from changeling_aggregator.central.release.wish import Wish
+from changeling_protocol import AtMost, Calendar
+
+COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
+ONE, NONE, SMALL = Fraction(1), Fraction(0), Fraction(1, 10**6)
+
+
+def chosen(**given):
+    return best_hierarchy(COUNT, CALENDAR, TWICE, ONE, **given)
+
+
+def test_a_shape_that_is_given_in_part_is_chosen_for_the_rest():
+    """The best of all with that branching, or with that many layers."""
+    every = [chosen(branching=c, layers=h) for c in BRANCHINGS for h in range(1, 7) if c ** (h - 1) <= 48]
+    assert chosen() == min(every, key=lambda one: one.mean_variance)
+    for layers in range(1, 7):
+        best = min((one for one in every if one.layers == layers), key=lambda one: one.mean_variance)
+        assert chosen(layers=layers) == best
+    for branching in (2, 5, 7):
+        assert chosen(branching=branching).branching == branching
+    best = min((one for one in every if one.branching == 5), key=lambda one: one.mean_variance)
+    assert chosen(branching=5) == best
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"layers": 7}, "7 layers are too many for 48 periods"),
+        ({"layers": 6, "branching": 3}, "6 layers with a branching of 3 are wider than 48 periods"),
+        ({"layers": 0}, "layers >= 1"),
+        ({"branching": 1}, "branching >= 2"),
+        ({"branching": 0}, "branching >= 2"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(given, said):
+    """In words of what was given."""
+    with pytest.raises(ValueError, match=said):
+        chosen(**given)
+
+
+@pytest.mark.parametrize(("law", "delta"), [(Law.LAPLACE, NONE), (Law.LAPLACE, SMALL), (Law.GAUSSIAN, SMALL)])
+def test_a_begun_release_keeps_its_shape_and_its_noise_whatever_would_be_chosen_today(monkeypatch, law, delta):
+    """Nothing is chosen and nothing bisected: they take half a minute, and another library would differ by a bit."""
+    wished = Wish("hdcr", law, layers=3)
+    first = wished.method(COUNT, CALENDAR, TWICE, ONE, delta)
+    wider = replace(first.mechanism.noise, scale=first.mechanism.noise.scale * (1 + 1e-15))
+    begun = HierarchyMethod(replace(first.mechanism, noise=wider)).named()
+    monkeypatch.setattr(wish, "best_hierarchy", None)
+    monkeypatch.setattr(wish, "hierarchy", None)
+    for asked in (wished, Wish("hdcr", law), Wish("hdcr", law, branching=first.mechanism.widths[1])):
+        again = asked.method(COUNT, CALENDAR, TWICE, ONE, delta, begun)
+        assert again.named() == begun
+        assert again.covers(COUNT, CALENDAR, TWICE)
+        assert (again.guarantee.epsilon, again.guarantee.delta) == (ONE, delta)
+    narrow = HierarchyMethod.resumed({**begun, "scale": (wider.scale / 2).hex()}, COUNT, CALENDAR, ONE, delta)
+    assert not narrow.covers(COUNT, CALENDAR, TWICE), "noise that breaks the promise is taken from a state"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Wish("hdcr", layers=2), Wish("hdcr", branching=5), Wish("dcr"), Wish("counter"), Wish("hdcr", Law.GAUSSIAN)],
+)
+def test_another_wish_is_never_taken_for_the_begun_release(other):
+    """It is made as it was asked for, and the state then refuses it by its name."""
+    begun = Wish("hdcr", branching=2, layers=3).method(COUNT, CALENDAR, TWICE, ONE, NONE).named()
+    delta = SMALL if other.law == Law.GAUSSIAN else NONE
+    assert other.method(COUNT, CALENDAR, TWICE, ONE, delta, begun).named() != begun
+
+
+def test_one_cadence_is_one_mechanism_by_either_name():
+    """DCR is the hierarchy of one layer."""
+    begun = Wish("dcr").method(COUNT, CALENDAR, TWICE, ONE, NONE).named()
+    for asked in (Wish("dcr"), Wish("hdcr", layers=1)):
+        assert asked.method(COUNT, CALENDAR, TWICE, ONE, NONE, begun).named() == begun

@@ -2,7 +2,8 @@
 
 A node is answered once, whatever happened in it, when its last period has closed and the clock's
 skew and a random delay have passed. The report goes into the outbox in the transaction that moves the key past
-it, so it is never computed twice. Knows nothing of networks; the caller brings the time.
+it, so it is never computed twice. Knows nothing of networks; the caller brings the time, and says whether it is
+sure enough of it to drop what is too late.
 """
 
 import sqlite3
@@ -17,15 +18,18 @@ from .clock import close_ms
 from .entries import Entry
 
 
-def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int) -> Entry:
+def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int, may_drop: bool) -> Entry:
     """Answers, in order, every closing that is due, and drops those past grace unanswered.
 
-    now_ms: the device's time without its lead. Returns the entry as it now is.
+    now_ms: the device's time without its lead. may_drop: if not, the first closing past grace and all after it
+    wait. Returns the entry as it now is.
     """
     before = entry
     for period in closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000)):
         subkeys = entry.secret.advanced(period).subkeys(survey.id)
         if past_grace(survey, period, now_ms):
+            if not may_drop:
+                break
             entry = entry.after(period).dropping(1)
         elif now_ms > _due_ms(survey, period, subkeys):
             outbox.put(db, survey, entry, period, list(_reports(db, survey, entry, period, subkeys)))
@@ -41,6 +45,17 @@ def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int
 def past_grace(survey: Survey, period: int, now_ms: int) -> bool:
     """Whether the server no longer takes reports on nodes that end with the period."""
     return now_ms > close_ms(survey.calendar, period) + 1000 * survey.grace
+
+
+def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int) -> bool:
+    """Whether a closing, answered or not, would be dropped as past grace, or several be answered at once.
+
+    After a long silence that is as it should be; after a leap of the clock it would be for good.
+    """
+    answered = outbox.waiting(db, survey.id, entry.number)
+    unanswered = closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000))
+    oldest = [*answered[:1], *unanswered[:1]]
+    return len(unanswered) > 1 or any(past_grace(survey, period, now_ms) for period in oldest)
 
 
 def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> int:

@@ -5,9 +5,11 @@ A mutation of the last millisecond of a period belongs to that period.
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 
 from changeling_protocol import ReleasePlan, Survey
 
+from . import entries
 from .clock import close_ms
 from .entries import Entry
 
@@ -21,6 +23,24 @@ def append(db: sqlite3.Connection, entry: Entry, at_ms: int, state: int) -> None
         "INSERT INTO changelog VALUES (?, ?, ?, ?, ?)",
         (entry.survey, entry.number, entry.mutations, at_ms, state),
     )
+
+
+def bring_back(db: sqlite3.Connection, survey: Survey, entry: Entry, seen_ms: int) -> Entry:
+    """Moves mutations that a clock which was ahead put into the future to the present, past all that was answered.
+
+    Their order and number stay, and none moves away from another, so the constraint holds as before.
+    seen_ms: the latest time the store has seen. Returns the entry as it now is.
+    """
+    latest = max(seen_ms, close_ms(survey.calendar, entry.answered) + 1)
+    db.execute(
+        "UPDATE changelog SET at_ms = ?1 WHERE survey = ?2 AND entry = ?3 AND at_ms > ?1",
+        (latest, entry.survey, entry.number),
+    )
+    if entry.first_ms is None or entry.first_ms <= latest:
+        return entry
+    entry = replace(entry, first_ms=latest)
+    entries.update(db, entry)
+    return entry
 
 
 def current_state(db: sqlite3.Connection, entry: Entry) -> int:

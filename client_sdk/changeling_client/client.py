@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from changeling_protocol import Survey
 
 from . import entries, surveys
-from .clock import DeviceClock, keep_lead, known_lead
+from .clock import DeviceClock, keep_heard, known_lead
 from .delivery import Server
 from .enrolment import check_count, enrol
 from .errors import WrongSurvey
@@ -79,10 +79,11 @@ class Client:
         id_ = surveys.survey_id(survey_id)
         survey = self._joined(id_, entries)
         if survey is None:
+            self._clock.forget_heard()
             survey = self._verified(id_, signed)
             with self._store.transaction() as db:
-                enrol(db, survey, entries, answers, self._max_epsilon, self._clock.now_ms())
-                keep_lead(db, self._clock.lead_ms)
+                keep_heard(db, self._clock)
+                enrol(db, survey, entries, answers, self._max_epsilon, self._clock)
         return SurveyHandle(survey, self._store, self._clock)
 
     def flush(self) -> Flushed:

@@ -89,7 +89,9 @@ class Server:
                 if response.status_code != 200:
                     raise ServerTrouble(f"the server answered with status {response.status_code}")
                 return _content(response)
-        except (httpx.HTTPError, OSError) as error:
+        except ServerTrouble:
+            raise
+        except Exception as error:  # a client of the app's may be closed, or have hooks that raise what they like
             raise ServerTrouble(f"the server could not be reached: {type(error).__name__}") from None
 
     def _http(self) -> httpx.Client:

@@ -11,7 +11,7 @@ from changeling_protocol import EntrySecret, Survey
 from changeling_protocol.plan import draw_nodes
 
 from . import entries, surveys
-from .clock import last_seen
+from .clock import DeviceClock, see
 from .entries import Entry
 from .errors import EnrolmentOver, TooCostly
 from .recording import record, state_of
@@ -23,7 +23,7 @@ def enrol(
     count: int,
     answers: Sequence[str] | None,
     max_epsilon: Decimal,
-    now_ms: int,
+    clock: DeviceClock,
 ) -> None:
     """Enrols `count` entries at the first period still open; nothing if they are enrolled already.
 
@@ -38,7 +38,7 @@ def enrol(
     states = _initial_states(survey, count, answers)
     if (total := surveys.spent(db) + survey.epsilon) > max_epsilon:
         raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
-    closed = survey.calendar.closed(last_seen(db, now_ms) / 1000)
+    closed = survey.calendar.closed(see(db, clock) / 1000)
     if closed == survey.calendar.periods:
         raise EnrolmentOver("the survey's calendar has ended")
     if survey.closed and closed:
@@ -47,7 +47,7 @@ def enrol(
     for number in range(count):
         entry = _draw(db, survey, number, EntrySecret.fresh(closed + 1))
         if states:
-            record(db, survey, entry, states[number], now_ms)
+            record(db, survey, entry, states[number], clock)
 
 
 def check_count(enrolled: int, count: int) -> None:

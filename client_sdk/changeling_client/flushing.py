@@ -1,7 +1,9 @@
 """One flush: answer what is due, then send what waits.
 
 Answering is durable before anything is sent. What is sent stays in the outbox until the server acknowledges it
-or its grace is over, whatever happens on the way.
+or its grace is over, whatever happens on the way. One wrong reading of the clock ends nothing: before anything
+is dropped as too late, or several closings are answered at once, the server is asked for the time, and while it
+cannot be asked nothing is dropped.
 """
 
 import sqlite3
@@ -10,9 +12,9 @@ from dataclasses import dataclass
 
 from changeling_protocol import seal
 
-from . import entries, outbox, packing, surveys
-from .answering import answer_due, past_grace
-from .clock import DeviceClock, close_ms, keep_lead, last_seen
+from . import changelog, entries, outbox, packing, surveys
+from .answering import answer_due, hangs_on_time, past_grace
+from .clock import DeviceClock, close_ms, keep_heard, last_seen, see
 from .delivery import Server
 from .errors import ServerTrouble
 from .packing import Upload
@@ -46,8 +48,10 @@ class Flusher:
 
     def flush(self) -> Flushed:
         """Never raises for the server's sake. Raises StoreBusy or StoreUnusable."""
-        trouble = self._ask_the_time()
-        uploads, dropped, answered = self._answer()
+        self._clock.forget_heard()
+        doubtful = self._doubts_the_time()
+        trouble = self._ask_the_time() if doubtful else None
+        uploads, dropped, answered = self._answer(may_drop=doubtful and trouble is None)
         self._store.erase_past(answered)  # the network may take its time
         lost, sent = dropped, 0
         try:
@@ -57,34 +61,51 @@ class Flusher:
                 dropped += refused
                 trouble = told or trouble
         except ServerTrouble as error:
-            trouble = str(error)
+            trouble = trouble or str(error)
         with self._store.transaction() as db:
-            keep_lead(db, self._clock.lead_ms)
+            keep_heard(db, self._clock)
             waiting = outbox.size(db)
         self._store.erase_past(sent > 0 or dropped > lost)
         return Flushed(sent, waiting, dropped, trouble)
 
+    def _doubts_the_time(self) -> bool:
+        """Whether something hangs on it: a lead that holds answers back, a clock that was set back or leapt."""
+        now_ms = self._clock.delayed_ms()
+        with self._store.transaction() as db:
+            return (
+                self._clock.lead_ms > 0
+                or last_seen(db) > now_ms
+                or any(
+                    hangs_on_time(db, survey, entry, now_ms)
+                    for survey in surveys.load_all(db)
+                    for entry in entries.load_all(db, survey.id)
+                )
+            )
+
     def _ask_the_time(self) -> str | None:
-        """A lead over the server holds answers back, so it must not outlive a clock that was set right."""
-        if self._clock.lead_ms:
-            try:
-                self._keys.fetch()
-            except ServerTrouble as error:
-                return str(error)
+        """Hears the date on the server's answer, whatever was asked. Returns the trouble, if there was any."""
+        try:
+            self._keys.fetch()
+        except ServerTrouble as error:
+            return str(error)
+        finally:
+            with self._store.transaction() as db:
+                keep_heard(db, self._clock)
         return None
 
-    def _answer(self) -> tuple[list[Upload], int, bool]:
+    def _answer(self, may_drop: bool) -> tuple[list[Upload], int, bool]:
         """Everything that waits, what is due now included; how many closings were past grace; whether any was new."""
         now_ms = self._clock.delayed_ms()
         uploads: list[Upload] = []
         dropped, changed = 0, False
         with self._store.transaction() as db:
-            last_seen(db, self._clock.now_ms())
+            seen_ms = see(db, self._clock)
             for survey in surveys.load_all(db):
                 for before in entries.load_all(db, survey.id):
-                    entry = answer_due(db, survey, before, now_ms)
+                    entry = changelog.bring_back(db, survey, before, seen_ms)
+                    entry = answer_due(db, survey, entry, now_ms, may_drop)
                     waiting = outbox.waiting(db, survey.id, entry.number)
-                    late = [period for period in waiting if past_grace(survey, period, now_ms)]
+                    late = [period for period in waiting if may_drop and past_grace(survey, period, now_ms)]
                     if late:
                         entry = entry.dropping(outbox.remove(db, survey.id, entry.number, late))
                         entries.update(db, entry)

@@ -55,4 +55,4 @@ class SurveyHandle:
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:
             account = entries.load(db, self.survey.id, entry)
-            return recording.record(db, self.survey, account, state, self._clock.now_ms())
+            return recording.record(db, self.survey, account, state, self._clock)

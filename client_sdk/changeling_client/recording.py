@@ -11,7 +11,7 @@ from changeling_protocol import Survey
 
 from . import changelog, entries
 from .changelog import NULL
-from .clock import close_ms, last_seen
+from .clock import DeviceClock, close_ms, see
 from .entries import Entry
 
 
@@ -34,15 +34,17 @@ def state_of(survey: Survey, answer: str) -> int:
         raise ValueError(f"this is no answer of the survey; its answers are {list(survey.answers)}") from None
 
 
-def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, now_ms: int) -> Recorded:
-    """Takes the entry into a state. now_ms: the device's time.
+def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clock: DeviceClock) -> Recorded:
+    """Takes the entry into a state.
 
     The stamp is max(now, last seen), and past everything that was answered: a clock that went back writes
-    nothing into a closed node.
+    nothing into a closed node. Now is the server's time where the device is known to be ahead of it.
     """
+    seen = see(db, clock)
     if state == changelog.current_state(db, entry):
         return Recorded.UNCHANGED
-    stamp = max(last_seen(db, now_ms), close_ms(survey.calendar, entry.answered) + 1)
+    entry = changelog.bring_back(db, survey, entry, seen)
+    stamp = max(seen, close_ms(survey.calendar, entry.answered) + 1)
     if _frozen(survey, entry, state, stamp):
         return Recorded.FROZEN
     entry = entry.mutated(stamp)

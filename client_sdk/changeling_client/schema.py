@@ -6,7 +6,7 @@ VERSION = 1
 
 TABLES = """
 CREATE TABLE clock (              -- one row
-    seen_ms INTEGER NOT NULL,     -- the latest device time a record or a flush has seen
+    seen_ms INTEGER NOT NULL,     -- the latest time a record or a flush has seen, without the lead that was known then
     lead_ms INTEGER NOT NULL      -- how far the device was ahead of the server when they last spoke
 );
 INSERT INTO clock VALUES (0, 0);

@@ -175,9 +175,9 @@ def test_a_kill_at_any_step_changes_no_report(fast_path):
 
 
 def test_a_device_killed_again_and_again_gets_there(tmp_path):
-    """A process that never lives for more than 61 steps still sends every node's one report."""
+    """A process that never lives for more than 80 steps still sends every node's one report."""
     for _ in range(100):
-        if forked(lambda: scenario(tmp_path, Steps(61))) == 0:
+        if forked(lambda: scenario(tmp_path, Steps(80))) == 0:
             break
     else:
         pytest.fail("it never finished")

@@ -1,0 +1,187 @@
+"""A clock that is far ahead, once or for good, ends nothing: the server's time decides what is too late."""
+
+import tempfile
+from dataclasses import replace
+from email.utils import formatdate
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_client import Recorded
+from changeling_protocol import MutationSpace, TimeBounded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .device import PLAIN, START, Clock, FakeServer, all_nodes, by_node, client
+
+ASKED = replace(PLAIN, grace=90)
+CHANGES = MutationSpace(3)
+YEAR = 365 * 86_400
+
+
+class Told(FakeServer):
+    """Tells the true time, and may be out of reach."""
+
+    def __init__(self, *surveys):
+        super().__init__(*surveys)
+        self.time, self.reachable = Clock(), True
+
+    def _serve(self, request):
+        self.headers = {"date": formatdate(self.time.now, usegmt=True)}
+        if not self.reachable:
+            raise httpx.ConnectError("out of reach")
+        return super()._serve(request)
+
+
+def live(device, server, clock, start, ahead=0.0):
+    """Flushes once a period from here to the end, by a clock that is so far ahead."""
+    for period in range(start, 10):
+        server.time.now = START + 60 * period + 20
+        clock.now = server.time.now + ahead
+        device.flush()
+
+
+@pytest.mark.parametrize("reachable", [True, False], ids=["online", "offline"])
+@pytest.mark.parametrize("ahead", [0, YEAR], ids=["set right", "for good"])
+def test_a_clock_a_year_ahead_drops_nothing_and_freezes_nothing(tmp_path, reachable, ahead):
+    """Whether one flush and one record see such a clock or all do from then on: every node is answered once, and
+    what is recorded after the next flush counts."""
+    server, clock = Told(ASKED), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(ASKED.id)
+        live_until = START + 80
+        server.time.now = clock.now = live_until
+        assert device.flush().sent == 1
+
+        clock.now, server.reachable = live_until + YEAR, reachable
+        handle.record("coffee")
+        assert device.flush().dropped == 0
+        server.reachable = True
+        server.time.now = live_until + 10
+        clock.now = live_until + 10 + ahead
+        assert device.flush().dropped == 0
+        assert handle.record("tea") is Recorded.COUNTED
+        live(device, server, clock, 2, ahead)
+        assert handle.ledger().dropped == 0
+    inputs = by_node(server)
+    assert set(inputs) == all_nodes(ASKED)
+    assert {node for node, true in inputs.items() if true} == {(1, 2), (0, 2), (0, 4)}
+
+
+def test_no_node_is_answered_by_a_clock_that_leapt(tmp_path):
+    """However long the grace: several nodes at once are answered only when they are due by the server's clock."""
+    server, clock = Told(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        server.time.now = START + 80
+        clock.now = START + 400
+        assert device.flush().sent == handle.ledger().answered == 1
+        clock.now = server.time.now = START + 90
+        assert handle.record("tea") is Recorded.COUNTED
+        live(device, server, clock, 2)
+    assert {node for node, true in by_node(server).items() if true} == {(1, 2), (0, 2), (0, 4)}
+
+
+def test_nothing_is_dropped_while_the_time_cannot_be_asked(tmp_path):
+    """What is too late by the device's clock is held, answered or not, and dropped once the server agrees."""
+    server, clock = Told(ASKED), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(ASKED.id)
+        server.reachable = False
+        clock.now = START + 80
+        assert device.flush().waiting == 1
+        clock.now = START + 400
+        flushed = device.flush()
+        assert (flushed.waiting, flushed.dropped) == (1, 0)
+        assert "ConnectError" in flushed.trouble
+        assert handle.ledger().answered == 1
+        server.reachable, server.time.now = True, clock.now
+        flushed = device.flush()
+        assert flushed.dropped == handle.ledger().dropped == 5
+        assert flushed.sent == 1
+
+
+def test_a_record_of_a_clock_that_was_ahead_counts_from_the_time_the_server_tells(tmp_path):
+    """Stamped three periods into the future, it moves to the present, and so does the beginning of its constraint."""
+    asked = replace(PLAIN, constraint=TimeBounded(100), epsilon_micro=10**9)
+    server, clock = Told(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        clock.now = START + 200
+        handle.record("tea")
+        server.time.now = clock.now = START + 10
+        device.flush()
+        clock.now = START + 111
+        assert handle.record("coffee") is Recorded.COUNTED
+        clock.now = START + 112.001
+        assert handle.record("tea") is Recorded.FROZEN
+        live(device, server, clock, 2)
+    inputs = by_node(server)
+    assert (inputs[0, 1], inputs[1, 2]) == (CHANGES.index(0, 1), CHANGES.index(1, 2))
+    assert {node for node, true in inputs.items() if true} == {(0, 1), (1, 2), (0, 2), (0, 4)}
+
+
+def test_a_clock_that_was_set_right_since_is_believed(tmp_path):
+    """A record made before the server is asked again goes where the clock says, not back by a lead that is gone."""
+    server, clock = Told(ASKED), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(ASKED.id)
+        server.time.now = START + 80
+        clock.now = START + 80 + YEAR
+        device.flush()
+        clock.now = START + 200
+        handle.record("tea")
+        server.time.now = clock.now
+        live(device, server, clock, 4)
+    assert {node for node, true in by_node(server).items() if true} == {(3, 4), (2, 4), (0, 4)}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 40), st.sampled_from([-YEAR, -100, -1, 0, 0, 1, 100, 300, YEAR]), st.booleans(),
+        st.sampled_from(["flush", "flush", "tea", "coffee", "neither"]),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_under_a_wild_clock_the_layers_tell_one_story(steps):
+    """Whatever the clock does between steps, on- or offline: no node is answered twice, and every wide node says
+    what the narrow ones in it say, so nothing was written into a node that had been answered."""
+    server, clock = Told(PLAIN), Clock()
+    with tempfile.TemporaryDirectory() as path, client(Path(path), server, clock) as device:
+        handle = device.join(PLAIN.id)
+        for wait, error, server.reachable, action in steps:
+            server.time.now += wait
+            clock.now = server.time.now + error
+            device.flush() if action == "flush" else handle.record(action)
+        server.reachable = True
+        server.time.now = clock.now = max(server.time.now, START + 8 * 60 + 20)
+        for _ in range(2):
+            device.flush()
+        with device._store.transaction() as db:
+            stamps = [at for (at,) in db.execute("SELECT at_ms FROM changelog ORDER BY number")]
+        assert stamps == sorted(stamps)
+    inputs = by_node(server)
+    assert set(inputs) == all_nodes(PLAIN)
+    state = 0
+    for period in range(1, 9):
+        old, new = pair(inputs[period - 1, period], state)
+        assert old == state
+        state = new
+    narrow = [pair(inputs[period - 1, period], None) for period in range(1, 9)]
+    for start, end in all_nodes(PLAIN):
+        moves = [move for move in narrow[start:end] if move is not None]
+        old, new = (moves[0][0], moves[-1][1]) if moves else (0, 0)
+        assert inputs[start, end] == CHANGES.index(old, new)
+
+
+def pair(true, state):
+    """The (old, new) that an input stands for; without a change (state, state), or None for no state."""
+    for old in range(4):
+        for new in range(4):
+            if old != new and CHANGES.index(old, new) == true:
+                return old, new
+    return None if state is None else (state, state)

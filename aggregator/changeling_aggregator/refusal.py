@@ -33,4 +33,4 @@ class Refusal(StrEnum):
     FUTURE = "future"
     """On a node that has not even begun, allowing for the skew of clocks."""
     DUPLICATE = "duplicate"
-    """A second report with one track, node and id."""
+    """A second report with one track, node and id, or on one node in one upload."""

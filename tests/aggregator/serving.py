@@ -1,10 +1,12 @@
 """Real server processes on loopback, under a clock that tests move."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from itertools import count
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from changeling_aggregator.server.app import make_app
+from changeling_aggregator.server.service import Service
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.sealing_keys import make_key
 from changeling_protocol import Calendar, SealingKey, Survey, canonical
@@ -122,3 +126,19 @@ def eventually(read: Callable[[], object], expected: object) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+@contextmanager
+def in_process(service: Service) -> Iterator[Callable[[str], httpx.Response]]:
+    """A service in this process; gives what GETs a path from it."""
+    app = make_app(service)
+
+    async def get(path: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as http:
+            return await http.get(path)
+
+    service.start()
+    try:
+        yield lambda path: asyncio.run(get(path))
+    finally:
+        service.close()

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,10 +16,11 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import close_what_ended
 from changeling_aggregator.fold.counting import count, refold
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.fold.runs import with_run
+from changeling_aggregator.fold.runs import add_run, merged
 from changeling_aggregator.store import LogEntry, Store
-from changeling_aggregator.store.counted import runs_of, sealed_nodes
+from changeling_aggregator.store.counted import sealed_nodes
 from changeling_aggregator.store.log import open_stream, unread, whole_log
+from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Calendar, SealingKey, seal
 from hypothesis import HealthCheck, given, settings
@@ -86,7 +88,7 @@ def test_a_report_is_refused_for_its_reason_alone(
     log: Log, at: float, node: int, symbol: int, reason: str | None
 ) -> None:
     """Its neighbour in the same upload counts; what is on the edge counts too."""
-    beside = min(log.survey.calendar.period_of(at), 8)
+    beside = next(other for other in (min(log.survey.calendar.period_of(at), 8), 2) if other != node)
     rows = [row(beside, 1, os.urandom(16)), row(node, symbol, os.urandom(16))]
     columns = b"".join(part for i, j in ((0, 4), (4, 20), (20, 21)) for part in (r[i:j] for r in rows))
     log.append(at, seal(msgpack.packb([0, columns]), log.survey.id, log.key))
@@ -156,7 +158,7 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     with log.store.reading() as connection:
         keys = private_keys(connection)
     entry = LogEntry(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
-    count([entry], {log.survey.id: log.survey}, keys, lambda _: ())
+    count([entry], {log.survey.id: log.survey}, keys, lambda *_: ())
 
 
 def fill(log: Log, seed: int, uploads: int) -> None:
@@ -229,14 +231,14 @@ def test_a_node_is_sealed_after_its_grace(log: Log) -> None:
 
     fold(log.store, closes(1) + GRACE)
     with log.store.reading() as connection:
-        assert runs_of(connection, key) == [same]
+        assert list(chunks_near(connection, key, same)) == [same]
 
     fold(log.store, closes(1) + GRACE + 0.25)
     log.append_reports(closes(1) + 1, [report(1, 2, id_=same), report(3, 2)])
     log.append_reports(closes(1) + 1, [report(1, 2)])
     fold(log.store, closes(1) + GRACE + 1)
     with log.store.reading() as connection:
-        assert runs_of(connection, key) == []
+        assert run_sizes(connection, key) == {}
     assert log.refused() == {"late": 2}
     assert log.tallies()[0, 1][0] == 1
     assert log.tallies()[0, 3][0] == 1
@@ -300,17 +302,160 @@ def test_a_node_stays_open_for_an_upload_that_waits(log: Log) -> None:
         assert sealed_nodes(connection, log.survey.id) == {0: 1}
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30))
-def test_runs_hold_every_id_in_few_pieces(sizes: list[int]) -> None:
-    """Each is sorted and at least twice as long as the next."""
-    random, runs, ids = Random(1), [], set()
-    for size in sizes:
-        fresh = [random.randbytes(16) for _ in range(size)]
-        ids.update(fresh)
-        kept, run = with_run(runs, b"".join(sorted(fresh)))
-        runs = [*runs[:kept], run]
-    split = [[run[i : i + 16] for i in range(0, len(run), 16)] for run in runs]
-    assert sorted(id_ for run in split for id_ in run) == sorted(ids)
-    assert all(run == sorted(run) for run in split)
-    assert all(len(wide) >= 2 * len(narrow) for wide, narrow in itertools.pairwise(runs))
+def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
+    """Each is sorted and at least twice as long as the next, and ids are found in the chunks that are read."""
+    monkeypatch.setattr("changeling_aggregator.store.runs.CHUNK_BYTES", 3 * 16)
+    random, ids, key = Random(1), set(), (os.urandom(16), 0, 1)
+    with store.writing() as connection:
+        for size in sizes:
+            fresh = {bytes(15) + b"\1", bytes(16), *(random.randbytes(16) for _ in range(size))} - ids
+            ids |= fresh
+            add_run(connection, key, b"".join(sorted(fresh)))
+        lengths = run_sizes(connection, key)
+        split = [
+            [run[i : i + 16] for i in range(0, len(run), 16)]
+            for run in (b"".join(read_run(connection, key, number)) for number in lengths)
+        ]
+        assert sorted(id_ for run in split for id_ in run) == sorted(ids)
+        assert all(run == sorted(run) for run in split)
+        assert [16 * len(run) for run in split] == list(lengths.values())
+        assert all(wide >= 2 * narrow for wide, narrow in itertools.pairwise(lengths.values()))
+        for wanted in random.sample(sorted(ids), min(len(ids), 20)):
+            near = b"".join(chunks_near(connection, key, wanted))
+            assert wanted in [near[i : i + 16] for i in range(0, len(near), 16)]
+            assert len(near) <= 3 * 16 * len(lengths)
+
+
+@settings(max_examples=100)
+@given(runs=st.lists(st.lists(st.binary(min_size=16, max_size=16), unique=True, max_size=30), min_size=1, max_size=5))
+def test_runs_are_merged_in_pieces(runs: list[list[bytes]]) -> None:
+    """However each is cut, what comes out is sorted and whole."""
+    pieces = [[b"".join(sorted(run)[at : at + 4]) for at in range(0, len(run), 4)] for run in runs]
+    out = b"".join(merged(pieces))
+    assert [out[at : at + 16] for at in range(0, len(out), 16)] == sorted(id_ for run in runs for id_ in run)
+
+
+def test_a_merged_run_comes_in_whole_chunks() -> None:
+    """So that it is stored in as few rows as can be."""
+    ids = [i.to_bytes(16) for i in range(3 * CHUNK_BYTES // 16)]
+    halves = [b"".join(ids[parity::2]) for parity in (0, 1)]
+    pieces = list(merged([[half[:100_000], half[100_000:]] for half in halves]))
+    assert b"".join(pieces) == b"".join(ids)
+    assert all(len(piece) % CHUNK_BYTES == 0 for piece in pieces)
+
+
+def test_a_report_on_a_node_with_a_million_ids_reads_few_of_them(log: Log) -> None:
+    """Looking up one id reads one chunk of each run, whatever the others are; a repeated id is found among them."""
+    key = (log.survey.id, 0, 1)
+    ids = Random(3).randbytes(16 * 10**6)
+    ids = b"".join(sorted(ids[at : at + 16] for at in range(0, len(ids), 16)))
+    with log.store.writing() as connection:
+        add_run(connection, key, ids)
+    known = ids[16 * 777_777 :][:16]
+    log.append_reports(closes(1), [report(1, id_=known)])
+    log.append_reports(closes(1), [report(1)])
+    tracemalloc.start()
+    assert fold(log.store, closes(1)).reports == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert log.refused() == {"duplicate": 1}
+    assert peak < len(ids) / 4
+    with log.store.reading() as connection:
+        assert len(b"".join(chunks_near(connection, key, known))) <= 2 * CHUNK_BYTES
+
+
+def test_one_upload_counts_once_on_a_node(log: Log) -> None:
+    """An entry answers a node once: of rows with different ids in one upload the first good one counts, and only if
+    its id is new; so false reports cost an upload each."""
+    same = os.urandom(16)
+
+    def upload(*rows: bytes) -> bytes:
+        columns = b"".join(r[i:j] for i, j in ((0, 4), (4, 20), (20, 21)) for r in rows)
+        return seal(msgpack.packb([0, columns]), log.survey.id, log.key)
+
+    crowd = [row(1, 3, os.urandom(16)) for _ in range(15)]
+    log.append(END, upload(row(1, SYMBOLS, os.urandom(16)), row(1, 2, same), *crowd, row(2, 4, os.urandom(16))))
+    log.append(END, upload(row(1, 5, same), row(1, 6, os.urandom(16))))
+    log.append(END, upload(row(1, 7, os.urandom(16))))
+    fold(log.store, END)
+    slots = {key: [i for i, n in enumerate(of) if n] for key, (_, of) in log.tallies().items()}
+    assert slots == {(0, 1): [2, 7], (0, 2): [4]}
+    assert log.refused() == {"symbol-out-of-range": 1, "duplicate": 17}
+
+
+def test_envelopes_go_at_arrival_and_grace(log: Log) -> None:
+    """Once folded; what has not been folded stays, and so does what arrived since."""
+    late = closes(1) + 30
+    log.append_reports(closes(1), [report(1)])
+    log.append_reports(closes(1), [report(1)])
+    log.append_reports(late, [report(1)])
+    fold(log.store, closes(1) + GRACE)
+    assert arrivals(log) == [closes(1), closes(1), late]
+    fold(log.store, closes(1) + GRACE + 1)
+    assert arrivals(log) == [late]
+    log.append_reports(closes(1) + GRACE + 2, [report(8)])
+    close_what_ended(log.store, late + GRACE + 100)
+    assert arrivals(log) == [late, closes(1) + GRACE + 2], "time stands still at what is not folded"
+    fold(log.store, late + GRACE + 1)
+    assert arrivals(log) == [closes(1) + GRACE + 2]
+    assert log.tallies()[0, 1][0] == 3
+    assert log.tallies()[0, 8][0] == 1
+    fold(log.store, END + 3 * GRACE)
+    assert arrivals(log) == []
+
+
+def test_the_log_is_pruned_a_bounded_number_at_a_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each stream; what a fold leaves goes in the next."""
+    monkeypatch.setattr("changeling_aggregator.store.pruning._MOST_AT_ONCE", 4)
+    for _ in range(10):
+        log.append_reports(closes(1), [report(1)])
+    fold(log.store, closes(1))
+    left = []
+    for second in range(1, 5):
+        close_what_ended(log.store, closes(1) + GRACE + second)
+        left.append(len(arrivals(log)))
+    assert left == [6, 2, 0, 0]
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6))
+def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int) -> None:
+    """Whenever the log is pruned, what is left of it gives the stored tallies of every open node, those included
+    that count reports from before they closed."""
+    random = Random(seed)
+    store = Store.open(tmp_path / f"{os.urandom(8).hex()}.db")
+    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=100, skew=SKEW))
+    with store.writing() as connection:
+        streams = [log.stream, open_stream(connection)]
+    ids = [random.randbytes(16) for _ in range(12)]
+    pruned = False
+    for step in range(40):
+        at = START + 15 * step + random.random()
+        track = random.randrange(3)
+        widest = 8 >> track
+        reports = [
+            report(n, random.randrange(SYMBOLS), track=track, id_=random.choice(ids)) for n in range(1, widest + 1)
+        ]
+        log.append_reports(at, random.sample(reports, min(2, widest)), stream=random.choice(streams))
+        if random.random() < 0.5:
+            fold(store, at, batch=random.choice([1, 3, 100]))
+            with store.reading() as connection:
+                left, keys = list(whole_log(connection)), private_keys(connection)
+                sealed = sealed_nodes(connection, log.survey.id)
+            again = refold([left], {log.survey.id: log.survey}, keys)
+            still = {key[1:]: (t.reports, t.slots.tolist()) for key, t in again.items()}
+            for (number, node), tally in log.tallies().items():
+                if node > sealed.get(number, 0):
+                    assert still[number, node] == tally
+            pruned = pruned or len(left) < step + 1
+    fold(store, END + 10**5)
+    assert arrivals(log) == []
+    store.close()
+    assert pruned
+
+
+def arrivals(log: Log) -> list[float]:
+    with log.store.reading() as connection:
+        return [entry.arrival / 1000 for entry in whole_log(connection)]

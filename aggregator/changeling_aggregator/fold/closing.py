@@ -1,6 +1,9 @@
-"""What ends once the log is folded: nodes are sealed after their grace, private keys destroyed one after expiry."""
+"""What ends once the log is folded: nodes are sealed after their grace, private keys destroyed one after expiry.
 
-from math import ceil
+Then the envelopes go that no open node needs.
+"""
+
+from math import ceil, floor
 
 from changeling_protocol import Survey, Track
 from sqlalchemy import Connection
@@ -8,6 +11,7 @@ from sqlalchemy import Connection
 from ..store import Store
 from ..store.counted import seal_nodes, sealed_nodes
 from ..store.log import first_unfolded, hold_arrivals
+from ..store.pruning import any_to_prune, prune
 from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, survey_in
 
@@ -18,7 +22,7 @@ def last_ended(survey: Survey, track: Track, time: float) -> int:
 
 
 def close_what_ended(store: Store, now: float) -> None:
-    """Seal what can be sealed and destroy the keys that opened it, as of now or of the first unfolded arrival.
+    """Seal what can be sealed, destroy the keys that opened it, prune the log, as of now or the first unfolded arrival.
 
     From then on no arrival is before that moment, so whatever else comes for a sealed node is late, and nothing
     that waits was sealed to a key that is gone.
@@ -29,7 +33,12 @@ def close_what_ended(store: Store, now: float) -> None:
 def _close(store: Store, now: float) -> bool:
     """Whether a key was destroyed."""
     with store.reading() as connection:
-        if not (_to_seal(connection, now) or any_expired(connection, now - _longest_grace(connection))):
+        before = now - _longest_grace(connection)
+        if not (
+            _to_seal(connection, now)
+            or any_expired(connection, before)
+            or any_to_prune(connection, _ms(before), _ms(now))
+        ):
             return False
     with store.writing() as connection:
         waiting = first_unfolded(connection)
@@ -37,7 +46,13 @@ def _close(store: Store, now: float) -> bool:
         hold_arrivals(connection, ceil(moment * 1000))
         for survey, track, node in _to_seal(connection, moment):
             seal_nodes(connection, survey, track, node)
-        return destroy_expired(connection, moment - _longest_grace(connection)) > 0
+        before = moment - _longest_grace(connection)
+        prune(connection, _ms(before), _ms(moment))
+        return destroy_expired(connection, before) > 0
+
+
+def _ms(time: float) -> int:
+    return floor(time * 1000)
 
 
 def _to_seal(connection: Connection, now: float) -> list[tuple[bytes, int, int]]:

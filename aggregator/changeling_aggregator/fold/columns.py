@@ -17,7 +17,7 @@ ID = ("high", "low")
 
 
 def report_frame(track: Track, pieces: Sequence[Piece]) -> pl.DataFrame:
-    """The reports of these pieces, in order, padding left out: node, high, low, symbol, arrival."""
+    """The reports of these pieces, in order, padding left out: node, high, low, symbol, arrival, piece."""
     rows = [len(piece.columns) // row_bytes(track) for piece in pieces]
     ids_end = NODE_BYTES + REPORT_ID_BYTES
     nodes = b"".join(piece.columns[: NODE_BYTES * n] for piece, n in zip(pieces, rows, strict=True))
@@ -28,7 +28,8 @@ def report_frame(track: Track, pieces: Sequence[Piece]) -> pl.DataFrame:
         .with_columns(
             node=pl.Series(np.frombuffer(nodes, ">u4").astype(np.int64)),
             symbol=pl.Series(_integers(symbols, symbol_bytes(track.randomizer))),
-            arrival=pl.Series(np.repeat(np.array([piece.arrival for piece in pieces], np.int64), rows)),
+            arrival=pl.Series(np.repeat(np.array([piece.entry.arrival for piece in pieces], np.int64), rows)),
+            piece=pl.Series(np.repeat(np.arange(len(pieces)), rows)),
         )
         .filter(pl.col("node") != 0)
     )

@@ -1,6 +1,7 @@
 """The fold of a batch: open, check, drop duplicates, sum. Pure: what was seen before comes as an argument.
 
-Of several reports with one track, node and id the first in the log's order counts.
+Of several reports with one track, node and id the first in the log's order counts, and of several on one node in
+one upload the first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,21 +15,26 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from ..refusal import Refusal
 from ..store import LogEntry, NodeKey
 from ..tallies import NodeTally, tally
-from .checks import REFUSAL, first_of_each, judged, not_seen
+from .checks import REFUSAL, early_pieces, first_of_each, judged, not_seen
 from .columns import id_bytes, id_frame, report_frame
 from .opening import Piece, RefusalCounts, open_entries
 
-Seen: TypeAlias = Callable[[NodeKey], Sequence[bytes]]
-"""The runs of ids already counted for a node."""
+Seen: TypeAlias = Callable[[NodeKey, bytes], Iterable[bytes]]
+"""For a node and sorted ids: ids already counted for it, in pieces, with those of the given that were at least."""
 
 
 @dataclass(slots=True)
 class Counted:
-    """What a batch adds, by node: tallies, and the ids behind them, sorted; and what was refused."""
+    """What a batch adds, by node: tallies, and the ids behind them, sorted; and what was refused.
+
+    held: envelopes with a report on a node that was still open, by stream and position, and until when they are
+    needed to count its node again, in Unix milliseconds.
+    """
 
     refused: RefusalCounts
     tallies: dict[NodeKey, NodeTally] = field(default_factory=dict)
     ids: dict[NodeKey, bytes] = field(default_factory=dict)
+    held: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 def count(
@@ -52,12 +58,13 @@ def refold(
 ) -> dict[NodeKey, NodeTally]:
     """The tallies of a whole log, folded from empty: what the stored ones must be.
 
-    Envelopes whose private key is destroyed do not open any more, so this holds while the keys live.
+    Envelopes whose private key is destroyed do not open any more, so this holds while the keys live; of sealed
+    nodes it does not hold, as the log is pruned.
     """
     tallies: dict[NodeKey, NodeTally] = {}
     runs: dict[NodeKey, list[bytes]] = {}
     for batch in batches:
-        counted = count(batch, surveys, keys, lambda key: runs.get(key, ()))
+        counted = count(batch, surveys, keys, lambda key, _: runs.get(key, ()))
         for key, added in counted.tallies.items():
             tallies[key] = tallies[key] + added if key in tallies else added
             runs.setdefault(key, []).append(counted.ids[key])
@@ -73,21 +80,18 @@ def _count_track(
     for reason, refused in reports.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
         counted.refused[id_, Refusal(reason)] += refused
 
-    first = first_of_each(good)
-    nodes = first["node"].unique().to_list()
-    fresh = not_seen(first, _seen_frame({node: seen((id_, number, node)) for node in nodes}))
-    if duplicates := len(good) - len(fresh):
+    fresh = 0
+    for of_node in first_of_each(good).partition_by("node", maintain_order=True):
+        key = (id_, number, int(of_node["node"][0]))
+        for ids in seen(key, id_bytes(of_node)):
+            of_node = not_seen(of_node, id_frame(ids))
+        if of_node.is_empty():
+            continue
+        fresh += len(of_node)
+        counted.tallies[key] = tally(track.randomizer, of_node["symbol"].to_numpy())
+        counted.ids[key] = id_bytes(of_node)
+        for piece, until in early_pieces(of_node, survey, track):
+            _, stream, position, _ = pieces[piece].entry
+            counted.held[stream, position] = max(until, counted.held.get((stream, position), 0))
+    if duplicates := len(good) - fresh:
         counted.refused[id_, Refusal.DUPLICATE] += duplicates
-
-    for node_reports in fresh.partition_by("node"):
-        key = (id_, number, int(node_reports["node"][0]))
-        counted.tallies[key] = tally(track.randomizer, node_reports["symbol"].to_numpy())
-        counted.ids[key] = id_bytes(node_reports)
-
-
-def _seen_frame(runs: Mapping[int, Sequence[bytes]]) -> pl.DataFrame:
-    frames = [
-        id_frame(ids).with_columns(node=pl.lit(node, pl.Int64)) for node, of_node in runs.items() for ids in of_node
-    ]
-    schema = {"high": pl.UInt64, "low": pl.UInt64, "node": pl.Int64}
-    return pl.concat([pl.DataFrame(schema=schema), *frames])

@@ -6,18 +6,20 @@ however many fold at once, each report counts exactly once.
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 from ..errors import Overtaken
 from ..refusal import Refusal
 from ..store import Store
-from ..store.counted import add_refusals, add_tallies, replace_runs, runs_of
+from ..store.counted import add_refusals, add_tallies
 from ..store.log import advance_cursors, cursors_after, unfolded, unread
+from ..store.pruning import hold
+from ..store.runs import chunks_near
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, survey_in
 from .closing import close_what_ended
 from .counting import count
-from .runs import with_run
+from .runs import add_run
 
 BATCH_ENVELOPES = 20_000
 BATCH_BYTES = 64 * 2**20
@@ -66,15 +68,14 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
             return FoldReport(0, 0, Counter())
         surveys = {id_: survey_in(signed) for id_, signed in published_surveys(connection).items()}
         keys = private_keys(connection)
-        seen = cache(partial(runs_of, connection))
-        counted = count(entries, surveys, keys, seen)
-        runs = {key: with_run(seen(key), ids) for key, ids in counted.ids.items()}
+        counted = count(entries, surveys, keys, partial(chunks_near, connection))
     with store.writing() as connection:
         advance_cursors(connection, cursors_after(entries))
         add_tallies(connection, counted.tallies)
         add_refusals(connection, counted.refused)
-        for key, (kept, ids) in runs.items():
-            replace_runs(connection, key, kept, ids)
+        hold(connection, counted.held)
+        for key, ids in counted.ids.items():
+            add_run(connection, key, ids)
     refused: Counter[Refusal] = Counter()
     for (_, reason), times in counted.refused.items():
         refused[reason] += times

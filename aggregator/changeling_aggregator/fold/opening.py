@@ -22,9 +22,9 @@ RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
 
 
 class Piece(NamedTuple):
-    """The columns of one track in one upload. arrival: Unix milliseconds."""
+    """The columns of one track in one upload. entry: the upload, as it stands in the log."""
 
-    arrival: int
+    entry: LogEntry
     columns: bytes
 
 
@@ -56,11 +56,11 @@ def open_entries(
         except MalformedBytes:
             opened.refused[head.survey, Refusal.MALFORMED] += 1
         else:
-            _add(opened, head.survey, survey, entry.arrival, tracks)
+            _add(opened, head.survey, survey, entry, tracks)
     return opened
 
 
-def _add(opened: Opened, id_: bytes, survey: Survey, arrival: int, tracks: Iterable[tuple[int, bytes]]) -> None:
+def _add(opened: Opened, id_: bytes, survey: Survey, entry: LogEntry, tracks: Iterable[tuple[int, bytes]]) -> None:
     seen = set()
     for number, columns in tracks:
         if not 0 <= number < len(survey.plan.tracks):
@@ -68,5 +68,5 @@ def _add(opened: Opened, id_: bytes, survey: Survey, arrival: int, tracks: Itera
         elif number in seen or len(columns) % row_bytes(survey.plan.tracks[number]):
             opened.refused[id_, Refusal.MALFORMED] += 1
         else:
-            opened.pieces.setdefault((id_, number), []).append(Piece(arrival, columns))
+            opened.pieces.setdefault((id_, number), []).append(Piece(entry, columns))
         seen.add(number)

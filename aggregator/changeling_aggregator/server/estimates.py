@@ -5,9 +5,11 @@ A standard error is null where its variance, itself an unbiased estimate, came o
 the covariance is one, as tallies do not identify all of it. &retrospective=true uses every node that has closed.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import floor, isnan
-from typing import Any
+from typing import Any, TypeAlias
 
 from changeling_protocol import Node, Survey
 from starlette.exceptions import HTTPException
@@ -18,21 +20,22 @@ from ..estimation import Change, Histogram, UsedNode, change, histogram, series,
 from ..instants import format_instant, parse_instant
 from ..store.counted import sealed_nodes, tallies_of
 from ..tallies import Tallies
+from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
 from .requests import service_of, survey_in_path
 
 
-def show_histogram(request: Request) -> Response:
+async def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period whose answers were due."""
 
     def found(survey: Survey, tallies: Tallies, now: float) -> Histogram:
         period = _period(request, "period", survey, now)
         return histogram(survey, tallies, period, retrospective=_retrospective(request))
 
-    return _answer(request, found)
+    return await _answer(request, found)
 
 
-def show_series(request: Request) -> Response:
+async def show_series(request: Request) -> Response:
     """GET …/series?until=t: the histograms of the periods 1 to t; with &window=w their changes over w periods.
 
     The nodes are listed once for all of them: those published that end by the last, or all if retrospective.
@@ -45,29 +48,53 @@ def show_series(request: Request) -> Response:
             return sliding(survey, tallies, width, until, retrospective=_retrospective(request))
         return series(survey, tallies, until, retrospective=_retrospective(request))
 
-    return _answer(request, found)
+    return await _answer(request, found)
 
 
-def show_change(request: Request) -> Response:
+async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
 
     def found(survey: Survey, tallies: Tallies, now: float) -> Change:
         window = Node(_number(request, "after"), _period(request, "until", survey, now))
         return change(survey, tallies, window, retrospective=_retrospective(request))
 
-    return _answer(request, found)
+    return await _answer(request, found)
 
 
-def _answer(
-    request: Request, estimated: Callable[[Survey, Tallies, float], Histogram | Change | Sequence[Histogram | Change]]
-) -> Response:
+_Estimated: TypeAlias = Callable[[Survey, Tallies, float], Histogram | Change | Sequence[Histogram | Change]]
+
+
+async def _answer(request: Request, estimated: _Estimated) -> Response:
     survey = survey_in_path(request).survey
-    now = service_of(request).clock()
-    with service_of(request).store.reading() as connection:
+    content = service_of(request).estimating.submit(partial(_content, request, survey, estimated))
+    return Response(await asyncio.wrap_future(content), media_type="application/json")
+
+
+def _content(request: Request, survey: Survey, estimated: _Estimated) -> bytes:
+    """Made once for each question as long as the tallies it is made of, and what has closed and is sealed, stand."""
+    service = service_of(request)
+    now = service.clock()
+    with service.store.reading() as connection:
         tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
     published = publishable_tallies(survey, tallies, now)
+    question = request.url.path, tuple(sorted(request.query_params.multi_items()))
+    closed = survey.calendar.closed(now), survey.calendar.closed(now - survey.skew - survey.spread)
+    made_of = digest_of(published), tuple(sorted(sealed.items())), closed
+    return service.estimating.once(
+        (question, made_of),
+        partial(_made, request, survey, published, sealed, lambda: estimated(survey, published, now)),
+    )
+
+
+def _made(
+    request: Request,
+    survey: Survey,
+    published: Tallies,
+    sealed: dict[int, int],
+    estimated: Callable[[], Histogram | Change | Sequence[Histogram | Change]],
+) -> bytes:
     try:
-        found = estimated(survey, published, now)
+        found = estimated()
     except ValueError as error:
         raise HTTPException(422, f"{error}") from error
     if isinstance(found, Histogram | Change):
@@ -77,7 +104,7 @@ def _answer(
         if not _retrospective(request):
             known = [each for each in known if found and each.node.end <= _end(found[-1])]
         content = {"series": [_as_json(survey, each) for each in found], "nodes": _nodes_as_json(known, sealed)}
-    return JSONResponse({**_survey_as_json(survey), **content})
+    return bytes(JSONResponse({**_survey_as_json(survey), **content}).body)
 
 
 def _published_nodes(survey: Survey, published: Tallies) -> list[UsedNode]:

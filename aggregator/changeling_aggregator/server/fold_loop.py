@@ -2,6 +2,7 @@
 
 import logging
 from threading import Event, Lock, Thread
+from time import monotonic
 
 from ..fold import FoldReport, fold
 from ..ingest import Registry
@@ -22,6 +23,9 @@ class FoldLoop:
         self._thread = Thread(target=self._run, name="fold", daemon=True)
         self.last_fold: float | None = None
         """When this process last folded to the log's end, in Unix seconds."""
+        self.failures = 0
+        """How often in a row folding has failed since."""
+        self._folded = monotonic()
 
     def start(self) -> None:
         self._thread.start()
@@ -36,12 +40,21 @@ class FoldLoop:
     def running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def age(self) -> float:
+        """How many seconds ago it last folded to the log's end, or was made, whatever the clock says."""
+        return monotonic() - self._folded
+
     def fold_now(self) -> FoldReport:
         """Fold to the log's end."""
         with self._one_at_a_time:
             now = self._clock()
-            report = fold(self._store, now)
-            self.last_fold = now
+            try:
+                report = fold(self._store, now)
+            except BaseException:
+                self.failures += 1
+                raise
+            self.last_fold, self.failures, self._folded = now, 0, monotonic()
             return report
 
     def _run(self) -> None:

@@ -10,6 +10,8 @@ from .app import make_app
 from .service import Service
 
 DRAIN_SECONDS = 10
+MOST_CONNECTIONS = 1000
+"""Of one process; more are told 503. Below the files that one may have open where nobody has raised that."""
 
 
 def is_loopback(host: str) -> bool:
@@ -40,6 +42,7 @@ def make_server(service: Service) -> uvicorn.Server:
         access_log=False,  # access logs would hold addresses
         date_header=False,
         server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     return uvicorn.Server(config)

@@ -71,5 +71,12 @@ async def move_clock(request: Request) -> Response:
 
 
 async def show_health(request: Request) -> Response:
-    healthy = service_of(request).healthy
-    return JSONResponse({"status": "ok" if healthy else "a thread has died"}, 200 if healthy else 503)
+    """200 and "ok", or 503 and what is wrong; with the seconds since the last fold that reached the log's end."""
+    service = service_of(request)
+    trouble = service.trouble
+    status = {
+        "status": trouble or "ok",
+        "fold_age": round(service.folding.age, 1),
+        "fold_failures": service.folding.failures,
+    }
+    return JSONResponse(status, 503 if trouble else 200)

@@ -7,11 +7,14 @@ from changeling_protocol.survey import ID_BYTES
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
+from ..errors import Overloaded
 from ..ingest import PublishedSurvey
 from .service import Service
 
 BODY_SECONDS = 60.0
 """How long a body may take: what has arrived of it is in memory meanwhile."""
+MOST_BODIES_BYTES = 128 * 2**20
+"""Of all bodies that are on their way: slow senders together hold no more."""
 
 
 def service_of(request: Request) -> Service:
@@ -20,7 +23,11 @@ def service_of(request: Request) -> Service:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long."""
+    """The body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long.
+
+    Raises Overloaded where bodies that are on their way, all together, leave no room.
+    """
+    service = service_of(request)
     too_large = HTTPException(413, f"a body here has at most {most} bytes", {"connection": "close"})
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > most:
@@ -30,13 +37,18 @@ async def read_body(request: Request, most: int) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
+                service.body_bytes += len(chunk)
                 if len(body) > most:
                     raise too_large
+                if service.body_bytes > MOST_BODIES_BYTES:
+                    raise Overloaded("more is being sent than this server keeps in memory: come again later")
     except TimeoutError as error:
         sentence = f"a body here arrives within {BODY_SECONDS:g} seconds"
         raise HTTPException(408, sentence, {"connection": "close"}) from error
     except ClientDisconnect as error:
         raise HTTPException(400, "the body broke off") from error  # which nobody is there to hear
+    finally:
+        service.body_bytes -= len(body)
     return bytes(body)
 
 

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from ..ingest import Committer, Registry
 from ..store import Store
 from .clock import Clock, MovableClock
+from .estimating import Estimating
 from .fold_loop import FoldLoop
+
+MOST_FAILURES = 3
+"""Of the fold, one after the other, before it is more than a disk that is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,9 @@ class Service:
         self.registry.refresh()
         self.committer = Committer(store, self.clock)
         self.folding = FoldLoop(store, self.registry, self.clock)
+        self.estimating = Estimating()
+        self.body_bytes = 0
+        """Of bodies that are on their way, in memory."""
 
     @property
     def movable_clock(self) -> MovableClock | None:
@@ -44,8 +51,14 @@ class Service:
         """Commit what was taken in, finish the fold in hand, close the store."""
         self.committer.close()
         self.folding.close()
+        self.estimating.close()
         self.store.close()
 
     @property
-    def healthy(self) -> bool:
-        return self.committer.running and self.folding.running
+    def trouble(self) -> str | None:
+        """Why this server cannot do its work; None where it can."""
+        if not (self.committer.running and self.folding.running):
+            return "a thread has died"
+        if self.folding.failures >= MOST_FAILURES:
+            return "the fold fails: the log says why"
+        return None

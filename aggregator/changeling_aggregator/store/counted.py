@@ -1,4 +1,4 @@
-"""What the fold has counted: tallies, the ids behind those not yet sealed, and refusals.
+"""What the fold has counted: tallies and refusals, and which nodes are sealed.
 
 Everything here is written in the transaction that moves the cursors, so each report counts exactly once.
 """
@@ -20,14 +20,14 @@ NodeKey: TypeAlias = tuple[bytes, int, int]
 def add_tallies(connection: Connection, added: Mapping[NodeKey, NodeTally]) -> None:
     """Add to the tallies of these nodes."""
     for key, tally in added.items():
-        row = connection.execute(select(tallies.c.reports, tallies.c.slots).where(_is(tallies, key))).first()
+        row = connection.execute(select(tallies.c.reports, tallies.c.slots).where(of_node(tallies, key))).first()
         total = tally if row is None else tally + _tally(row.reports, row.slots)
         values = {"reports": total.reports, "slots": total.slots.astype("<i8").tobytes()}
         if row is None:
             survey, track, node = key
             connection.execute(insert(tallies).values(survey=survey, track=track, node=node, **values))
         else:
-            connection.execute(update(tallies).where(_is(tallies, key)).values(values))
+            connection.execute(update(tallies).where(of_node(tallies, key)).values(values))
 
 
 def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], NodeTally]:
@@ -36,18 +36,6 @@ def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], N
         select(tallies).where(tallies.c.survey == survey).order_by(tallies.c.track, tallies.c.node)
     )
     return {(row.track, row.node): _tally(row.reports, row.slots) for row in rows}
-
-
-def runs_of(connection: Connection, key: NodeKey) -> list[bytes]:
-    """The runs of a node's ids, the longest first."""
-    query = select(runs.c.ids).where(_is(runs, key)).order_by(runs.c.number)
-    return list(connection.execute(query).scalars())
-
-
-def replace_runs(connection: Connection, key: NodeKey, kept: int, ids: bytes) -> None:
-    """Put one run after the first `kept` of a node, in place of the others."""
-    connection.execute(delete(runs).where(_is(runs, key), runs.c.number >= kept))
-    connection.execute(insert(runs).values(survey=key[0], track=key[1], node=key[2], number=kept, ids=ids))
 
 
 def add_refusals(connection: Connection, added: Mapping[tuple[bytes, Refusal], int]) -> None:
@@ -81,7 +69,8 @@ def sealed_nodes(connection: Connection, survey: bytes) -> dict[int, int]:
     return {row.track: row.node for row in rows}
 
 
-def _is(table: Table, key: NodeKey) -> ColumnElement[bool]:
+def of_node(table: Table, key: NodeKey) -> ColumnElement[bool]:
+    """The rows of a node."""
     survey, track, node = key
     return and_(table.c.survey == survey, table.c.track == track, table.c.node == node)
 

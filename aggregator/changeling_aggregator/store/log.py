@@ -1,5 +1,6 @@
 """The log of envelopes: streams without gaps, arrivals that never decrease, a cursor per stream.
 
+What is folded goes in time (`pruning`); what is not has no gaps.
 Arrivals are given out inside the write transaction so that (arrival, stream, position) is the order of commits,
 over all streams: whatever a reader has not seen comes after everything it has.
 """
@@ -29,7 +30,7 @@ def open_stream(connection: Connection) -> int:
     """The number of a new, empty stream."""
     number: int = connection.execute(select(func.coalesce(func.max(streams.c.id), 0) + 1)).scalar_one()
     connection.execute(insert(streams).values(id=number, length=0))
-    connection.execute(insert(cursors).values(stream=number, position=0))
+    connection.execute(insert(cursors).values(stream=number, position=0, pruned=0))
     return number
 
 
@@ -145,6 +146,6 @@ def first_unfolded(connection: Connection) -> int | None:
 
 
 def whole_log(connection: Connection) -> Iterator[LogEntry]:
-    """Every envelope, in the log's order."""
+    """Every envelope not pruned, in the log's order."""
     numbers = connection.execute(select(streams.c.id)).scalars().all()
     return merge(*(entries_after(connection, number, 0) for number in numbers))

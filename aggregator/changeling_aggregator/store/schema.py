@@ -6,7 +6,7 @@ Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fix
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table
 
 PROGRAM = "changeling-aggregator"
-VERSION = 1
+VERSION = 2
 
 metadata = MetaData()
 
@@ -61,8 +61,18 @@ cursors = Table(
     metadata,
     Column("stream", Integer, primary_key=True),
     Column("position", BigInteger, nullable=False),
+    Column("pruned", BigInteger, nullable=False),
 )
-"""The last position of each stream that the fold has counted; 0 for none."""
+"""The last position of each stream that the fold has counted, and the last whose time is over; 0 for none."""
+
+held = Table(
+    "held",
+    metadata,
+    Column("stream", Integer, primary_key=True),
+    Column("position", BigInteger, primary_key=True),
+    Column("until", BigInteger, nullable=False),
+)
+"""Envelopes with a report that came before its node closed, which are kept until that node is sealed."""
 
 
 def _node_columns() -> list[Column[bytes] | Column[int]]:
@@ -87,9 +97,11 @@ runs = Table(
     metadata,
     *_node_columns(),
     Column("number", Integer, primary_key=True),
+    Column("first", LargeBinary(16), primary_key=True),
     Column("ids", LargeBinary, nullable=False),
 )
-"""The ids counted for a node that is not sealed: runs of sorted ids, each longer than the next."""
+"""The ids counted for a node that is not sealed: runs of sorted ids, each longer than the next and cut into chunks,
+which are named by the first id in them."""
 
 refusals = Table(
     "refusals",

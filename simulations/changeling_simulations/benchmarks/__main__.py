@@ -14,7 +14,16 @@ from rich.table import Table
 
 SUITES = {
     "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner"),
-    "central": ("central_flights", "central_scale", "central_coverage", "central_bounds"),
+    "central": (
+        "central_bounds",
+        "central_flights",
+        "central_dynamic",
+        "central_sigma",
+        "central_evolving",
+        "central_counters",
+        "central_scale",
+        "central_coverage",
+    ),
 }
 OUTPUT = Path("build/bench")
 

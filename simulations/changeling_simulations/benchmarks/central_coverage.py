@@ -22,6 +22,7 @@ from changeling_aggregator.central.counters.pan_private import PanPrivateCounter
 from changeling_aggregator.central.intervals import Interval, online_interval, sum_interval
 from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.noise import Noise, OpenDPNoise
+from changeling_aggregator.central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting
 from changeling_aggregator.tallies import Counts
 from changeling_protocol import AtMost, Calendar
 from scipy.stats import binomtest
@@ -69,6 +70,7 @@ def tested() -> Iterator[Tested]:
         yield from releases(law, SeededNoise(SEED), f"{law}")
     yield from releases(Law.LAPLACE, OpenDPNoise(), "laplace_opendp", only=("dcr",))
     yield from counters(SeededNoise(SEED))
+    yield from queries(SeededNoise(SEED))
 
 
 def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr", "hdcr", "swcr")) -> Iterator[Tested]:
@@ -146,3 +148,30 @@ def counters(noise: Noise) -> Iterator[Tested]:
                 held["ppcum", t] += abs(of_pan - 3 * t) <= intervals["ppcum", t].half_width
     for (name, t), count in held.items():
         yield Tested(name, count, intervals[name, t].level)
+
+
+def queries(noise: Noise) -> Iterator[Tested]:
+    """The benchmark and sigma-counting, unions of one and of nine atoms."""
+    domain = Domain.of(age=range(10))
+    table = domain.table({"age": [0, 1, 1, 7]})
+    one = SigmaCounting(Algebra.of([Query.of(domain, f"age < {age}") for age in range(1, 10)]), EPSILON)
+    paid = Benchmark(EPSILON, EPSILON)
+    asked = {"sigma_one_atom": Query.of(domain, "age == 1"), "sigma_nine_atoms": Query.of(domain, "age != 1")}
+    held = dict.fromkeys([*asked, "sigma_benchmark"], 0)
+    stated: dict[str, Interval] = {}
+    members = {name: one.algebra.members(query) for name, query in asked.items()}
+    truth = {name: query.count(table) for name, query in asked.items()}
+    for _ in range(RUNS):
+        state, _ = one.step(one.start(), table, noise)
+        for name, atoms in members.items():
+            if atoms is not None:
+                answer = one.summed(state, atoms)
+                stated[name] = answer.interval(LEVEL)
+                held[name] += abs(answer.estimate - truth[name]) <= stated[name].half_width
+        _, answer = paid.step(paid.start(), (table, asked["sigma_one_atom"]), noise)
+        stated["sigma_benchmark"] = answer.interval(LEVEL)
+        held["sigma_benchmark"] += (
+            abs(answer.estimate - truth["sigma_one_atom"]) <= stated["sigma_benchmark"].half_width
+        )
+    for name, count in held.items():
+        yield Tested(name, count, stated[name].level)

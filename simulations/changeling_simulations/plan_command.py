@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 from changeling_aggregator.cli.files import write_survey
+from changeling_aggregator.constraints import constraint_of
 from changeling_aggregator.durations import format_duration
 from changeling_aggregator.planning import Comparison, Option, Wish, compare_plans
 from changeling_aggregator.planning.wish import Objective
-from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Hybrid, Survey, TimeBounded
+from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
 from changeling_protocol.errors import ProtocolError
 from changeling_protocol.expectation import MICRO
 from rich.console import Console
@@ -73,7 +74,7 @@ def plan(
     try:
         names = _names(answers)
         calendar = _calendar(horizon, period, start)
-        constraint = _constraint(at_most, within)
+        constraint = constraint_of(at_most, within)
         wish = Wish(
             answers=len(names),
             calendar=calendar,
@@ -131,19 +132,6 @@ def _calendar(horizon: int, period: int, start: int | None) -> Calendar:
         midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         start = int((midnight + timedelta(days=1)).timestamp())
     return Calendar(start, period, periods)
-
-
-def _constraint(at_most: int | None, within: int | None) -> Constraint:
-    match at_most, within:
-        case None, None:
-            raise ValueError("say how an entry's answer may change: --at-most, --within, or both")
-        case int(k), None:
-            return AtMost(k)
-        case None, int(seconds):
-            return TimeBounded(seconds)
-    assert at_most is not None  # noqa: S101
-    assert within is not None  # noqa: S101
-    return Hybrid((AtMost(at_most), TimeBounded(within)))
 
 
 def _expected(

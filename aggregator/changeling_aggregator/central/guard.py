@@ -13,6 +13,7 @@ from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
 from numpy.typing import NDArray
 
 from ..changelog import MICRO, Changelog
+from ..constraints import in_words
 from .errors import ConstraintBroken
 
 Mask = NDArray[np.bool_]
@@ -56,7 +57,7 @@ def first_breach(changelog: Changelog, constraint: Constraint, fixed: bool = Fal
     row = 0 if changelog.row is None else int(changelog.row[at])
     where = f"{changelog.unit} {row}" if row else f"entry {changelog.entries[changelog.entry[at]]!a}"
     broken = not admitted(changelog, constraint)[at]
-    why = f"the entry breaks {_said(constraint)}" if broken else "the entry holds a second answer"
+    why = f"the entry breaks {in_words(constraint)}" if broken else "the entry holds a second answer"
     return Breach(int(changelog.time[at]), where, why)
 
 
@@ -87,14 +88,3 @@ def _same_answer(changelog: Changelog, began: NDArray[np.int64]) -> Mask:
     """An entry's first row is its insertion, so that is its answer."""
     same: Mask = (changelog.state == 0) | (changelog.state == changelog.state[began])
     return same
-
-
-def _said(constraint: Constraint) -> str:
-    match constraint:
-        case AtMost(k):
-            return f"at most {k} mutation{'s' * (k > 1)}"
-        case TimeBounded(seconds):
-            return f"all mutations within {seconds} s of the first"
-        case Hybrid(classes):
-            return " and ".join(_said(one) for one in classes)
-    return str(constraint)

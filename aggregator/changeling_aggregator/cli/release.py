@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
 from rich.console import Console
 from rich.progress import Progress
 
@@ -22,10 +21,10 @@ from ..central.release.run import Release, run
 from ..central.release.terms import begun, terms_of
 from ..central.release.wish import MECHANISMS, Wish
 from ..changelog import Changelog
+from ..constraints import constraint_of
 from ..durations import format_duration, parse_duration
 from ..instants import format_instant, parse_instant
 
-MOST_MUTATIONS = 10**9
 TOGETHER = 128
 """Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
 
@@ -85,7 +84,8 @@ def release(
     """
     if find_spec("opendp") is None or find_spec("dp_accounting") is None:
         raise ValueError("a central release needs exact noise and accounting: pip install 'changeling[central]'")
-    constraint, wish = _constraint(at_most, within), Wish(mechanism, law, branching, layers)
+    constraint = constraint_of(at_most, None if within is None else parse_duration(within))
+    wish = Wish(mechanism, law, branching, layers)
     spent = budget(epsilon), budget(delta)
     check_budget(*spent)
     check_changelog(changelog)
@@ -158,16 +158,3 @@ def _query(text: str, log: Changelog, answers: str | None, fixed: bool) -> Linea
     if declared is not None and not all(declared):
         raise ValueError(f"one of the --answers has no name: {answers!r}")
     return answer_query(text, log.answers, declared, fixed)
-
-
-def _constraint(at_most: int | None, within: str | None) -> Constraint:
-    bounds: list[AtMost | TimeBounded] = []
-    if at_most is not None:
-        if at_most > MOST_MUTATIONS:
-            raise ValueError(f"--at-most is at most {MOST_MUTATIONS}, got {at_most}")
-        bounds.append(AtMost(at_most))
-    if within is not None:
-        bounds.append(TimeBounded(parse_duration(within)))
-    if not bounds:
-        raise ValueError("say how often an entry may mutate: --at-most, --within or both")
-    return bounds[0] if len(bounds) == 1 else Hybrid(tuple(bounds))

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import AtMost, Calendar, Constraint, Hybrid, Survey, TimeBounded, plan_cost
+from changeling_protocol import Calendar, Survey, plan_cost
 from changeling_protocol.survey import micro
 
+from ..constraints import constraint_of, in_words
 from ..durations import format_duration, parse_duration
 from ..instants import format_instant, parse_instant
 from .files import read_private_key, read_survey, write_survey
@@ -49,7 +50,7 @@ def new(
     from ..planning.paper import hierarchical_plan
 
     calendar = _calendar(start, period, periods, horizon)
-    constraint = _constraint(at_most, within)
+    constraint = constraint_of(at_most, None if within is None else parse_duration(within))
     names = tuple(answer.strip() for answer in answers.split(","))
     plan = hierarchical_plan(
         len(names), calendar, constraint, epsilon=_decimal(epsilon), branching=branching, layers=layers
@@ -109,7 +110,7 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
         f"calendar  {calendar.periods} periods of {format_duration(calendar.period)} from "
         f"{format_instant(calendar.start)} to {format_instant(calendar.time(calendar.periods))}"
     )
-    typer.echo(f"entries   {_in_words(survey.constraint)}")
+    typer.echo(f"entries   {in_words(survey.constraint)}")
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
     console().print(cost_table(survey))
@@ -124,27 +125,6 @@ def _calendar(start: str, period: str, periods: int | None, horizon: str | None)
         if rest:
             raise ValueError(f"a horizon of {horizon} is no whole number of periods of {period}")
     return Calendar(int(parse_instant(start)), seconds, periods or 0)
-
-
-def _constraint(at_most: int | None, within: str | None) -> Constraint:
-    counted = [] if at_most is None else [AtMost(at_most)]
-    bounded = [] if within is None else [TimeBounded(parse_duration(within))]
-    if counted and bounded:
-        return Hybrid((*counted, *bounded))
-    if not (counted or bounded):
-        raise ValueError("say how an entry's answer may change: --at-most, --within, or both")
-    return (counted or bounded)[0]
-
-
-def _in_words(constraint: Constraint) -> str:
-    match constraint:
-        case AtMost(k):
-            return f"change at most {k} times"
-        case TimeBounded(seconds):
-            return f"change within {format_duration(seconds)} of their first change"
-        case Hybrid(classes):
-            return ", or ".join(_in_words(each) for each in classes)
-    return str(constraint.as_fields())
 
 
 def _decimal(text: str) -> Decimal:

@@ -103,3 +103,16 @@ class Partitioning:
         """θ_j of the segment j that ends at T_j = `limit` at the latest."""
         share = 6 / (pi * segment) ** 2 if self.periods is None else 1 / self.periods
         return 7 / float(self.epsilon) * log(2 * limit / (self.failure * share))
+
+
+def partitioned(
+    epsilon: Fraction, cutting: Fraction, failure: float, periods: int | None, counted: int = 1
+) -> tuple[Partitioning, Fraction]:
+    """A partitioning at its share of epsilon, `cutting`, and the epsilon that is left for what is released with it.
+
+    counted: how many of the steps that an entry changes the guarantee of the whole counts. periods: T, or None for a
+    stream without an end. ValueError for a share that leaves nothing to either.
+    """
+    if not 0 < cutting < 1:
+        raise ValueError(f"the share of the partitioning lies between 0 and 1, got {cutting}")
+    return Partitioning(epsilon * cutting / counted, failure, periods), epsilon * (1 - cutting)

@@ -15,7 +15,7 @@ from ..noise import Noise
 from ..static import Data, Static, as_plain, from_plain
 from .binary import NEIGHBOURS
 from .infinite import InfiniteMechanism, InfiniteState
-from .partitioning import Partitioning, PartitionState
+from .partitioning import Partitioning, PartitionState, partitioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,5 @@ def sparse_release(
 ) -> SparseRelease[Data]:
     """The sparse release that costs at most (epsilon, delta) in all. cutting: the share of epsilon that the
     partitioning takes; periods: T, or None for a stream without an end."""
-    if not 0 < cutting < 1:
-        raise ValueError(f"the share of the partitioning lies between 0 and 1, got {cutting}")
-    return SparseRelease(
-        Partitioning(epsilon * cutting, failure, periods),
-        InfiniteMechanism(static, epsilon * (1 - cutting), delta),
-    )
+    partitioning, left = partitioned(epsilon, cutting, failure, periods)
+    return SparseRelease(partitioning, InfiniteMechanism(static, left, delta))

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Generic, NamedTuple
 
 from ...errors import BadChangelog
-from ..counters.partitioning import Partitioning, PartitionState
+from ..counters.partitioning import Partitioning, PartitionState, partitioned
 from ..errors import BadState, ConstraintBroken
 from ..mechanism import Guarantee
 from ..noise import Noise
@@ -150,8 +150,6 @@ def fully_dynamic(
 ) -> FullyDynamic[Data]:
     """The dynamic release that costs at most (epsilon, delta) in all. cutting: the share of epsilon that the
     partitioning takes; periods: T, or None for a stream without an end."""
-    if not 0 < cutting < 1:
-        raise ValueError(f"the share of the partitioning lies between 0 and 1, got {cutting}")
-    cuts = 1 if protects is Protects.UPDATE else 2
-    partitioning = Partitioning(epsilon * cutting / cuts, failure, periods)
-    return FullyDynamic(partitioning, IntervalTree(static, epsilon * (1 - cutting), delta, failure), protects)
+    counted = 1 if protects is Protects.UPDATE else 2
+    partitioning, left = partitioned(epsilon, cutting, failure, periods, counted)
+    return FullyDynamic(partitioning, IntervalTree(static, left, delta, failure), protects)

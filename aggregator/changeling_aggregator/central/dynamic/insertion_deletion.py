@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Generic
 
 from ..counters.infinite import InfiniteMechanism, InfiniteState
-from ..counters.partitioning import Partitioning, PartitionState
+from ..counters.partitioning import Partitioning, PartitionState, partitioned
 from ..errors import BadState
 from ..mechanism import Guarantee
 from ..noise import Noise
@@ -98,9 +98,5 @@ def insertion_minus_deletion(
     failure: float = 0.05,
 ) -> InsertionMinusDeletion[Data]:
     """The release that costs at most (epsilon, delta) in all. cutting: the share of the partitioning."""
-    if not 0 < cutting < 1:
-        raise ValueError(f"the share of the partitioning lies between 0 and 1, got {cutting}")
-    return InsertionMinusDeletion(
-        Partitioning(epsilon * cutting, failure, periods),
-        InfiniteMechanism(static, epsilon * (1 - cutting), delta),
-    )
+    partitioning, left = partitioned(epsilon, cutting, failure, periods)
+    return InsertionMinusDeletion(partitioning, InfiniteMechanism(static, left, delta))

@@ -1,0 +1,40 @@
+"""The constraint on mutations as it is asked for on a command line, and in words."""
+
+from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
+
+from .durations import format_duration
+
+MOST_MUTATIONS = 10**9
+
+
+def constraint_of(at_most: int | None, within: int | None) -> Constraint:
+    """At most so often, within so many seconds of the first; with both, either. ValueError for neither.
+
+    >>> constraint_of(2, None)
+    AtMost(k=2)
+    """
+    bounds: list[AtMost | TimeBounded] = []
+    if at_most is not None:
+        if at_most > MOST_MUTATIONS:
+            raise ValueError(f"--at-most is at most {MOST_MUTATIONS:,}, got {at_most}")
+        bounds.append(AtMost(at_most))
+    if within is not None:
+        bounds.append(TimeBounded(within))
+    if not bounds:
+        raise ValueError("say how an entry's answer may change: --at-most, --within, or both")
+    return bounds[0] if len(bounds) == 1 else Hybrid(tuple(bounds))
+
+
+def in_words(constraint: Constraint) -> str:
+    """
+    >>> in_words(constraint_of(2, 3600))
+    'at most 2 mutations, or all mutations within 1h of the first'
+    """
+    match constraint:
+        case AtMost(k):
+            return f"at most {k} mutation{'s' * (k > 1)}"
+        case TimeBounded(seconds):
+            return f"all mutations within {format_duration(seconds)} of the first"
+        case Hybrid(classes):
+            return ", or ".join(in_words(each) for each in classes)
+    return str(constraint.as_fields())

@@ -1,4 +1,4 @@
-"""Noise for tests: none, fast and seeded, counted, or forbidden."""
+"""Noise for tests: none, counted, or forbidden. Fast and seeded is `SeededNoise`, the benchmarks'."""
 
 import numpy as np
 
@@ -10,20 +10,6 @@ class NoNoise:
         return np.zeros(size, np.int64)
 
     gaussian = laplace
-
-
-class FastNoise:
-    """The same laws as OpenDP's, from a seeded float generator: for audits only."""
-
-    def __init__(self, seed):
-        self.random = np.random.default_rng(seed)
-
-    def laplace(self, scale, size):
-        stop = -np.expm1(-1 / scale)
-        return self.random.geometric(stop, size) - self.random.geometric(stop, size)
-
-    def gaussian(self, scale, size):
-        return np.rint(self.random.normal(0, scale, size)).astype(np.int64)
 
 
 class CountedNoise(NoNoise):
@@ -46,3 +32,18 @@ class Forbidden:
         raise AssertionError(f"drew {size} at scale {scale}")
 
     gaussian = laplace
+
+
+class Scales(NoNoise):
+    """Remembers the laws and scales that were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def laplace(self, scale, size):
+        self.asked.append(("laplace", scale, size))
+        return np.zeros(size, np.int64)
+
+    def gaussian(self, scale, size):
+        self.asked.append(("gaussian", scale, size))
+        return np.zeros(size, np.int64)

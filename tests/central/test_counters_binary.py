@@ -12,9 +12,10 @@ from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_aggregator.central.static import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_protocol.canonical import decode, encode
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
-from .stand_ins import CountedNoise, FastNoise, Forbidden, NoNoise
+from .stand_ins import CountedNoise, Forbidden, NoNoise
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
 
@@ -104,7 +105,7 @@ def test_noise_of_a_prefix_is_one_draw_a_binary_digit():
 )
 def test_the_stated_variance_is_the_measured_one(make, law):
     """At t = 11 and 16, 4,000 runs: within 5 standard errors (a kurtosis of 6: ratio ± .18; false alarm 10⁻⁶)."""
-    mechanism, noise = make(BasicCounting(law)), FastNoise(5)
+    mechanism, noise = make(BasicCounting(law)), SeededNoise(5)
     errors = np.array([run(mechanism, [0] * 16, noise)[1] for _ in range(4000)])
     for t in (11, 16):
         assert abs(errors[:, t - 1].var() / mechanism.variance(t) - 1) < 0.18
@@ -139,11 +140,11 @@ def test_memory_is_logarithmic():
 def test_a_saved_state_goes_on_where_it_stopped(make):
     """At each t, through canonical MessagePack: the same releases from the same noise, so nothing is drawn twice."""
     mechanism, values = make(), [np.array([t, 1]) for t in range(20)]
-    noise, state, whole = FastNoise(3), mechanism.start(), []
+    noise, state, whole = SeededNoise(3), mechanism.start(), []
     for value in values:
         state, release = mechanism.step(state, value, noise)
         whole.append(release.tolist())
-    noise, state, parts = FastNoise(3), mechanism.start(), []
+    noise, state, parts = SeededNoise(3), mechanism.start(), []
     for value in values:
         state, release = mechanism.step(mechanism.resumed(decode(encode(state.as_fields()))), value, noise)
         parts.append(release.tolist())

@@ -9,8 +9,9 @@ from changeling_aggregator.central.counters.pan_private import PanPrivateCounter
 from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_protocol.canonical import decode, encode
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 EPSILON = Fraction(1)
 
@@ -81,7 +82,7 @@ def test_the_memory_holds_the_count_and_the_noise_of_open_nodes_alone():
 def test_a_step_overwrites_its_memory():
     """The state before is the state after: nobody holds on to the old one; the source's array is wiped."""
 
-    class Kept(FastNoise):
+    class Kept(SeededNoise):
         def laplace(self, scale, size):
             self.handed = super().laplace(scale, size)
             return self.handed
@@ -96,7 +97,7 @@ def test_a_step_overwrites_its_memory():
 
 def test_memory_is_logarithmic_and_the_stated_variance_the_measured_one():
     """n = 1000: 12 cells. Variance over 4,000 runs within 5 standard errors (± .18, false alarm 10⁻⁶)."""
-    counter, noise, errors = PanPrivateCounter(1000, EPSILON), FastNoise(2), []
+    counter, noise, errors = PanPrivateCounter(1000, EPSILON), SeededNoise(2), []
     assert len(counter.start().cells) == 12
     counter = PanPrivateCounter(16, EPSILON)
     for _ in range(4000):
@@ -111,11 +112,11 @@ def test_a_saved_snapshot_overwrites_the_one_before(tmp_path):
     """The same file, of the same length, in the same place: the bytes of the first snapshot are nowhere on it; what is
     read goes on where it stopped."""
     counter, path = PanPrivateCounter(64, EPSILON), tmp_path / "memory"
-    memory, _ = counter.step(counter.start(), 10**12, FastNoise(1))
+    memory, _ = counter.step(counter.start(), 10**12, SeededNoise(1))
     overwrite(path, memory.as_fields())
     first, inode = path.read_bytes(), path.stat().st_ino
     seen = encode(memory.as_fields())
-    memory, _ = counter.step(memory, 3, FastNoise(2))
+    memory, _ = counter.step(memory, 3, SeededNoise(2))
     overwrite(path, memory.as_fields())
     second = path.read_bytes()
     assert (path.stat().st_ino, len(second)) == (inode, len(first))
@@ -124,7 +125,7 @@ def test_a_saved_snapshot_overwrites_the_one_before(tmp_path):
     assert second[36 + len(encode(memory.as_fields())) :].strip(b"\0") == b""
     assert [entry.name for entry in tmp_path.iterdir()] == ["memory"]
     one, other = counter.resumed(read_over(path)), counter.resumed(decode(encode(memory.as_fields())))
-    assert counter.step(one, 5, FastNoise(3))[1] == counter.step(other, 5, FastNoise(3))[1]
+    assert counter.step(one, 5, SeededNoise(3))[1] == counter.step(other, 5, SeededNoise(3))[1]
 
 
 def test_a_torn_snapshot_is_refused(tmp_path):

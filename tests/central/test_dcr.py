@@ -12,9 +12,10 @@ from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.node_noise import Law, NodeNoise, calibrated
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .examples import CALENDAR, histories, mutations_of, transcript
-from .stand_ins import CountedNoise, FastNoise, Forbidden, NoNoise
+from .stand_ins import CountedNoise, Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
 QUERIES = [COUNT, histogram_query(["a", "b"], ["a", "b"]), clipped_sum({"a": 3, "b": 5}, ["a", "b"], 3, 5)]
@@ -99,7 +100,7 @@ def test_a_delta_is_enough_for_every_history(law, k, delta):
 def test_sums_of_changes_are_unbiased_and_their_variance_grows_linearly():
     """4,000 runs: mean within 4.5 standard errors (false alarm 1e-5 each), variance within 15% of i·σ²."""
     release = disjoint_release(COUNT, list(range(9)), AtMost(2), Fraction(1))
-    noise, change = FastNoise(5), np.array([3])
+    noise, change = SeededNoise(5), np.array([3])
     sums = np.empty((4000, 8))
     for run in range(len(sums)):
         state, total = release.start(), 0

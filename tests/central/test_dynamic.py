@@ -14,10 +14,11 @@ from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_aggregator.central.static import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_aggregator.errors import BadChangelog
 from changeling_protocol.canonical import decode, encode
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 
 def churn(random, steps, items, lifetime):
@@ -91,8 +92,8 @@ def test_the_total_is_the_budget(protects):
 def test_contradictions_and_broken_constraints_are_named_and_draw_nothing():
     """The number of the update and of the step; the state before is as good as it was."""
     mechanism = fully_dynamic(LinearQueries(np.eye(2, dtype=int)), Fraction(1), protects=Protects.ENTRY)
-    state, _ = mechanism.step(mechanism.start(), [Update("a", 0), Update("b", 1)], FastNoise(0))
-    state, _ = mechanism.step(state, [Update("a", None)], FastNoise(0))
+    state, _ = mechanism.step(mechanism.start(), [Update("a", 0), Update("b", 1)], SeededNoise(0))
+    state, _ = mechanism.step(state, [Update("a", None)], SeededNoise(0))
     for updates, error, named in (
         ([Update("c", 0), Update("x", None)], BadChangelog, "update 2 of step 3: deletes"),
         ([Update("a", None)], BadChangelog, "update 1 of step 3: deletes"),
@@ -104,9 +105,9 @@ def test_contradictions_and_broken_constraints_are_named_and_draw_nothing():
     ):
         with pytest.raises(error, match=named):
             mechanism.step(state, updates, Forbidden())
-    assert mechanism.step(state, [], FastNoise(0))
+    assert mechanism.step(state, [], SeededNoise(0))
     again = fully_dynamic(BasicCounting(), Fraction(1))
-    state, _ = again.step(again.start(), [Update("a", 0), Update("a", None), Update("a", 0)], FastNoise(0))
+    state, _ = again.step(again.start(), [Update("a", 0), Update("a", None), Update("a", 0)], SeededNoise(0))
 
 
 def test_a_saved_release_goes_on_where_it_stopped():
@@ -116,7 +117,7 @@ def test_a_saved_release_goes_on_where_it_stopped():
         mechanism = fully_dynamic(LinearQueries(np.eye(2, dtype=int)), Fraction(100), protects=protects)
         results = []
         for saved in (False, True):
-            noise, state, answers = FastNoise(1), mechanism.start(), []
+            noise, state, answers = SeededNoise(1), mechanism.start(), []
             for updates in stream:
                 if saved:
                     state = mechanism.resumed(decode(encode(state.as_fields())))
@@ -144,7 +145,7 @@ def test_insertion_minus_deletion_is_the_difference_of_two_streams():
         state, answers = exact.step(state, (came, went), NoNoise())
         assert answers.tolist() == total.tolist()
         copy = real.resumed(decode(encode(other.as_fields())))
-        one, other_noise = real.step(copy, (came, went), FastNoise(1)), FastNoise(1)
+        one, other_noise = real.step(copy, (came, went), SeededNoise(1)), SeededNoise(1)
         other, answers = real.step(other, (came, went), other_noise)
         assert one[1].tolist() == answers.tolist()
     with pytest.raises(ValueError, match="histogram"):
@@ -187,7 +188,7 @@ def test_releases_of_neighbouring_streams_are_alike_within_epsilon_audited(prote
         ended = [[int(rows[:, 1].sum()), runs - int(rows[:, 1].sum())] for rows in seen]
         return excess([*zip(*events, strict=True), *zip(*ended, strict=True)], float(epsilon))
 
-    assert audited((FastNoise(1), FastNoise(2)), 3000) <= 4
+    assert audited((SeededNoise(1), SeededNoise(2)), 3000) <= 4
     assert audited((NoNoise(), NoNoise()), 300) > 4
 
 

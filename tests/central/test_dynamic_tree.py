@@ -20,9 +20,10 @@ from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.static import BasicCounting, LinearQueries
 from changeling_protocol.canonical import decode, encode
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 1000)
 
@@ -179,7 +180,7 @@ def test_a_node_restarts_when_about_half_is_deleted_and_halts_when_little_is_lef
 def test_the_bound_on_the_number_of_deletions_holds():
     """γ at failure 5%: exceeded by an infinite counter of ε = 1 in at most 5% + 4 standard errors of 4,000 runs, at 8
     times (false alarm below 10⁻³); and not idle: within 4 times the 95% quantile."""
-    counter, noise = InfiniteMechanism(BasicCounting(), Fraction(1)), FastNoise(3)
+    counter, noise = InfiniteMechanism(BasicCounting(), Fraction(1)), SeededNoise(3)
     runs = []
     for _ in range(4000):
         state, errors = counter.start(), []
@@ -201,7 +202,7 @@ def test_a_saved_tree_goes_on_where_it_stopped():
     tree = IntervalTree(LinearQueries(np.eye(3, dtype=int)), Fraction(500))
     results = []
     for saved in (False, True):
-        noise, state, answers = FastNoise(5), tree.start(), []
+        noise, state, answers = SeededNoise(5), tree.start(), []
         for segment in segments_of(intervals, 25):
             if saved:
                 state = tree.resumed(decode(encode(state.as_fields())))

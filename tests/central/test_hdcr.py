@@ -20,9 +20,10 @@ from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.node_noise import Law
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .examples import CALENDAR, histories, transcript
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
 HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
@@ -119,7 +120,7 @@ def test_estimates_are_unbiased_and_have_the_variance_they_state():
     """3,000 runs, 21 periods, two columns: 4.5 standard errors of the mean, 15% of the variance (below 1e-3)."""
     T, runs = 21, 3000
     mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(2), EPSILON, branching=3, layers=3)
-    estimates, noise = BestEstimates(T, mechanism.widths, 2), FastNoise(8)
+    estimates, noise = BestEstimates(T, mechanism.widths, 2), SeededNoise(8)
     changes = np.random.default_rng(2).integers(-5, 20, (T, 2))
     errors, stated = np.empty((runs, T, 2)), np.empty(T)
     for run in range(runs):

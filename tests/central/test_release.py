@@ -22,8 +22,9 @@ from changeling_aggregator.central.release.terms import begun
 from changeling_aggregator.central.saved import held, load, save
 from changeling_aggregator.changelog import Changelog
 from changeling_protocol import AtMost, Calendar
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
-from .stand_ins import CountedNoise, FastNoise, Forbidden, NoNoise
+from .stand_ins import CountedNoise, Forbidden, NoNoise
 
 ROOT = Path(__file__).parents[2]
 ROWS = [("a", 3, "x"), ("b", 4, "y"), ("c", 12, "x"), ("a", 15, "y"), ("b", 25, ""), ("c", 31, ""), ("d", 55, "x")]
@@ -63,8 +64,8 @@ def test_without_noise_a_release_is_the_truth_at_every_period(tmp_path, name):
 
 def test_a_release_in_parts_is_the_release_in_one_and_goes_on_as_the_changelog_grows(tmp_path):
     """With the same noise, byte for byte; rows that come later may bring new entries and answers."""
-    finish(release_in(tmp_path, name="one.csv"), FastNoise(1))
-    noise, names = FastNoise(1), "parts.csv"
+    finish(release_in(tmp_path, name="one.csv"), SeededNoise(1))
+    noise, names = SeededNoise(1), "parts.csv"
     early = [row for row in ROWS if row[1] <= 20]
     assert [period for period, _ in run(release_in(tmp_path, early, names), noise, 2)] == [1, 2]
     assert begun(tmp_path / f"{names}.state").calendar == Calendar(0, 10, 6)
@@ -156,16 +157,16 @@ def test_lost_files_are_never_a_fresh_start(tmp_path):
 def test_an_older_state_put_back_never_draws_its_nodes_again(tmp_path):
     """Restored from a backup: the output holds rows it does not know of. They stay, and the newer state goes on."""
     release = release_in(tmp_path)
-    finish(release, FastNoise(1), 2)
+    finish(release, SeededNoise(1), 2)
     older = release.state.read_bytes()
-    finish(release, FastNoise(2), 3)
+    finish(release, SeededNoise(2), 3)
     newer, published = release.state.read_bytes(), release.output.path.read_bytes()
     release.state.write_bytes(older)
     with pytest.raises(BadState, match="an older one"):
         finish(release, Forbidden())
     assert release.output.path.read_bytes() == published
     release.state.write_bytes(newer)
-    assert [period for period, _ in finish(release, FastNoise(3))] == [4, 5, 6]
+    assert [period for period, _ in finish(release, SeededNoise(3))] == [4, 5, 6]
     assert release.output.path.read_bytes().startswith(published)
 
 
@@ -216,7 +217,7 @@ def killed_and_resumed(tmp_path, step, killed, together):
     release = release_in(tmp_path)
     before = release.output.path.read_bytes() if release.output.path.exists() else b""
     state = load(release.state)
-    finish(release, FastNoise(9))
+    finish(release, SeededNoise(9))
     after = release.output.path.read_bytes()
     assert after.startswith(before)
     assert state is not None
@@ -229,7 +230,7 @@ def killed_and_resumed(tmp_path, step, killed, together):
 def test_a_torn_last_row_is_written_again(tmp_path):
     """A crash in the middle of a write leaves half a row; the pending rows replace it."""
     release = release_in(tmp_path)
-    finish(release, FastNoise(3), 3)
+    finish(release, SeededNoise(3), 3)
     whole = release.output.path.read_bytes()
     release.output.path.write_bytes(whole[:-7])
     with pytest.raises(ConstraintBroken):

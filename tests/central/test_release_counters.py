@@ -15,9 +15,10 @@ from changeling_aggregator.central.release.output import read_rows
 from changeling_aggregator.central.release.run import run
 from changeling_aggregator.changelog import Changelog
 from changeling_protocol import AtMost, Calendar, TimeBounded
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .examples import histories
-from .stand_ins import FastNoise, Forbidden
+from .stand_ins import Forbidden
 from .test_release import release_in
 
 CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
@@ -97,7 +98,7 @@ def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_pat
     release = release_in(tmp_path)
     made = counter_method(kind, release.query, release.calendar, release.constraint, Fraction(1))
     release = replace(release, method=made)
-    noise = FastNoise(2)
+    noise = SeededNoise(2)
     assert len(list(run(release, noise, 3))) == 3
     assert len(list(run(release, noise))) == 3
     rows = read_rows(release.output.path)
@@ -112,7 +113,7 @@ def test_estimates_are_unbiased_with_the_variance_stated(kind):
     query = answer_query(COUNT, log.answers)
     made = counter_method(kind, query, CALENDAR, AtMost(2), EPSILON)
     parts = [PeriodChange(log, part, query) for part in log.mutations().by_period(0, 10, 6)]
-    noise, truth = FastNoise(6), np.array([1, 2, 2, 1, 1, 1])
+    noise, truth = SeededNoise(6), np.array([1, 2, 2, 1, 1, 1])
     errors, stated = np.empty((2000, 6)), np.empty(6)
     for at in range(len(errors)):
         state = made.start()

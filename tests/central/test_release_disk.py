@@ -12,16 +12,17 @@ from changeling_aggregator.central.release import output
 from changeling_aggregator.central.release.output import read_rows
 from changeling_aggregator.central.release.run import run
 from changeling_aggregator.central.saved import load, save
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
-from .stand_ins import CountedNoise, FastNoise, Forbidden, NoNoise
+from .stand_ins import CountedNoise, Forbidden, NoNoise
 from .test_release import ROWS, finish, release_in
 
 
 @pytest.mark.parametrize("together", [1, 2, 4, 6, 100])
 def test_periods_released_together_are_those_released_one_by_one(tmp_path, together):
     """To the byte, and each is yielded after its row is published; --until ends a batch."""
-    finish(release_in(tmp_path, name="one.csv"), FastNoise(1))
-    release, noise, yielded = release_in(tmp_path), FastNoise(1), []
+    finish(release_in(tmp_path, name="one.csv"), SeededNoise(1))
+    release, noise, yielded = release_in(tmp_path), SeededNoise(1), []
     for until in (5, None):
         for period, _ in run(release, noise, until, together=together):
             yielded.append(period)
@@ -65,7 +66,7 @@ def test_a_batch_holds_a_period(tmp_path, together):
 def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
     """A file of the same length. Put back, the release goes on; the rows still pending are written as they were."""
     release = release_in(tmp_path)
-    finish(release, FastNoise(1), 4)
+    finish(release, SeededNoise(1), 4)
     whole, pending = release.output.path.read_bytes(), load(release.state)["pending"]
     for at in (3, len(whole) // 2, len(whole) - len(pending) - 2):
         release.output.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -74,7 +75,7 @@ def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
     release.output.path.write_bytes(whole[:-3] + b"9" + whole[-2:])
     finish(release, Forbidden(), 4)
     assert release.output.path.read_bytes() == whole
-    assert [period for period, _ in finish(release, FastNoise(2))] == [5, 6]
+    assert [period for period, _ in finish(release, SeededNoise(2))] == [5, 6]
 
 
 def test_an_output_that_is_whole_is_never_cut_for_a_moment(tmp_path, monkeypatch):
@@ -100,10 +101,10 @@ def test_a_full_disk_is_named_and_a_rerun_goes_on(tmp_path, monkeypatch, flush):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=rf"No space left on device: .*{release.output.path.name}|{tmp_path.name}"):
-        finish(release, FastNoise(1))
+        finish(release, SeededNoise(1))
     monkeypatch.setattr(os, "fsync", real)
     before = release.output.path.read_bytes() if release.output.path.exists() else b""
-    finish(release, FastNoise(2))
+    finish(release, SeededNoise(2))
     assert release.output.path.read_bytes().startswith(before)
     assert [row[0] for row in read_rows(release.output.path)] == [p for p in range(1, 7) for _ in "xy"]
 
@@ -153,7 +154,7 @@ def test_an_overwritten_snapshot_that_was_cut_short_is_an_error(tmp_path, monkey
 def test_a_reader_that_stops_early_has_lost_nothing(tmp_path):
     """A batch is published before its first period is yielded; the next run goes on after it."""
     release = release_in(tmp_path)
-    run_ = run(release, FastNoise(1), together=4)
+    run_ = run(release, SeededNoise(1), together=4)
     assert [period for period, _ in islice(run_, 2)] == [1, 2]
     run_.close()
-    assert [period for period, _ in finish(release, FastNoise(2))] == [5, 6]
+    assert [period for period, _ in finish(release, SeededNoise(2))] == [5, 6]

@@ -10,8 +10,9 @@ from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_aggregator.central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting, under_replacement
 from changeling_protocol.canonical import decode, encode
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 DOMAIN = Domain.of(age=range(4), city=["Paris", "Rome", "Oslo"])
 ROWS = list(product(*DOMAIN.values))
@@ -66,7 +67,7 @@ def test_no_nested_pair_is_ever_out_of_order_and_the_benchmark_s_often_are():
     """2,000 draws, all pairs of a chain of four: none out of order for sigma-counting, thousands for the benchmark."""
     chain, rows = queries(*NESTED), [(3, "Rome"), (2, "Paris"), (1, "Oslo")]
     counting, each = SigmaCounting(algebra(*NESTED), Fraction(1, 2)), Benchmark(Fraction(1, 2), Fraction(1, 8))
-    noise, broken, broken_by_benchmark = FastNoise(1), 0, 0
+    noise, broken, broken_by_benchmark = SeededNoise(1), 0, 0
     for _ in range(2000):
         state, _ = counting.step(counting.start(), table(rows), noise)
         values = [counting.answer(state, query).value for query in chain]
@@ -117,7 +118,7 @@ def test_empty_atoms_get_noise_and_estimates_no_bias():
 
     False alarm: 1.4e-5.
     """
-    mechanism, noise = SigmaCounting(algebra("age >= 1", "age >= 2"), Fraction(1, 2)), FastNoise(2)
+    mechanism, noise = SigmaCounting(algebra("age >= 1", "age >= 2"), Fraction(1, 2)), SeededNoise(2)
     (query,) = queries("age >= 0")
     answers = []
     for _ in range(4000):

@@ -12,9 +12,10 @@ from changeling_aggregator.central.changes.swcr import SwcrState, Windows, slidi
 from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.node_noise import Law
 from changeling_protocol import AtMost, Hybrid, Node, TimeBounded
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .examples import histories, transcript
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
 HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
@@ -104,7 +105,7 @@ def test_windows_directly_and_from_a_hierarchy_are_the_change_over_them(windows)
 
 def test_windows_are_unbiased_with_the_variance_they_state():
     """4,000 runs: 4.5 standard errors, 15% of the variance (false alarm below 1e-4 in all)."""
-    windows, noise = Windows(0, 4, 2, 5), FastNoise(4)
+    windows, noise = Windows(0, 4, 2, 5), SeededNoise(4)
     mechanism = sliding_windows(COUNT, windows, AtMost(2), EPSILON)
     errors = np.empty((4000, 5))
     for run in range(len(errors)):

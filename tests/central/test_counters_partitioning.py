@@ -1,8 +1,7 @@
-"""Sparse vector and partitioning: odds of transcripts enumerated; thresholds and limits as stated; sparse releases."""
+"""Private partitioning and the sparse release that feeds on it."""
 
 from fractions import Fraction
-from itertools import product
-from math import exp, log, pi
+from math import log, pi
 
 import numpy as np
 import pytest
@@ -14,93 +13,19 @@ from changeling_aggregator.central.errors import BadState, BudgetExhausted
 from changeling_aggregator.central.noise import OpenDPNoise
 from changeling_aggregator.central.static import BasicCounting, LinearQueries
 from changeling_protocol.canonical import decode, encode
+from changeling_simulations.benchmarks.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact
-from .stand_ins import FastNoise, Forbidden, NoNoise
+from .stand_ins import Forbidden, NoNoise
 
 EPSILON = Fraction(2)
+
+
 GRID = 60
+
+
 """Noise is enumerated to ±60, beyond which Lap(2) has less than 10⁻¹² of its mass."""
-
-
-class Fixed(NoNoise):
-    """Draws from a list; remembers the scales."""
-
-    def __init__(self, draws):
-        self.draws, self.scales = iter(draws), []
-
-    def laplace(self, scale, size):
-        assert size == 1
-        self.scales.append(scale)
-        return np.array([next(self.draws)])
-
-
-def law(scale):
-    grid = np.arange(-GRID, GRID + 1)
-    p = exp(-1 / scale)
-    return dict(zip(grid.tolist(), ((1 - p) / (1 + p) * p ** np.abs(grid)).tolist(), strict=True))
-
-
-def transcripts(vector, queries):
-    """The chance of every transcript, the code itself run on every noise: the threshold's first, then each query's."""
-    raised, asked = law(2 / float(vector.epsilon)), law(4 / float(vector.epsilon))
-    chances = {}
-    for draw, weight in raised.items():
-        open_ = {(): weight}
-        for number, query in enumerate(queries):
-            still = {}
-            for answers, mass in open_.items():
-                state = SparseVectorState(None if number == 0 else draw, False)
-                for other, its in asked.items():
-                    draws = [draw, other] if number == 0 else [other]
-                    above = vector.step(state, query, Fixed(draws))[1]
-                    into = chances if above else still
-                    into[*answers, above] = into.get((*answers, above), 0) + mass * its
-            open_ = still
-        for answers, mass in open_.items():
-            chances[answers] = chances.get(answers, 0) + mass
-    return chances
-
-
-def test_no_transcript_of_the_sparse_vector_tells_neighbours_apart_beyond_epsilon_enumerated():
-    """All pairs of two queries that each move by at most 1, and four far above the threshold before one far below it,
-    which the theorem's bound is made for: every log ratio within ε, that of the latter above 0.9·ε.
-    """
-    vector = SparseVector(1.0, EPSILON)
-    small, far = list(product((0, 1, 2), repeat=2)), [(9, 9, 9, 9, -7), (10, 10, 10, 10, -8)]
-    found = {queries: transcripts(vector, queries) for queries in [*small, *far]}
-
-    def told_apart(one, other):
-        return max(abs(log(found[one][t] / found[other][t])) for t in found[one])
-
-    for one, other in product(small, small):
-        if max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 1:
-            assert told_apart(one, other) <= float(EPSILON)
-    assert 0.9 * float(EPSILON) < told_apart(*far) <= float(EPSILON)
-
-
-def test_the_scales_are_those_of_the_algorithm():
-    """Threshold Lap(2/ε), drawn once; every query Lap(4/ε)."""
-    noise, vector = Fixed([0, 0, 0, 9]), SparseVector(5.0, EPSILON)
-    state, _ = vector.step(vector.start(), 0, noise)
-    state, _ = vector.step(state, 5, noise)
-    assert not state.halted
-    state, above = vector.step(state, 0, noise)
-    assert above
-    assert noise.scales == [1.0, 2.0, 2.0, 2.0]
-    with pytest.raises(BudgetExhausted, match="once"):
-        vector.step(state, 0, Forbidden())
-
-
-def test_a_shift_of_threshold_and_answer_changes_no_answer_however_large_the_noise():
-    """What the proof moves noise by: 0.5 + 2⁶⁰ + 1 as a float is 2⁶⁰, which would answer "above" at 2⁶⁰ + 1."""
-    vector = SparseVector(0.5, EPSILON)
-    for raised in (0, 2**53, 2**60, -(2**60)):
-        for moved in range(4):
-            for answer in (0, 1):
-                state = SparseVectorState(raised + moved)
-                assert vector.step(state, raised + moved + answer, Fixed([0]))[1] == (answer == 1)
 
 
 def cuts(partitioning, updates, noise):
@@ -151,7 +76,7 @@ def test_partitions_of_neighbours_are_alike_within_epsilon_audited():
                 counts.setdefault(ends, [0, 0])[number] += 1
         return excess(counts.values(), float(EPSILON))
 
-    assert audited((FastNoise(1), FastNoise(2))) <= 4
+    assert audited((SeededNoise(1), SeededNoise(2))) <= 4
     assert audited((NoNoise(), NoNoise())) > 4
 
 
@@ -160,7 +85,7 @@ def test_segments_are_few_and_hold_few_updates():
     θ + (6/ε) ln(2/β_j); at most n_t + log₂ log₂ t + 2 segments. One seeded run; the lemma's own false alarm is .1."""
     partitioning, random = Partitioning(Fraction(1), 0.1), np.random.default_rng(4)
     updates = (random.random(20_000) < 0.02).astype(int).tolist()
-    noise, state, held = FastNoise(4), partitioning.start(), 0
+    noise, state, held = SeededNoise(4), partitioning.start(), 0
     for t, value in enumerate(updates, 1):
         threshold = partitioning.threshold(state.segment, state.limit)
         slack = 6 * log(2 * (pi * state.segment) ** 2 / (6 * 0.1))
@@ -199,7 +124,7 @@ def test_a_saved_sparse_release_goes_on_where_it_stopped():
     values = [np.array([t % 3, 1]) for t in range(60)]
     results = []
     for saved in (False, True):
-        noise, state, answers = FastNoise(1), release.start(), []
+        noise, state, answers = SeededNoise(1), release.start(), []
         for value in values:
             if saved:
                 state = release.resumed(decode(encode(state.as_fields())))

@@ -27,7 +27,7 @@ class Algebra:
     """columns: all that some query constrains, rising. classes: of each, the coarsest that suit every query.
 
     labels: the atom of each combination of classes, one axis for each column. sizes: combinations in each atom.
-    bits: 2^column, added up over the columns.
+    firsts: the first value of each class of each column. bits: 2^column, added up over the columns.
     """
 
     domain: Domain
@@ -35,6 +35,7 @@ class Algebra:
     classes: tuple[Classes, ...]
     labels: NDArray[np.int64]
     sizes: Counts
+    firsts: tuple[Atoms, ...]
     bits: int
 
     @classmethod
@@ -46,7 +47,8 @@ class Algebra:
         if any(query.domain != domain for query in queries):
             raise ValueError("the queries are of several domains")
         columns, classes = shared_classes(queries)
-        shape = [int(each.max()) + 1 for each in classes]
+        firsts = tuple(firsts_of(each) for each in classes)
+        shape = [len(each) for each in firsts]
         if prod(shape) > MOST_CELLS:
             raise ValueError(
                 f"together these queries tell {prod(shape):,} combinations of values apart, more than "
@@ -60,10 +62,12 @@ class Algebra:
                 if atoms == labels.size:
                     break
                 bit = atoms.bit_length()
-            np.bitwise_or(labels, 1 << bit, out=labels, where=_spread(query, columns, classes))
+            np.bitwise_or(labels, 1 << bit, out=labels, where=_spread(query, columns, firsts))
             bit += 1
         labels, atoms = _renumbered(labels)
-        return cls(domain, columns, classes, labels, np.bincount(labels.reshape(-1), minlength=atoms), bits_of(columns))
+        return cls(
+            domain, columns, classes, labels, np.bincount(labels.reshape(-1), minlength=atoms), firsts, bits_of(columns)
+        )
 
     @property
     def atoms(self) -> int:
@@ -89,9 +93,10 @@ class Algebra:
         if query.bits & ~self.bits or query.domain != self.domain:
             return None
         for column, of in zip(query.columns, query.classes, strict=True):
-            if not _finer(self.classes[self.columns.index(column)], of):
+            axis = self.columns.index(column)
+            if not np.array_equal(of, of[self.firsts[axis]][self.classes[axis]]):  # it tells apart what we do not
                 return None
-        inside = np.broadcast_to(_spread(query, self.columns, self.classes), self.labels.shape)
+        inside = np.broadcast_to(_spread(query, self.columns, self.firsts), self.labels.shape)
         held = np.bincount(self.labels[inside], minlength=self.atoms)
         chosen = np.flatnonzero(held)
         return chosen if np.array_equal(held[chosen], self.sizes[chosen]) else None
@@ -107,23 +112,16 @@ def shared_classes(queries: Sequence[Query]) -> tuple[tuple[int, ...], tuple[Cla
     return columns, tuple(common_classes(each[column].values()) for column in columns)
 
 
-def _spread(query: Query, columns: tuple[int, ...], classes: tuple[Classes, ...]) -> NDArray[np.bool_]:
+def _spread(query: Query, columns: tuple[int, ...], firsts: tuple[Atoms, ...]) -> NDArray[np.bool_]:
     """The query's mask over finer classes of more columns, as an array that broadcasts to all of them."""
     places = []
     shape = [1] * len(columns)
     for column, of in zip(query.columns, query.classes, strict=True):
         axis = columns.index(column)
-        firsts = firsts_of(classes[axis])
-        places.append(of[firsts])
-        shape[axis] = len(firsts)
+        places.append(of[firsts[axis]])
+        shape[axis] = len(firsts[axis])
     spread = query.mask[np.ix_(*places)] if places else query.mask
     return spread.reshape(shape)
-
-
-def _finer(fine: Classes, coarse: Classes) -> bool:
-    """Whether every class of `fine` lies in one of `coarse`."""
-    firsts = firsts_of(fine)
-    return bool(np.array_equal(coarse, coarse[firsts][fine]))
 
 
 def _renumbered(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

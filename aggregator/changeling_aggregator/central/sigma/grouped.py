@@ -7,7 +7,7 @@ Source: sigma-counting, algorithm 3 and theorem 3.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
@@ -41,10 +41,13 @@ class Grouped:
     """algebras: with a budget each, the largest first."""
 
     algebras: tuple[SigmaCounting, ...]
+    _noise: tuple[tuple[int, float], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(one.epsilon < next_.epsilon for one, next_ in pairwise(self.algebras)):
             raise ValueError("algebras come by falling budgets")
+        noise = tuple((one.algebra.bits, one.noise.variance) for one in self.algebras)
+        object.__setattr__(self, "_noise", noise)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -70,12 +73,14 @@ class Grouped:
         """Which algebra answers it with the least variance, and its atoms there; None where none holds it."""
         best: tuple[int, Atoms] | None = None
         least = inf
-        for at, one in enumerate(self.algebras):
-            if one.noise.variance >= least:  # and so are all that follow
+        for at, (bits, variance) in enumerate(self._noise):
+            if variance >= least:  # and so are all that follow
                 break
-            atoms = one.algebra.members(query)
-            if atoms is not None and len(atoms) * one.noise.variance < least:
-                best, least = (at, atoms), len(atoms) * one.noise.variance
+            if query.bits & ~bits:
+                continue
+            atoms = self.algebras[at].algebra.members(query)
+            if atoms is not None and len(atoms) * variance < least:
+                best, least = (at, atoms), len(atoms) * variance
         return best
 
     def answer(self, state: GroupedState, query: Query) -> Answer | None:

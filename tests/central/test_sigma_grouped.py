@@ -18,7 +18,6 @@ FLAGS = Domain.of(**{f"c{i}": [False, True] for i in range(WIDTH)})
 RANDOM = np.random.default_rng(3)
 ROWS = RANDOM.integers(0, 2, (50, WIDTH)).astype(bool)
 TABLE = FLAGS.table({f"c{i}": ROWS[:, i] for i in range(WIDTH)})
-ONE_ROW = FLAGS.table({f"c{i}": np.ones(1, bool) for i in range(WIDTH)})
 EMPTY = FLAGS.table({f"c{i}": np.zeros(0, bool) for i in range(WIDTH)})
 
 
@@ -27,10 +26,10 @@ def queries(*texts):
 
 
 def made_up(n, constrained=2):
-    found = []
+    found, chance = [], np.random.default_rng(n)  # its own, so that no test depends on which ran before
     for _ in range(n):
-        columns = RANDOM.choice(WIDTH, constrained, replace=False)
-        found.append(" and ".join(f"{'not ' * int(RANDOM.integers(2))}c{i}" for i in columns))
+        columns = chance.choice(WIDTH, constrained, replace=False)
+        found.append(" and ".join(f"{'not ' * int(chance.integers(2))}c{i}" for i in columns))
     return queries(*found)
 
 
@@ -174,3 +173,33 @@ def test_an_online_state_resumes_to_the_same_answers():
     for bad in (None, {}, {**fields, "spent": "x"}, {**fields, "asked": [["c5", "1"]]}, {**fields, "batches": [{}]}):
         with pytest.raises(BadState):
             mechanism.resumed(bad)
+    untrue = [{"spent": "-5"}, {"spent": "1/2"}, {"asked": [[None, 1]]}, {"asked": [*fields["asked"], ["c6", 1]]}]
+    for changed in (*untrue, {"more": 1}):
+        with pytest.raises(BadState):
+            mechanism.resumed({**fields, **changed})
+    with pytest.raises(BadState):  # what paid had another price, and so another noise
+        OnlineCounting(FLAGS, Fraction(1), Fraction(1, 5)).resumed(fields)
+
+
+def test_queries_that_hold_of_all_or_of_none_are_grouped_as_any_other():
+    """Alone or with others, without noise: everybody, nobody; and there is nothing to group of no queries."""
+    for texts in (["c0 or not c0"], ["c0 and not c0"], ["c0 or not c0", "c0 and not c0"], ["c0 or not c0", "c1"]):
+        asked = queries(*texts)
+        mechanism = grouped(asked, Fraction(1))
+        state, _ = mechanism.step(mechanism.start(), TABLE, NoNoise())
+        assert [mechanism.answer(state, query).value for query in asked] == [query.count(TABLE) for query in asked]
+    with pytest.raises(ValueError, match="no queries to group"):
+        grouped([], Fraction(1))
+
+
+def test_a_query_of_another_domain_never_gets_the_answer_of_this_one():
+    """Two domains alike but for a column's name: their queries share keys, and the other's are refused."""
+    other = Domain.of(**{f"d{i}": [False, True] for i in range(WIDTH)})
+    mechanism = OnlineCounting(FLAGS, Fraction(1), Fraction(1, 10))
+    state, _ = mechanism.step(mechanism.start(), (TABLE, *queries("c5")), OpenDPNoise())
+    stranger = Query.of(other, "d5")
+    assert stranger.key in state.asked
+    with pytest.raises(ValueError, match="another domain"):
+        mechanism.step(state, (TABLE, stranger), Forbidden())
+    with pytest.raises(ValueError, match="another domain"):
+        mechanism.grouped(state, TABLE, Fraction(1, 10), Forbidden(), [stranger])

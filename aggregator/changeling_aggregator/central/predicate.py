@@ -146,7 +146,7 @@ def _constant(node: ast.expr, text: str) -> Value:
     match node:
         case ast.Constant(bool() | int() | str() as value):
             return value
-        case ast.UnaryOp(ast.USub(), ast.Constant(int(value))):
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(value))) if type(value) is int:
             return -value
         case ast.Name(name):
             raise ValueError(f"not a query: {text!r}: {name} is no constant; text stands in quotes: {name!r}")

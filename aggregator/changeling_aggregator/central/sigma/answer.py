@@ -30,8 +30,8 @@ class Answer:
         return sqrt(self.atoms * self.noise.variance)
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Around the estimate."""
-        return sum_interval(self.noise, self.atoms, level)
+        """Around the estimate, which for a query that holds of no row at all is 0 for certain."""
+        return Interval(0.0, 1.0) if not self.atoms else sum_interval(self.noise, self.atoms, level)
 
 
 def under_replacement(guarantee: Guarantee) -> Guarantee:

@@ -21,18 +21,19 @@ from .query import Query
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkState:
-    """answered: how many queries were."""
+    """spent: epsilon, of all answers so far, whatever each cost then."""
 
-    answered: int = 0
+    spent: Fraction = Fraction(0)
 
     def as_fields(self) -> dict[str, Any]:
-        return {"answered": self.answered}
+        return {"spent": str(self.spent)}
 
     @classmethod
     def from_fields(cls, fields: Any) -> "BenchmarkState":
+        """What `as_fields` wrote. Raises BadState for anything else."""
         match fields:
-            case {"answered": int(answered), **rest} if not rest and answered >= 0:
-                return cls(answered)
+            case {"spent": str(spent), **rest} if not rest:
+                return cls(_spent(spent))
         raise BadState("not the state of a benchmark")
 
 
@@ -60,8 +61,19 @@ class Benchmark:
 
     def step(self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise) -> tuple[BenchmarkState, Answer]:
         """Raises BudgetExhausted before the answer that would cost more than is left."""
-        Odometer(self.epsilon, spent_epsilon=self.each * state.answered).charged(self.each)
+        odometer = Odometer(self.epsilon, spent_epsilon=state.spent).charged(self.each)
         table, query = value
         true, law = query.count(table), self.noise
         noisy = true + int(law.draw(noise, 1)[0])
-        return BenchmarkState(state.answered + 1), Answer(noisy, noisy, 1, law)
+        return BenchmarkState(odometer.spent_epsilon), Answer(noisy, noisy, 1, law)
+
+
+def _spent(written: str) -> Fraction:
+    """An epsilon as a state holds it. Raises BadState for what is none."""
+    try:
+        spent = Fraction(written)
+    except (ValueError, ZeroDivisionError) as error:
+        raise BadState("what is spent is no number") from error
+    if spent < 0:
+        raise BadState("what is spent is not negative")
+    return spent

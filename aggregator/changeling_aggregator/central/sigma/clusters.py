@@ -42,7 +42,12 @@ class Cluster:
 
 
 def clustered(queries: Sequence[Query]) -> list[Cluster]:
-    """The clusters, in an order of their own, whatever that of the queries. Queries that mean the same are one."""
+    """The clusters, in an order of their own, whatever that of the queries. Queries that mean the same are one.
+
+    Raises ValueError for no queries.
+    """
+    if not queries:
+        raise ValueError("there are no queries to group")
     distinct = sorted({query.key: query for query in queries}.values(), key=lambda query: query.key)
     columns, shared = shared_classes(distinct)
     classes = dict(zip(columns, shared, strict=True))

@@ -7,7 +7,10 @@ Queries, atoms and clusters are made from the declaration alone; what the rows h
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from keyword import iskeyword
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +31,23 @@ class Domain:
         if not self.names or len(self.names) != len(self.values):
             raise ValueError(f"a domain has columns, and values for each, got {len(self.names)} and {len(self.values)}")
         for name, values in zip(self.names, self.values, strict=True):
-            if not name.isidentifier():
-                raise ValueError(f"a column that queries name is an identifier, got {name!r}: rename it")
+            if not name.isidentifier() or iskeyword(name) or normalize("NFKC", name) != name:  # as Python reads names
+                raise ValueError(f"a column that queries name is an identifier and no keyword, got {name!r}: rename it")
             if not 1 <= len(values) <= MOST_VALUES:
-                raise ValueError(f"column {name} declares {len(values)} values: between 1 and {MOST_VALUES:,} will do")
+                raise ValueError(
+                    f"column {name} declares {_number(values)} values: between 1 and {MOST_VALUES:,} will do"
+                )
             if len({type(value) for value in values}) > 1 or type(values[0]) not in (str, int, bool):
                 raise ValueError(f"column {name} holds either texts, whole numbers or bools")
+            if any(not -(2**63) <= value < 2**63 for value in values if isinstance(value, int)):
+                raise ValueError(f"column {name} declares a number that takes more than 64 bits")
             if len(set(values)) != len(values):
                 raise ValueError(f"column {name} declares a value twice")
 
     @classmethod
     def of(cls, **columns: Iterable[Value]) -> "Domain":
-        return cls(tuple(columns), tuple(tuple(values) for values in columns.values()))
+        # one more than will do, or a range of 10^12 would fill the memory before it is refused
+        return cls(tuple(columns), tuple(tuple(islice(values, MOST_VALUES + 1)) for values in columns.values()))
 
     def index(self, name: str) -> int:
         return self.names.index(name)
@@ -55,7 +63,7 @@ class Domain:
         for name, values in zip(self.names, self.values, strict=True):
             if name not in there:
                 raise ValueError(f"the table has no column {name!r}")
-            codes.append(_codes(name, values, np.asarray(frame[name])))
+            codes.append(_codes(name, values, _array(frame[name])))
             if len(codes[-1]) != len(codes[0]):
                 raise ValueError(f"column {name!r} has {len(codes[-1])} rows, {self.names[0]!r} has {len(codes[0])}")
         return Table(self, tuple(codes))
@@ -72,16 +80,29 @@ class Table:
         return f"Table of {', '.join(self.domain.names)}"
 
 
+def _number(values: Sequence[Value]) -> str:
+    return f"{len(values)}" if len(values) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
+
+
+def _array(column: Any) -> NDArray[Any]:
+    """Of a list of texts as they are: NumPy would drop the NULs they end in, and make texts of numbers among them."""
+    array = np.asarray(column)
+    return array if array.dtype.kind != "U" or hasattr(column, "dtype") else np.asarray(column, object)
+
+
 def _codes(name: str, values: Sequence[Value], column: NDArray[Any]) -> NDArray[np.int32]:
     if column.ndim != 1:
         raise ValueError(f"column {name!r} is one value a row, got shape {column.shape}")
+    if not len(column):  # the type of nothing says nothing
+        return np.zeros(0, np.int32)
     kind = type(values[0])
-    allowed = {str: "OSUT", int: "iu", bool: "b"}[kind]
+    allowed = {str: "OUT", int: "iu", bool: "b"}[kind]
     if column.dtype.kind not in allowed:
         raise ValueError(f"column {name!r} declares {kind.__name__} values, the table holds {column.dtype}")
     if kind is str:
         places = {value: place for place, value in enumerate(values)}
-        found = np.fromiter((places.get(value, -1) for value in column.tolist()), np.int32, len(column))
+        texts = (places.get(value, -1) if isinstance(value, str) else -1 for value in column.tolist())
+        found = np.fromiter(texts, np.int32, len(column))
     else:
         declared = np.array(values, np.int64)
         order = np.argsort(declared)

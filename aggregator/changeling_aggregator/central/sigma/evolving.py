@@ -14,7 +14,7 @@ theorem 5, whose assumptions (independent increments, survival p) do not suffice
 entry's leaving is seen for certain, so η is asked for as well.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -32,9 +32,10 @@ from .query import Query
 class Assumed:
     """What the caller states of the data, as nobody can check it.
 
-    Without the entry, the changes of the count from one step to the next are independent of each other and of the
-    entry, and each is distributed so that Pr(d + 1) and Pr(d) are within a factor `spread` = e^η for every d. The entry
-    stays in the count, or out of it, from one step to the next with probability at least `survival`, whatever was.
+    Without the entry, the changes of the count from one step to the next are independent of each other, of the first
+    count (whose noise hides a row, and not a thousand: it may give them away) and of the entry, and each is distributed
+    so that Pr(d + 1) and Pr(d) are within a factor `spread` = e^η for every d. The entry stays in the count, or out of
+    it, from one step to the next with probability at least `survival`, whatever was.
     """
 
     spread: Fraction
@@ -52,21 +53,20 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class EvolvingState:
-    """steps: values released. before: the last one, which is public; true: the count it stands for, which is not."""
+    """steps: values released. before: the last one, which is public; true: the count it stands for, which is not.
 
+    query: its key, first: what the noise cost, so that it never serves another query, or a lower promise.
+    """
+
+    query: bytes
+    first: Fraction
     steps: int = 0
     before: int = 0
-    true: int = 0
+    true: int = field(default=0, repr=False)
 
     def as_fields(self) -> dict[str, Any]:
-        return {"steps": self.steps, "before": self.before, "true": self.true}
-
-    @classmethod
-    def from_fields(cls, fields: Any) -> "EvolvingState":
-        match fields:
-            case {"steps": int(steps), "before": int(before), "true": int(true), **rest} if not rest and steps >= 0:
-                return cls(steps, before, true)
-        raise BadState("not the state of an evolving count")
+        kept = {"steps": self.steps, "before": self.before, "true": self.true}
+        return {"query": self.query, "first": str(self.first), **kept}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,21 @@ class Evolving:
         return calibrated({1: 1}, self.first)
 
     def start(self) -> EvolvingState:
-        return EvolvingState()
+        return EvolvingState(self.query.key, self.first)
+
+    def resumed(self, fields: Any) -> EvolvingState:
+        """The state that `as_fields` wrote. Raises BadState for another query's, or other noise's."""
+        match fields:
+            case {
+                "query": self.query.key,
+                "first": str(cost),
+                "steps": int(steps),
+                "before": int(before),
+                "true": int(true),
+                **rest,
+            } if not rest and steps >= 0 and cost == str(self.first):
+                return replace(self.start(), steps=steps, before=before, true=true)
+        raise BadState("not the state of this evolving count")
 
     def step(self, state: EvolvingState, value: Table, noise: Noise) -> tuple[EvolvingState, int]:
         """The next value. Raises BudgetExhausted after the last."""
@@ -116,4 +130,4 @@ class Evolving:
         true = self.query.count(value)
         noisy = state.before - state.true if state.steps else int(self.noise.draw(noise, 1)[0])
         released = true + noisy
-        return EvolvingState(state.steps + 1, released, true), released
+        return replace(state, steps=state.steps + 1, before=released, true=true), released

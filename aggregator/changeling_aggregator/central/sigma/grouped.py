@@ -2,7 +2,8 @@
 
 Guarantee: epsilon for all answers there can be, Σ ε_g over the algebras (sequential composition), ε_g ∝ A_g^(1/3) for
 A_g atoms of the queries known (see `clusters`). Clusters come from the queries alone. Neighbours: tables that differ
-by one row added or removed; one replaced costs twice. Order is kept within an algebra, not between two.
+by one row added or removed; one replaced costs twice. Order is kept among answers that come from one algebra, not
+between two.
 Source: sigma-counting, algorithm 3 and theorem 3.
 """
 

@@ -2,8 +2,9 @@
 
 Guarantee: epsilon for everything, however many queries; the odometer refuses what it does not cover before anything is
 drawn. Grouping, and grouping anew from the history, spends what it is given; a query in no algebra spends `each`; one
-that was answered before gets the same answer again. Neighbours: tables that differ by one row added or removed; one
-replaced costs at most twice. What is asked, and when, counts as public. Source: sigma-counting, algorithm 4.
+that was answered before gets the same answer again, until a grouping has a better one. Neighbours: tables that differ
+by one row added or removed; one replaced costs at most twice. What is asked, and when, counts as public.
+Source: sigma-counting, algorithm 4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,6 +78,8 @@ class OnlineCounting:
 
         Raises BudgetExhausted where that is more than is left, ValueError where there is nothing to group.
         """
+        for query in known:
+            self._check(query)
         odometer = state.odometer.charged(epsilon)
         queries = tuple({q.key: q for q in (*(q for q, _ in state.asked.values()), *known)}.values())
         if not queries:
@@ -86,8 +89,12 @@ class OnlineCounting:
         return replace(state, odometer=odometer, batches=(*state.batches, Batch(queries, mechanism, drawn, epsilon)))
 
     def step(self, state: OnlineState, value: tuple[Table, Query], noise: Noise) -> tuple[OnlineState, Answer]:
-        """The answer to one query. Raises BudgetExhausted where it is in no algebra and `each` is not left."""
+        """The answer to one query. Raises BudgetExhausted where it is in no algebra and `each` is not left.
+
+        ValueError for a query of another domain: its key may be that of a query of this one.
+        """
         table, query = value
+        self._check(query)
         law = calibrated({1: 1}, self.each)
         _, paid = state.asked.get(query.key, (query, None))
         free = [batch.mechanism.answer(batch.state, query) for batch in state.batches]
@@ -103,8 +110,10 @@ class OnlineCounting:
         return replace(state, odometer=odometer, asked=asked), Answer(noisy, noisy, 1, law)
 
     def resumed(self, fields: Any) -> OnlineState:
-        """The state that `as_fields` wrote. Raises BadState for any other."""
+        """The state that `as_fields` wrote. Raises BadState for any other, and for one of another `each`."""
         try:
+            if set(fields) != {"spent", "batches", "asked"}:
+                raise BadState("not the state of an online sigma-counting")
             batches = []
             for batch in fields["batches"]:
                 queries = tuple(Query.of(self.domain, text) for text in batch["queries"])
@@ -112,9 +121,17 @@ class OnlineCounting:
                 mechanism = grouped(queries, epsilon)
                 batches.append(Batch(queries, mechanism, mechanism.resumed(batch["state"]), epsilon))
             history = [(Query.of(self.domain, text), answer) for text, answer in fields["asked"]]
-            odometer = Odometer(self.epsilon, spent_epsilon=Fraction(fields["spent"]))
-        except (TypeError, KeyError, ValueError, ZeroDivisionError) as error:
+            spent = Fraction(fields["spent"])
+        except (TypeError, KeyError, AttributeError, ValueError, ZeroDivisionError) as error:
             raise BadState("not the state of an online sigma-counting") from error
         if any(answer is not None and type(answer) is not int for _, answer in history):
             raise BadState("not the state of an online sigma-counting")
+        paid = sum(answer is not None for _, answer in history)
+        if spent != sum((batch.epsilon for batch in batches), paid * self.each):
+            raise BadState("what is spent is not what the groupings and the answers of this state cost")
+        odometer = Odometer(self.epsilon, spent_epsilon=spent)
         return OnlineState(odometer, tuple(batches), {query.key: (query, answer) for query, answer in history})
+
+    def _check(self, query: Query) -> None:
+        if query.domain != self.domain:
+            raise ValueError(f"the query {query.text!r} is of another domain")

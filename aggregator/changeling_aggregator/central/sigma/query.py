@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ..predicate import Comparison, Mask, comparisons, evaluated, parsed
+from ..predicate import Comparison, Mask, Predicate, comparisons, evaluated, parsed
 from .domain import Domain, Table
 
 Classes = NDArray[np.int64]
@@ -39,8 +39,17 @@ class Query:
 
     @classmethod
     def of(cls, domain: Domain, text: str) -> "Query":
-        """The query that the text says. ValueError for what is none, and for a constant that no value equals."""
-        predicate = parsed(text, domain.names)
+        """The query that the text says. Texts are ordered as Python orders them, not as they are declared.
+
+        ValueError for what is no query, for a text that no value equals, and for what is nested too deeply.
+        """
+        try:
+            return cls._of(domain, text, parsed(text, domain.names))
+        except (RecursionError, MemoryError):
+            raise ValueError("not a query: it is too long, or nested too deeply") from None
+
+    @classmethod
+    def _of(cls, domain: Domain, text: str, predicate: Predicate) -> "Query":
         found = list(comparisons(predicate))
         for one in found:
             _check(one, domain, text)
@@ -104,7 +113,8 @@ def _reduced(text: str, domain: Domain, columns: tuple[int, ...], classes: list[
         if same.max() > 0:
             kept.append(column)
             left.append(same[classes[axis]])
-    mask = np.ascontiguousarray(mask.reshape([int(each.max()) + 1 for each in left]))
+    # `ascontiguousarray` would give the mask of a constant an axis
+    mask = mask.reshape([int(each.max()) + 1 for each in left]).copy()
     said = repr(kept).encode() + b"".join(each.tobytes() for each in left) + mask.tobytes()
     return Query(text, domain, tuple(kept), tuple(left), mask, sha256(said).digest(), bits_of(kept))
 

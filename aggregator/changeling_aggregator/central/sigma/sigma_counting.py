@@ -8,7 +8,7 @@ so clipping adds p/(1 - p²), p = e^-epsilon, about 1/(2·epsilon), to the expec
 estimates are free of that, and may be out of order. Source: sigma-counting, algorithm 2 and theorem 1.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import exp
 from typing import Any
@@ -31,14 +31,16 @@ from .query import Query
 class SigmaState:
     """noisy: the atoms' counts with noise, unclipped, shape (atoms,); None before they are drawn. Holds no true count.
 
-    algebra: its key, so that no other's atoms are ever taken for these.
+    algebra: its key, so that no other's atoms are ever taken for these. epsilon: what they cost, for the same reason.
     """
 
     algebra: bytes
+    epsilon: Fraction
     noisy: Counts | None = None
 
     def as_fields(self) -> dict[str, Any]:
-        return {"algebra": self.algebra, "noisy": None if self.noisy is None else as_plain(self.noisy)}
+        noisy = None if self.noisy is None else as_plain(self.noisy)
+        return {"algebra": self.algebra, "epsilon": str(self.epsilon), "noisy": noisy}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,17 @@ class SigmaCounting:
         return p / (1 - p * p)
 
     def start(self) -> SigmaState:
-        return SigmaState(self.algebra.key)
+        return SigmaState(self.algebra.key, self.epsilon)
 
     def resumed(self, fields: Any) -> SigmaState:
         """The state that `as_fields` wrote. Raises BadState for any other."""
         match fields:
-            case {"algebra": bytes(key), "noisy": noisy, **rest} if not rest and key == self.algebra.key:
+            case {"algebra": self.algebra.key, "epsilon": str(cost), "noisy": noisy, **rest} if (
+                not rest and cost == str(self.epsilon)
+            ):
                 like = np.zeros(self.algebra.atoms, np.int64)
-                return SigmaState(key, None if noisy is None else from_plain(noisy, like))
+                start = self.start()
+                return start if noisy is None else replace(start, noisy=from_plain(noisy, like))
         raise BadState("not the state of a sigma-counting")
 
     def step(self, state: SigmaState, value: Table, noise: Noise) -> tuple[SigmaState, Counts]:
@@ -79,7 +84,7 @@ class SigmaCounting:
             raise BudgetExhausted("the atoms' noise is drawn, and the budget spent: another table needs another budget")
         true = self.algebra.count(value)
         noisy = true + self.noise.draw(noise, self.algebra.atoms)
-        return SigmaState(state.algebra, noisy), noisy
+        return replace(state, noisy=noisy), noisy
 
     def answer(self, state: SigmaState, query: Query) -> Answer | None:
         """The answer to a query of the algebra, free; None for any other. ValueError before the noise is drawn."""

@@ -250,6 +250,6 @@ def test_a_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no regions"):
         save_region_plot({}, tmp_path / "none.png")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ValueError, match="changeling\\[simulate\\]"):
+    with pytest.raises(ValueError, match="changeling\\[central\\]"):
         save_region_plot({"silent": region_of(MECHANISMS["silent"])}, tmp_path / "none.png")
     assert list(tmp_path.iterdir()) == []

@@ -15,12 +15,15 @@ MOST_LINES = 12
 
 
 def save_release_plot(published: Path, path: Path, title: str) -> None:
-    """Draw what a release file holds. The largest names are shown where there are many. ImportError names the extra."""
+    """Draw what a release file holds. The largest names are shown where there are many.
+
+    ValueError where there is nothing to draw, or, naming the extra, no matplotlib.
+    """
     try:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ValueError("a plot needs matplotlib: pip install 'changeling[simulate]'") from error
+        raise ValueError("a plot needs matplotlib: pip install 'changeling[central]'") from error
     lines: dict[str, list[tuple[datetime, float, float | None]]] = defaultdict(list)
     for _, time, name, estimate, error_ in read_rows(published):
         lines[name].append((datetime.fromisoformat(time).replace(tzinfo=None), estimate, error_))

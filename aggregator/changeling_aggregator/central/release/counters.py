@@ -3,8 +3,9 @@
 Guarantee: epsilon in all. A counter promises ε₁ for one item at one step; an entry that keeps to the constraint shifts
 the columns by at most S items over all steps (`LinearQuery.shifts`), so ε₁ = epsilon / S (group privacy, and
 composition over columns). The dynamic mechanism protects an entry's insertion and deletion at once, so an entry with
-two mutations costs one ε₁ in each column that it touches. Neighbours: as for DCR. The pan-private counter keeps its
-promise about outputs; that of a seized memory it cannot keep here, where the changelog lies beside it.
+two mutations costs one ε₁ in each column that it touches. Neighbours: as for DCR. Source: each mechanism's own.
+The pan-private counter keeps its promise about outputs; that of a seized memory it cannot keep here, where the
+changelog lies beside it.
 """
 
 from collections.abc import Callable

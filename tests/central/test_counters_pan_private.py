@@ -161,3 +161,13 @@ def test_what_is_not_covered_is_refused_and_draws_nothing():
             counter.resumed(fields)
     with pytest.raises(ValueError, match="at least one step"):
         PanPrivateCounter(0, EPSILON)
+
+
+@pytest.mark.parametrize("value", [2**56 + 1, 2**70, -(2**70), 1.0, True])
+def test_a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_drawn(value):
+    """And the memory is as it was."""
+    counter = PanPrivateCounter(8, EPSILON)
+    memory = counter.start()
+    with pytest.raises(ValueError, match="a whole number of at most"):
+        counter.step(memory, value, Forbidden())
+    assert not memory.cells.any()

@@ -20,7 +20,7 @@ from ..central.release.output import Output
 from ..central.release.run import Release, run
 from ..central.release.terms import begun, terms_of
 from ..central.release.wish import MECHANISMS, Wish
-from ..changelog import Changelog
+from ..changelog import MICRO, Changelog
 from ..constraints import constraint_of
 from ..durations import format_duration, parse_duration
 from ..instants import format_instant, parse_instant
@@ -123,6 +123,8 @@ def release(
         f"published {done} periods, until {end}, to {output}; the whole release costs an entry at most {cost}{given} "
         f"({method.guarantee.neighbours}; {method.guarantee.source})"
     )
+    if int(log.time.max()) > calendar.time(calendar.periods) * MICRO:
+        _say("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
     if plot is not None and last:  # before the first period has ended there is nothing to draw
         from ..central.release.plot import save_release_plot
 

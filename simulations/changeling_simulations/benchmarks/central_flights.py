@@ -139,6 +139,8 @@ def draw(truth: Series, shown: dict[str, Series], names: list[str], epsilon: Fra
         ("counter", "#D55E00"),
         ("dynamic", "#CC79A7"),
         ("partitioning", "#E69F00"),
+        ("pan-private", "#56B4E9"),
+        ("infinite", "#009E73"),
     ]
     figure = Figure(figsize=(10, 6), layout="constrained")
     for axes, (title, of) in zip(figure.subplots(2, 1, sharex=True), panels, strict=True):
@@ -150,6 +152,6 @@ def draw(truth: Series, shown: dict[str, Series], names: list[str], epsilon: Fra
         axes.set_title(f"{title}, ε = {epsilon}", fontsize=10, loc="left")
         axes.grid(alpha=0.25, lw=0.5)
     axes.set_xlabel("hours since 2013-01-01 00:00 UTC")
-    axes.legend(frameon=False, fontsize=8, ncols=5)
+    axes.legend(frameon=False, fontsize=8, ncols=7)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     figure.savefig(OUTPUT / f"central_flights_eps_{epsilon}.png", dpi=130)

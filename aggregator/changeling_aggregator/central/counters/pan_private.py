@@ -27,6 +27,9 @@ from ..mechanism import Guarantee
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
 
+MOST_STEP = 2**56
+"""The memory's cells have 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PanPrivateMemory:
@@ -70,15 +73,16 @@ class PanPrivateCounter:
     def step(self, state: PanPrivateMemory, value: int, noise: Noise) -> tuple[PanPrivateMemory, int]:
         """value: x_t. Returns the noisy sum of all so far, and the same memory, overwritten.
 
-        Raises BudgetExhausted after n steps, ValueError for what is no whole number, and BadState for another's memory.
+        Raises BudgetExhausted after n steps, ValueError for what is no whole number or beyond what the memory's cells
+        hold, and BadState for another's memory; nothing is drawn then.
         """
         cells = state.cells
         if len(cells) != 2 + self.levels:
             raise BadState(f"the memory has {len(cells)} cells, not {2 + self.levels}")
         if cells[0] >= self.steps:
             raise BudgetExhausted(f"the guarantee covers {self.steps} steps, and all of them are released")
-        if type(value) is not int:
-            raise ValueError(f"a step of the counter is a whole number, got a {type(value).__name__}")
+        if type(value) is not int or not -MOST_STEP <= value <= MOST_STEP:
+            raise ValueError(f"a step of the counter is a whole number of at most 2^56, got a {type(value).__name__}")
         past = int(cells[0])
         begins = [level for level in range(self.levels) if past % 2**level == 0]
         drawn = self.noise.draw(noise, len(begins) + (past == 0))

@@ -6,7 +6,7 @@ saved and resumed, so that a node's noise is drawn once whatever crashes.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from .noise import Noise
 
@@ -41,9 +41,3 @@ class Mechanism(Protocol[State, Input, Release]):
     def step(self, state: State, value: Input, noise: Noise) -> tuple[State, Release]:
         """The next state and what is released. Raises CentralError before anything is drawn."""
         ...
-
-
-class Saved(Protocol):
-    """A state that can be written down: as plain lists, integers, strings and bytes, and read back."""
-
-    def as_fields(self) -> dict[str, Any]: ...

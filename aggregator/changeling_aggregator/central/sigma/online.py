@@ -14,10 +14,10 @@ from typing import Any
 
 from ..errors import BadState
 from ..mechanism import Guarantee
-from ..node_noise import calibrated
 from ..noise import Noise
 from ..odometer import Odometer
 from .answer import ADDED_OR_REMOVED, Answer
+from .benchmark import Benchmark, BenchmarkState
 from .domain import Domain, Table
 from .grouped import Grouped, GroupedState, grouped
 from .query import Query
@@ -54,15 +54,16 @@ class OnlineState:
 
 @dataclass(frozen=True, slots=True)
 class OnlineCounting:
-    """epsilon: the budget of all. each: what a query in no algebra costs."""
+    """epsilon: the budget of all. each: what a query in no algebra costs. benchmark: what answers it."""
 
     domain: Domain
     epsilon: Fraction
     each: Fraction
 
+    benchmark: Benchmark = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
-        if not 0 < self.each <= self.epsilon:
-            raise ValueError(f"one answer costs more than 0 and at most {self.epsilon}, got {self.each}")
+        object.__setattr__(self, "benchmark", Benchmark(self.epsilon, self.each))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -93,21 +94,20 @@ class OnlineCounting:
 
         ValueError for a query of another domain: its key may be that of a query of this one.
         """
-        table, query = value
+        query = value[1]
         self._check(query)
-        law = calibrated({1: 1}, self.each)
         _, paid = state.asked.get(query.key, (query, None))
         free = [batch.mechanism.answer(batch.state, query) for batch in state.batches]
         known = [answer for answer in free if answer is not None]
         if paid is not None:
-            known.append(Answer(paid, paid, 1, law))
+            known.append(Answer(paid, paid, 1, self.benchmark.noise))
         if known:
             asked = state.asked if query.key in state.asked else {**state.asked, query.key: (query, None)}
             return replace(state, asked=asked), min(known, key=lambda answer: answer.standard_error)
-        odometer = state.odometer.charged(self.each)
-        noisy = query.count(table) + int(law.draw(noise, 1)[0])
-        asked = {**state.asked, query.key: (query, noisy)}
-        return replace(state, odometer=odometer, asked=asked), Answer(noisy, noisy, 1, law)
+        after, answer = self.benchmark.step(BenchmarkState(state.odometer.spent_epsilon), value, noise)
+        odometer = replace(state.odometer, spent_epsilon=after.spent)
+        asked = {**state.asked, query.key: (query, answer.value)}
+        return replace(state, odometer=odometer, asked=asked), answer
 
     def resumed(self, fields: Any) -> OnlineState:
         """The state that `as_fields` wrote. Raises BadState for any other, and for one of another `each`."""

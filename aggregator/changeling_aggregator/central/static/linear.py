@@ -6,13 +6,11 @@ max_x √Σ_q f_q(x)² under concentrated composition. Neighbours: datasets that
 Source: Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...tallies import Counts
 from ..node_noise import Law, NodeNoise, calibrated
@@ -97,8 +95,3 @@ class LinearQueries(QueryTable):
             return PricedQueries(self, calibrated({self._moved: 1}, epsilon))
         scale = gaussian_scale(self._squared, concentrated_budget(epsilon, delta))
         return PricedQueries(self, NodeNoise(Law.GAUSSIAN, scale))
-
-
-def table_of(queries: Sequence[ArrayLike], grain: int = 1) -> Counts:
-    """Queries given as rows of numbers in [0, 1], rounded to multiples of 1/grain."""
-    return np.rint(np.asarray(queries, np.float64) * grain).astype(np.int64)

@@ -18,7 +18,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --doctest-modules protocol client_sdk aggregator simulations
+	$(BIN)/pytest --doctest-modules protocol client_sdk aggregator simulations benchmarks
 
 test: setup
 	$(BIN)/pytest tests
@@ -27,10 +27,10 @@ demo: setup
 	$(BIN)/python -m changeling_simulations.demo
 
 bench-plans: setup
-	$(BIN)/python -m changeling_simulations.benchmarks plans
+	$(BIN)/python -m benchmarks plans
 
 bench-central: setup
-	$(BIN)/python -m changeling_simulations.benchmarks central
+	$(BIN)/python -m benchmarks central
 
 clean:
 	rm -rf $(VENV) build dist

@@ -1,1 +1,1 @@
-"""The aggregation server, estimation and planning."""
+"""The aggregation server: surveys and keys out, sealed uploads in, histograms out."""

@@ -1,26 +1,19 @@
 """What can go wrong on the server's side.
 
     AggregatorError
-    ├── NotEstimable       a time that the published nodes do not reach; names the first node that is missing
-    ├── BadChangelog       contradictory or unreadable rows; names the line (also a ValueError)
     ├── StoreError         a store that is from the future, or another program's
     ├── Overtaken          another folder counted the same envelopes first; nothing of ours was kept
     └── Overloaded         more uploads wait for the disk than we keep in memory
 
-A refused report is a member of Refusal, not an exception. A bad argument is a ValueError with the value in it.
+A refused report is a member of the protocol's Refusal, not an exception. A bad argument is a ValueError with the
+value in it.
 """
 
+from changeling_protocol.errors import ChangelingError
 
-class AggregatorError(Exception):
+
+class AggregatorError(ChangelingError):
     """Root of every error this package raises besides ValueError."""
-
-
-class NotEstimable(AggregatorError):
-    """A time that the published nodes do not reach."""
-
-
-class BadChangelog(AggregatorError, ValueError):
-    """A changelog that contradicts itself or cannot be read; the message names the line."""
 
 
 class StoreError(AggregatorError):

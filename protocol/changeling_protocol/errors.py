@@ -1,16 +1,21 @@
-"""What can go wrong between client and server.
+"""What can go wrong between client and server, and the root of every package's errors.
 
-    ProtocolError
-    ├── MalformedBytes       bytes that are not the canonical form of anything we know
-    ├── BadSignature         a signed object that none of the pinned keys signed
-    ├── CannotOpen           a sealed upload that this key does not open
-    └── UnderstatedEpsilon   a survey whose plan costs more than the epsilon it states (also a ValueError)
+    ChangelingError          each package derives its own root from it
+    └── ProtocolError
+        ├── MalformedBytes       bytes that are not the canonical form of anything we know
+        ├── BadSignature         a signed object that none of the pinned keys signed
+        ├── CannotOpen           a sealed upload that this key does not open
+        └── UnderstatedEpsilon   a survey whose plan costs more than the epsilon it states (also a ValueError)
 
 A bad argument is a plain ValueError with the value in it.
 """
 
 
-class ProtocolError(Exception):
+class ChangelingError(Exception):
+    """Root of every error that a package of changeling raises, besides ValueError and OSError."""
+
+
+class ProtocolError(ChangelingError):
     """Root of every error this package raises besides ValueError."""
 
 

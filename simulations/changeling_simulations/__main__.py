@@ -1,18 +1,21 @@
-"""`changeling-sim`, the survey designer's command line; without its dependencies it names the extra."""
+"""The console script `changeling-sim`; where its extra is missing, one line that names it."""
 
 import sys
-from importlib.util import find_spec
+from collections.abc import Sequence
 
-NEEDED = ("numpy", "scipy", "typer", "rich", "matplotlib")
+from changeling_commands.running import Program, run_program
 
 
-def main() -> None:
-    if not all(map(find_spec, NEEDED)):
-        sys.exit('changeling-sim needs its simulation parts: pip install "changeling[simulate]"')
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, by default the process's own words; returns the exit code."""
+    return run_program("changeling-sim", _commands, lambda _: "simulate", arguments)
+
+
+def _commands() -> Program:
     from .cli import app
 
-    app()
+    return app
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,9 +2,9 @@
 
 from math import ceil
 
-from changeling_aggregator.changelog import MICRO, Changelog
-from changeling_aggregator.durations import SECONDS
 from changeling_protocol import Calendar
+from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.durations import SECONDS
 
 PERIODS = 24
 MOST_PERIODS = 100_000

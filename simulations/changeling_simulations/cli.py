@@ -7,10 +7,9 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from changeling_aggregator.changelog import Changelog
 from changeling_aggregator.cli.files import read_survey
-from changeling_aggregator.errors import AggregatorError
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
+from changeling_statistics.changelog import Changelog
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
@@ -32,7 +31,7 @@ HISTORIES = 10_000
 AT_MOST = 4
 ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -96,35 +95,31 @@ def run(
     """Simulate one survey of a population, and show its estimates beside the truth."""
     console = Console()
     generator = np.random.default_rng(seed)
-    try:
-        if synthetic == (changelog is not None):
-            raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
-        given = None if survey_file is None else read_survey(survey_file)
-        if changelog is not None:
-            source = Changelog.from_csv(changelog_path(changelog), given.answers if given else None)
-            calendar = given.calendar if given else calendar_for(source, period, start, periods)
-        else:
-            calendar = given.calendar if given else synthetic_calendar(period, start, periods)
-            drawn = min(entries or HISTORIES, HISTORIES)
-            kinds = len(given.answers) if given else answers
-            source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual)
-            source = replace(source, answers=given.answers) if given else source
-        constraint = given.constraint if given else _constraint(at_most, within)
-        survey = given or paper_survey(
-            source.answers, calendar, constraint, epsilon=epsilon, branching=branching, layers=layers
-        )
-        population = Population.from_changelog(source, calendar, constraint)
-        if entries not in (None, population.entries):
-            population = population.resampled(entries, generator)
-        experiment = _watched(population, survey, generator)
-        print_report(console, experiment)
-        for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
-            if path is not None:
-                write(path)
-                console.print(f"wrote {escape(str(path))}")
-    except (AggregatorError, ValueError, OSError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}")
-        raise typer.Exit(1) from error
+    if synthetic == (changelog is not None):
+        raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
+    given = None if survey_file is None else read_survey(survey_file)
+    if changelog is not None:
+        source = Changelog.from_csv(changelog_path(changelog), given.answers if given else None)
+        calendar = given.calendar if given else calendar_for(source, period, start, periods)
+    else:
+        calendar = given.calendar if given else synthetic_calendar(period, start, periods)
+        drawn = min(entries or HISTORIES, HISTORIES)
+        kinds = len(given.answers) if given else answers
+        source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual)
+        source = replace(source, answers=given.answers) if given else source
+    constraint = given.constraint if given else _constraint(at_most, within)
+    survey = given or paper_survey(
+        source.answers, calendar, constraint, epsilon=epsilon, branching=branching, layers=layers
+    )
+    population = Population.from_changelog(source, calendar, constraint)
+    if entries not in (None, population.entries):
+        population = population.resampled(entries, generator)
+    experiment = _watched(population, survey, generator)
+    print_report(console, experiment)
+    for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
+        if path is not None:
+            write(path)
+            console.print(f"wrote {escape(str(path))}")
 
 
 def _constraint(at_most: int | None, within: int | None) -> Constraint:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from changeling_aggregator.estimation.histograms import series
-from changeling_aggregator.tallies import Tallies
 from changeling_protocol import Survey
+from changeling_statistics.estimation.histograms import series
+from changeling_statistics.tallies import Tallies
 from numpy.typing import NDArray
 
 from .population import Population

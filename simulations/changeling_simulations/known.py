@@ -6,11 +6,11 @@ Only a simulation knows it. The weights are those of the estimator; the variance
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_aggregator.estimation.conservation import conserves, without_sum
-from changeling_aggregator.estimation.estimate import Floats
-from changeling_aggregator.estimation.report_variance import report_covariance
-from changeling_aggregator.planning.prediction import Prediction, predict
 from changeling_protocol import Randomizer, Survey
+from changeling_statistics.estimation.conservation import conserves, without_sum
+from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimation.report_variance import report_covariance
+from changeling_statistics.planning.prediction import Prediction, predict
 
 from .population import Population
 

@@ -6,9 +6,9 @@ Exact up to the rounding of probabilities to floats; the cost does not depend on
 from functools import lru_cache, singledispatch
 
 import numpy as np
-from changeling_aggregator.symbol_contents import ByContents, all_contents
-from changeling_aggregator.tallies import Counts, NodeTally, counts_symbols
 from changeling_protocol import CustomResponse, KaryResponse, Randomizer, SignedSubset, SubsetSelection, UnaryEncoding
+from changeling_statistics.symbol_contents import ByContents, all_contents
+from changeling_statistics.tallies import Counts, NodeTally, counts_symbols
 from numpy.typing import NDArray
 
 from .sums_sampler import sample_bit_sums, sample_set_sums, sample_signed_sums

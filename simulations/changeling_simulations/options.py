@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 
 import typer
-from changeling_aggregator.durations import parse_duration
+from changeling_statistics.durations import parse_duration
 
 
 def epsilon(text: str) -> Decimal:

@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 from changeling_aggregator.cli.files import write_survey
-from changeling_aggregator.constraints import constraint_of
-from changeling_aggregator.durations import format_duration
-from changeling_aggregator.planning import Comparison, Option, Wish, compare_plans
-from changeling_aggregator.planning.wish import Objective
 from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
-from changeling_protocol.errors import ProtocolError
 from changeling_protocol.expectation import MICRO
+from changeling_statistics.constraints import constraint_of
+from changeling_statistics.durations import format_duration
+from changeling_statistics.planning import Comparison, Option, Wish, compare_plans
+from changeling_statistics.planning.wish import Objective
 from rich.console import Console
 from rich.markup import escape
 
@@ -71,43 +70,39 @@ def plan(
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    try:
-        names = _names(answers)
-        calendar = _calendar(horizon, period, start)
-        constraint = constraint_of(at_most, within)
-        wish = Wish(
-            answers=len(names),
-            calendar=calendar,
-            constraint=constraint,
-            epsilon=epsilon,
-            devices=devices,
-            closed=closed,
-            expected=_expected(expected_changes, changes_per_year, calendar, constraint),
-            retrospective=retrospective,
-            objective=_objective(objective),
-        )
-        comparison = compare_plans(wish)
-        chosen = comparison.choose(choose)
-        survey = replace(
-            chosen.survey,
-            question=question,
-            answers=names,
-            skew=skew,
-            spread=spread,
-            grace=grace,
-            minimum=minimum,
-        )
-        print_comparison(console, comparison, delta)
-        _warn(console, comparison, chosen, survey)
-        if plot is not None:
-            save_plan_plot(comparison, chosen, plot)
-            console.print(f"wrote {escape(str(plot))}")
-        if output is not None:
-            write_survey(output, survey)
-            console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
-    except (ProtocolError, ValueError, OSError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}")
-        raise typer.Exit(1) from error
+    names = _names(answers)
+    calendar = _calendar(horizon, period, start)
+    constraint = constraint_of(at_most, within)
+    wish = Wish(
+        answers=len(names),
+        calendar=calendar,
+        constraint=constraint,
+        epsilon=epsilon,
+        devices=devices,
+        closed=closed,
+        expected=_expected(expected_changes, changes_per_year, calendar, constraint),
+        retrospective=retrospective,
+        objective=_objective(objective),
+    )
+    comparison = compare_plans(wish)
+    chosen = comparison.choose(choose)
+    survey = replace(
+        chosen.survey,
+        question=question,
+        answers=names,
+        skew=skew,
+        spread=spread,
+        grace=grace,
+        minimum=minimum,
+    )
+    print_comparison(console, comparison, delta)
+    _warn(console, comparison, chosen, survey)
+    if plot is not None:
+        save_plan_plot(comparison, chosen, plot)
+        console.print(f"wrote {escape(str(plot))}")
+    if output is not None:
+        write_survey(output, survey)
+        console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
 
 
 def _names(text: str) -> tuple[str, ...]:

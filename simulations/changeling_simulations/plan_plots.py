@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from changeling_aggregator.durations import format_duration
-from changeling_aggregator.estimation.releases import planned_variance
-from changeling_aggregator.planning import Comparison, Option
+from changeling_statistics.durations import format_duration
+from changeling_statistics.estimation.releases import planned_variance
+from changeling_statistics.planning import Comparison, Option
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,10 +2,10 @@
 
 from math import isfinite
 
-from changeling_aggregator.accounting import LossStatement, loss_statement
-from changeling_aggregator.durations import format_duration
-from changeling_aggregator.planning import Comparison, Option
 from changeling_protocol import Track
+from changeling_statistics.accounting import LossStatement, loss_statement
+from changeling_statistics.durations import format_duration
+from changeling_statistics.planning import Comparison, Option
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from changeling_aggregator.changelog import MICRO, Changelog
-from changeling_aggregator.tallies import Counts
 from changeling_protocol import Calendar, Constraint, Node, Track
+from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.tallies import Counts
 from numpy.typing import NDArray
 
 States: TypeAlias = NDArray[np.uint16]

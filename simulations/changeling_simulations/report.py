@@ -1,6 +1,6 @@
 """What `changeling-sim` prints of an experiment."""
 
-from changeling_aggregator.durations import format_duration
+from changeling_statistics.durations import format_duration
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

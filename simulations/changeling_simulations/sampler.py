@@ -7,8 +7,8 @@ all devices' reports, jointly over nodes, tracks and groups. The cost does not d
 from collections.abc import Iterator
 
 import numpy as np
-from changeling_aggregator.tallies import Counts, NodeTally, Tallies
 from changeling_protocol import Survey, Track
+from changeling_statistics.tallies import Counts, NodeTally, Tallies
 
 from .node_sampler import sample_tally
 from .population import Population

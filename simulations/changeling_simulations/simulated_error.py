@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
-from changeling_aggregator.estimation.estimate import Floats
-from changeling_aggregator.estimation.recursion import run
-from changeling_aggregator.estimation.releases import releases
-from changeling_aggregator.tallies import Tallies
 from changeling_protocol import Survey
+from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimation.recursion import run
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.tallies import Tallies
 
 from .population import Population
 from .sampler import sample_tallies

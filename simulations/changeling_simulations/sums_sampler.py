@@ -8,10 +8,10 @@ given how many of each they have left.
 from functools import lru_cache
 
 import numpy as np
-from changeling_aggregator.tallies import Counts
 from changeling_protocol import SignedSubset, SubsetSelection, UnaryEncoding
 from changeling_protocol.randomizers import SignVectors
 from changeling_protocol.randomizers.sign_vectors import arrangements
+from changeling_statistics.tallies import Counts
 from numpy.typing import NDArray
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
-from changeling_aggregator.planning.paper import hierarchical_plan
 from changeling_protocol import Calendar, Constraint, Survey, plan_cost
 from changeling_protocol.survey import micro
+from changeling_statistics.planning.paper import hierarchical_plan
 
 
 def paper_survey(

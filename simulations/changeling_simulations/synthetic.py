@@ -1,8 +1,8 @@
 """A changelog of made-up entries, for who has none yet."""
 
 import numpy as np
-from changeling_aggregator.changelog import MICRO, Changelog
 from changeling_protocol import Calendar
+from changeling_statistics.changelog import MICRO, Changelog
 from numpy.typing import NDArray
 
 SWING = 0.8

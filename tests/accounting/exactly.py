@@ -5,11 +5,12 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product
 from math import prod
 
-from changeling_aggregator.accounting import PrivacyCurve, curve_of, worst_curve
-from changeling_aggregator.accounting.curve import SILENT
-from changeling_aggregator.accounting.likelihoods import merged
 from changeling_protocol import AtMost, Calendar, Group, Randomizer, Track
-from changeling_simulations.enumeration import changelogs, group_inputs, probability
+from changeling_statistics.accounting import PrivacyCurve, curve_of, worst_curve
+from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics.accounting.likelihoods import merged
+
+from tests.enumeration import changelogs, group_inputs, probability
 
 Law = dict[tuple[int, ...], Fraction]
 

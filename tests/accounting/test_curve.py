@@ -7,9 +7,6 @@ from itertools import product
 from math import exp, inf, log
 
 import pytest
-from changeling_aggregator.accounting import Kind, curve_of, likelihoods, node_curve, randomizer_curve, worst_curve
-from changeling_aggregator.accounting.curve import SILENT
-from changeling_aggregator.accounting.likelihoods import all_pairs
 from changeling_protocol import (
     CustomResponse,
     KaryResponse,
@@ -20,7 +17,11 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_simulations.enumeration import probability
+from changeling_statistics.accounting import Kind, curve_of, likelihoods, node_curve, randomizer_curve, worst_curve
+from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics.accounting.likelihoods import all_pairs
+
+from tests.enumeration import probability
 
 from ..contracts.randomizers import RANDOMIZERS
 from .exactly import listed
@@ -144,7 +145,7 @@ def test_silence_tells_nothing():
 
 def test_heavy_libraries_are_imported_late():
     """Neither dp-accounting nor scipy is loaded before a figure is asked for."""
-    loaded = "import sys, changeling_aggregator.accounting; print({'dp_accounting', 'scipy'} & set(sys.modules))"
+    loaded = "import sys, changeling_statistics.accounting; print({'dp_accounting', 'scipy'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 

@@ -6,10 +6,6 @@ from itertools import combinations_with_replacement, permutations
 from math import prod
 
 import pytest
-from changeling_aggregator.accounting import epsilon_at, loss_statement, shuffled_loss, worst_curve
-from changeling_aggregator.accounting.curve import SILENT
-from changeling_aggregator.accounting.rounds import differing_rounds
-from changeling_aggregator.accounting.shuffled import linked_epsilon, rounds_epsilon
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -22,6 +18,10 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
+from changeling_statistics.accounting import epsilon_at, loss_statement, shuffled_loss, worst_curve
+from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics.accounting.rounds import differing_rounds
+from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

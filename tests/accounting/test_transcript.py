@@ -5,8 +5,6 @@ from itertools import permutations
 from math import exp
 
 import pytest
-from changeling_aggregator.accounting import delta_at, epsilon_at
-from changeling_aggregator.accounting.compositions import divisions
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -23,6 +21,8 @@ from changeling_protocol import (
     Track,
     UnaryEncoding,
 )
+from changeling_statistics.accounting import delta_at, epsilon_at
+from changeling_statistics.accounting.compositions import divisions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

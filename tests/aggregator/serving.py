@@ -36,7 +36,7 @@ class ServerProcess:
         public = folder / "pinned.pub"
         public.write_text(PINNED[0].hex())
         self._command = [
-            *(sys.executable, "-m", "changeling_aggregator", "serve", "--port", "0"),
+            *(sys.executable, "-m", "changeling_commands", "serve", "--port", "0"),
             *("--store", str(self.store_path), "--authority", str(public), *options),
         ]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator.changelog import Changelog
-from changeling_aggregator.errors import BadChangelog
+from changeling_statistics.changelog import Changelog
+from changeling_statistics.errors import BadChangelog
 
 HEADER = "entry,time,answer\n"
 

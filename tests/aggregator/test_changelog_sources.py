@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from changeling_aggregator.changelog import Changelog, csv_files
-from changeling_aggregator.errors import BadChangelog
+from changeling_statistics.changelog import Changelog, csv_files
+from changeling_statistics.errors import BadChangelog
 from hypothesis import given
 from hypothesis import strategies as st
 

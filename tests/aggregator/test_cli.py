@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.cli import run
+from changeling_commands.__main__ import main as run
 from changeling_protocol import SealingKey, Survey, canonical
 
 from .devices import envelope, report
@@ -139,10 +139,10 @@ def test_a_store_that_lost_a_table_is_one_line(cli: Cli, tmp_path: Path, capsys:
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no operator can mend is not made into a sentence."""
 
-    def broken(args: list[str]) -> None:
+    def broken(args: list[str], prog_name: str) -> None:  # noqa: ARG001
         raise KeyError(*args)
 
-    monkeypatch.setattr("changeling_aggregator.cli.commands.app", broken)
+    monkeypatch.setattr("changeling_commands.table.app", broken)
     with pytest.raises(KeyError, match="inside"):
         run(["inside"])
 
@@ -167,10 +167,10 @@ def test_a_private_key_is_never_overwritten(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_bare_install_names_what_is_missing() -> None:
     """Without the server's parts the console script is one line and exit code 1."""
-    bare = "import sys; sys.modules['typer'] = None; from changeling_aggregator.__main__ import main; sys.exit(main())"
+    bare = "import sys; sys.modules['typer'] = None; from changeling_commands.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=20)
     assert done.returncode == 1
-    assert done.stderr == 'changeling needs its server parts: pip install "changeling[server]"\n'
+    assert done.stderr == 'changeling: this needs more than is installed: pip install "changeling[server]"\n'
 
 
 HEAVY = ["scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]
@@ -179,7 +179,7 @@ HEAVY = ["scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "
 def test_help_loads_no_numbers_no_server_and_no_store() -> None:
     """`changeling --help` answers without anything that takes long to import, and so does the server's own."""
     asked = (
-        "import sys; from changeling_aggregator.__main__ import main; code = main(); "
+        "import sys; from changeling_commands.__main__ import main; code = main(); "
         f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
     )
     for words in (["--help"], ["serve", "--help"]):
@@ -191,7 +191,7 @@ def test_help_loads_no_numbers_no_server_and_no_store() -> None:
 def test_every_command_and_option_is_explained(cli: Cli) -> None:
     """`--help` says something about each."""
     import typer
-    from changeling_aggregator.cli.commands import app
+    from changeling_commands.table import app
 
     def commands(command: object, name: str) -> None:
         assert getattr(command, "help", None), name

@@ -3,10 +3,10 @@
 import pytest
 from changeling_aggregator.errors import Overloaded
 from changeling_aggregator.ingest import Committer, committer
-from changeling_aggregator.refusal import Refusal
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of
 from changeling_aggregator.store.log import whole_log
+from changeling_protocol.refusal import Refusal
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 

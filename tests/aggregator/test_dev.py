@@ -11,7 +11,7 @@ from changeling_aggregator.cli import dev
 
 def test_dev_prints_a_device_and_then_estimates(tmp_path: Path) -> None:
     """Instructions that parse as Python, an estimate once the first period was answered, and a clean end."""
-    command = [sys.executable, "-u", "-m", "changeling_aggregator", "dev", "--answers", "yes,no"]
+    command = [sys.executable, "-u", "-m", "changeling_commands", "dev", "--answers", "yes,no"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"TMPDIR": str(tmp_path)}) as process:
         assert process.stdout
         lines: list[str] = []

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation import histogram_change
-from changeling_aggregator.tallies import tally
 from changeling_protocol import SealingKey, Survey
+from changeling_statistics.estimation import histogram_change
+from changeling_statistics.tallies import tally
 
 from .devices import envelope, report
 from .serving import ServerProcess, survey_path

@@ -3,8 +3,8 @@
 from itertools import product
 
 import numpy as np
-from changeling_aggregator.changelog import MICRO, Mutations
 from changeling_protocol import AtMost, Calendar
+from changeling_statistics.changelog import MICRO, Mutations
 
 from .stand_ins import NoNoise
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from changeling_aggregator.central.static import BasicCounting, LinearQueries
+from changeling_central.static import BasicCounting, LinearQueries
 
 
 @dataclass

@@ -3,8 +3,9 @@
 from fractions import Fraction
 from itertools import product
 
-from changeling_aggregator.central.regions import StreamingMechanism
-from changeling_simulations.benchmarks.small_streams import both_reported, noisy_count, told
+from changeling_central.regions import StreamingMechanism
+
+from benchmarks.small_streams import both_reported, noisy_count, told
 
 HALF = (Fraction(1, 2), Fraction(1, 2))
 

@@ -6,14 +6,15 @@ from math import exp, log1p, sqrt
 
 import numpy as np
 import pytest
-from changeling_aggregator.accounting import randomizer_curve
-from changeling_aggregator.central.static import BasicCounting
-from changeling_aggregator.estimation import histogram_change
-from changeling_aggregator.estimation.decoders import decoder_of
-from changeling_aggregator.tallies import NodeTally
+from changeling_central.static import BasicCounting
 from changeling_protocol import KaryResponse, Odds, StateSpace
-from changeling_simulations.benchmarks.central_bounds import unbeatable
-from changeling_simulations.enumeration import probability
+from changeling_statistics.accounting import randomizer_curve
+from changeling_statistics.estimation import histogram_change
+from changeling_statistics.estimation.decoders import decoder_of
+from changeling_statistics.tallies import NodeTally
+
+from benchmarks.central_bounds import unbeatable
+from tests.enumeration import probability
 
 F = Fraction
 BIASES = [F(1, 10), F(1, 2), F(7, 9)]

@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.hdcr import hierarchy
-from changeling_aggregator.central.changes.linear_query import clipped_sum, counting, histogram_query
-from changeling_aggregator.central.changes.swcr import Windows, sliding_windows
-from changeling_aggregator.central.node_noise import Law
+from changeling_central.changes.hdcr import hierarchy
+from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
+from changeling_central.changes.swcr import Windows, sliding_windows
+from changeling_central.node_noise import Law
 from changeling_protocol import AtMost, Hybrid, TimeBounded
 
 from .exact_losses import exact_delta

@@ -5,14 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.counters.binary import binary_mechanism, cum
-from changeling_aggregator.central.counters.infinite import InfiniteMechanism
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.node_noise import Law
-from changeling_aggregator.central.noise import OpenDPNoise
-from changeling_aggregator.central.static import BasicCounting, LinearQueries, MultiplicativeWeights
+from changeling_central.counters.binary import binary_mechanism, cum
+from changeling_central.counters.infinite import InfiniteMechanism
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.node_noise import Law
+from changeling_central.noise import OpenDPNoise
+from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_protocol.canonical import decode, encode
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 from .stand_ins import CountedNoise, Forbidden, NoNoise

@@ -4,12 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.counters.overwritten import overwrite, read_over
-from changeling_aggregator.central.counters.pan_private import PanPrivateCounter
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.noise import OpenDPNoise
+from changeling_central.counters.overwritten import overwrite, read_over
+from changeling_central.counters.pan_private import PanPrivateCounter
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.noise import OpenDPNoise
 from changeling_protocol.canonical import decode, encode
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .stand_ins import Forbidden, NoNoise
 

@@ -5,15 +5,16 @@ from math import log, pi
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.counters.infinite import InfiniteMechanism
-from changeling_aggregator.central.counters.partitioning import Partitioning, PartitionState
-from changeling_aggregator.central.counters.sparse_release import SparseRelease, sparse_release
-from changeling_aggregator.central.counters.sparse_vector import SparseVector, SparseVectorState
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.noise import OpenDPNoise
-from changeling_aggregator.central.static import BasicCounting, LinearQueries
+from changeling_central.counters.infinite import InfiniteMechanism
+from changeling_central.counters.partitioning import Partitioning, PartitionState
+from changeling_central.counters.sparse_release import SparseRelease, sparse_release
+from changeling_central.counters.sparse_vector import SparseVector, SparseVectorState
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.noise import OpenDPNoise
+from changeling_central.static import BasicCounting, LinearQueries
 from changeling_protocol.canonical import decode, encode
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact

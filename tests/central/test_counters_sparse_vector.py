@@ -6,8 +6,8 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.counters.sparse_vector import SparseVector, SparseVectorState
-from changeling_aggregator.central.errors import BudgetExhausted
+from changeling_central.counters.sparse_vector import SparseVector, SparseVectorState
+from changeling_central.errors import BudgetExhausted
 
 from .stand_ins import Forbidden, NoNoise
 

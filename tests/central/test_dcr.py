@@ -6,13 +6,14 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.dcr import DcrState, disjoint_release
-from changeling_aggregator.central.changes.linear_query import clipped_sum, counting, histogram_query
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.node_noise import Law, NodeNoise, calibrated
-from changeling_aggregator.central.noise import OpenDPNoise
+from changeling_central.changes.dcr import DcrState, disjoint_release
+from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.node_noise import Law, NodeNoise, calibrated
+from changeling_central.noise import OpenDPNoise
 from changeling_protocol import AtMost, Hybrid, TimeBounded
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .examples import CALENDAR, histories, mutations_of, transcript
 from .stand_ins import CountedNoise, Forbidden, NoNoise

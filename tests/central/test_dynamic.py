@@ -4,17 +4,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.counters.infinite import InfiniteMechanism
-from changeling_aggregator.central.counters.partitioning import Partitioning
-from changeling_aggregator.central.dynamic.fully_dynamic import FullyDynamic, Protects, Update, fully_dynamic
-from changeling_aggregator.central.dynamic.insertion_deletion import InsertionMinusDeletion, insertion_minus_deletion
-from changeling_aggregator.central.dynamic.interval_tree import IntervalTree
-from changeling_aggregator.central.errors import BadState, ConstraintBroken
-from changeling_aggregator.central.noise import OpenDPNoise
-from changeling_aggregator.central.static import BasicCounting, LinearQueries, MultiplicativeWeights
-from changeling_aggregator.errors import BadChangelog
+from changeling_central.counters.infinite import InfiniteMechanism
+from changeling_central.counters.partitioning import Partitioning
+from changeling_central.dynamic.fully_dynamic import FullyDynamic, Protects, Update, fully_dynamic
+from changeling_central.dynamic.insertion_deletion import InsertionMinusDeletion, insertion_minus_deletion
+from changeling_central.dynamic.interval_tree import IntervalTree
+from changeling_central.errors import BadState, ConstraintBroken
+from changeling_central.noise import OpenDPNoise
+from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_protocol.canonical import decode, encode
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+from changeling_statistics.errors import BadChangelog
+
+from tests.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact

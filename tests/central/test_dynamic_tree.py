@@ -5,9 +5,9 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.counters.infinite import InfiniteMechanism
-from changeling_aggregator.central.dynamic.deleting_node import BASEL, DeletingNode, error_bound
-from changeling_aggregator.central.dynamic.interval_tree import (
+from changeling_central.counters.infinite import InfiniteMechanism
+from changeling_central.dynamic.deleting_node import BASEL, DeletingNode, error_bound
+from changeling_central.dynamic.interval_tree import (
     Born,
     IntervalTree,
     Segment,
@@ -16,11 +16,12 @@ from changeling_aggregator.central.dynamic.interval_tree import (
     left_path,
     level_of,
 )
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.node_noise import Law
-from changeling_aggregator.central.static import BasicCounting, LinearQueries
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.node_noise import Law
+from changeling_central.static import BasicCounting, LinearQueries
 from changeling_protocol.canonical import decode, encode
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 from .stand_ins import Forbidden, NoNoise

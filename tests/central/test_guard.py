@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.errors import ConstraintBroken
-from changeling_aggregator.central.guard import admitted, first_breach, frozen
-from changeling_aggregator.changelog import Changelog
+from changeling_central.errors import ConstraintBroken
+from changeling_central.guard import admitted, first_breach, frozen
 from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_statistics.changelog import Changelog
 
 from ..aggregator.test_changelog import random_rows
 

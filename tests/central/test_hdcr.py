@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.hdcr import HdcrState, hierarchy, hierarchy_shifts, layer_widths
-from changeling_aggregator.central.changes.hierarchy_choice import best_hierarchy
-from changeling_aggregator.central.changes.linear_query import counting, histogram_query
-from changeling_aggregator.central.changes.release_graph import (
+from changeling_central.changes.hdcr import HdcrState, hierarchy, hierarchy_shifts, layer_widths
+from changeling_central.changes.hierarchy_choice import best_hierarchy
+from changeling_central.changes.linear_query import counting, histogram_query
+from changeling_central.changes.release_graph import (
     BestEstimates,
     cover_sum,
     frontier_fields,
@@ -16,11 +16,12 @@ from changeling_aggregator.central.changes.release_graph import (
     online_variance,
     retrospective,
 )
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.node_noise import Law
-from changeling_aggregator.central.noise import OpenDPNoise
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.node_noise import Law
+from changeling_central.noise import OpenDPNoise
 from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .examples import CALENDAR, histories, transcript
 from .stand_ins import Forbidden, NoNoise

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes import linear_query
-from changeling_aggregator.central.changes.answer_query import answer_query
-from changeling_aggregator.central.changes.linear_query import LinearQuery, clipped_sum, counting, histogram_query
-from changeling_aggregator.changelog import Changelog
+from changeling_central.changes import linear_query
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.linear_query import LinearQuery, clipped_sum, counting, histogram_query
 from changeling_protocol import AtMost
+from changeling_statistics.changelog import Changelog
 
 from ..aggregator.test_changelog import random_rows
 from .examples import CALENDAR, histories, mutations_of

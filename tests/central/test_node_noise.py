@@ -5,7 +5,7 @@ from math import exp, sqrt
 from statistics import NormalDist
 
 import pytest
-from changeling_aggregator.central.node_noise import Law, NodeNoise, calibrated, least_delta
+from changeling_central.node_noise import Law, NodeNoise, calibrated, least_delta
 
 from .exact_losses import exact_delta
 

@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.regions import FiniteMechanism, cw_region, region_of
+from changeling_central.regions import FiniteMechanism, cw_region, region_of
 
 F = Fraction
 HALF = F(1, 2)

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.regions import (
-    FiniteMechanism,
-    pair_region,
-    region_of,
-    region_of_randomizer,
-    save_region_plot,
-)
+from changeling_central.regions import FiniteMechanism, pair_region, region_of, region_of_randomizer, save_region_plot
 from changeling_protocol import KaryResponse, MutationSpace, Odds, SignedSubset, StateSpace
 
 ROOT = Path(__file__).parents[2]
@@ -216,7 +210,7 @@ def test_a_ratio_below_one_is_refused():
 
 def test_a_plot_shows_every_region_and_the_lines_of_a_lone_one(tmp_path):
     """The picture's polygon has the region's vertices, its dashed lines are the tangents, labelled (ε, δ)."""
-    from changeling_aggregator.central.regions.plot import draw_regions
+    from changeling_central.regions.plot import draw_regions
 
     region = region_of(FiniteMechanism.of([["1/10", 0], ["6/10", "3/10"], ["3/10", "6/10"], [0, "1/10"]]))
     axes = draw_regions({"canonical": region}, "One").axes[0]

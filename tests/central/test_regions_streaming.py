@@ -4,8 +4,9 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from changeling_aggregator.central.regions import FiniteMechanism, StreamingMechanism, stream_bound
-from changeling_simulations.benchmarks.small_streams import both_reported, told, transcript_law, transcript_region
+from changeling_central.regions import FiniteMechanism, StreamingMechanism, stream_bound
+
+from benchmarks.small_streams import both_reported, told, transcript_law, transcript_region
 
 from .streams import HALF, STREAMS, flipped
 

@@ -11,18 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.answer_query import answer_query
-from changeling_aggregator.central.changes.hdcr import hierarchy
-from changeling_aggregator.central.errors import BadState, ConstraintBroken, TimeReversed
-from changeling_aggregator.central.node_noise import Law
-from changeling_aggregator.central.release.methods import HierarchyMethod
-from changeling_aggregator.central.release.output import Output, read_rows
-from changeling_aggregator.central.release.run import Release, run
-from changeling_aggregator.central.release.terms import begun
-from changeling_aggregator.central.saved import held, load, save
-from changeling_aggregator.changelog import Changelog
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.hdcr import hierarchy
+from changeling_central.errors import BadState, ConstraintBroken, TimeReversed
+from changeling_central.node_noise import Law
+from changeling_central.release.methods import HierarchyMethod
+from changeling_central.release.output import Output, read_rows
+from changeling_central.release.run import Release, run
+from changeling_central.release.terms import begun
+from changeling_central.saved import held, load, save
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+from changeling_statistics.changelog import Changelog
+
+from tests.seeded_noise import SeededNoise
 
 from .stand_ins import CountedNoise, Forbidden, NoNoise
 
@@ -240,7 +241,7 @@ def test_a_torn_last_row_is_written_again(tmp_path):
 
 def test_real_noise_is_added_to_every_column(tmp_path):
     """OpenDP's sampler: each column is off the truth in some period (all six right: chance below (1/10)⁶)."""
-    from changeling_aggregator.central.noise import OpenDPNoise
+    from changeling_central.noise import OpenDPNoise
 
     release = release_in(tmp_path)
     finish(release, OpenDPNoise())

@@ -6,16 +6,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.answer_query import answer_query
-from changeling_aggregator.central.changes.linear_query import LinearQuery
-from changeling_aggregator.central.errors import ConstraintBroken
-from changeling_aggregator.central.release.counters import COUNTERS, counter_method
-from changeling_aggregator.central.release.methods import PeriodChange
-from changeling_aggregator.central.release.output import read_rows
-from changeling_aggregator.central.release.run import run
-from changeling_aggregator.changelog import Changelog
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.linear_query import LinearQuery
+from changeling_central.errors import ConstraintBroken
+from changeling_central.release.counters import COUNTERS, counter_method
+from changeling_central.release.methods import PeriodChange
+from changeling_central.release.output import read_rows
+from changeling_central.release.run import run
 from changeling_protocol import AtMost, Calendar, TimeBounded
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+from changeling_statistics.changelog import Changelog
+
+from tests.seeded_noise import SeededNoise
 
 from .examples import histories
 from .stand_ins import Forbidden

@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.answer_query import answer_query
-from changeling_aggregator.central.changes.linear_query import LinearQuery
-from changeling_aggregator.central.counters.binary import binary_mechanism
-from changeling_aggregator.central.counters.infinite import InfiniteMechanism
-from changeling_aggregator.central.counters.partitioning import Partitioning, PartitionState
-from changeling_aggregator.central.counters.sparse_vector import SparseVectorState
-from changeling_aggregator.central.release.counters import counter_method
-from changeling_aggregator.central.release.methods import PeriodChange
-from changeling_aggregator.changelog import Changelog
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.linear_query import LinearQuery
+from changeling_central.counters.binary import binary_mechanism
+from changeling_central.counters.infinite import InfiniteMechanism
+from changeling_central.counters.partitioning import Partitioning, PartitionState
+from changeling_central.counters.sparse_vector import SparseVectorState
+from changeling_central.release.counters import counter_method
+from changeling_central.release.methods import PeriodChange
 from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_statistics.changelog import Changelog
 
 from .examples import CALENDAR, histories
 from .scripted import Script, ScriptedCounting

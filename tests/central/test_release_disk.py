@@ -5,14 +5,15 @@ import os
 from itertools import islice
 
 import pytest
-from changeling_aggregator.central import saved
-from changeling_aggregator.central.counters.overwritten import overwrite
-from changeling_aggregator.central.errors import BadState, ConstraintBroken
-from changeling_aggregator.central.release import output
-from changeling_aggregator.central.release.output import read_rows
-from changeling_aggregator.central.release.run import run
-from changeling_aggregator.central.saved import load, save
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+from changeling_central import saved
+from changeling_central.counters.overwritten import overwrite
+from changeling_central.errors import BadState, ConstraintBroken
+from changeling_central.release import output
+from changeling_central.release.output import read_rows
+from changeling_central.release.run import run
+from changeling_central.saved import load, save
+
+from tests.seeded_noise import SeededNoise
 
 from .stand_ins import CountedNoise, Forbidden, NoNoise
 from .test_release import ROWS, finish, release_in

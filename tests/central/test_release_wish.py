@@ -4,12 +4,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from changeling_aggregator.central.changes.hierarchy_choice import BRANCHINGS, best_hierarchy
-from changeling_aggregator.central.changes.linear_query import counting
-from changeling_aggregator.central.node_noise import Law
-from changeling_aggregator.central.release import wish
-from changeling_aggregator.central.release.methods import HierarchyMethod
-from changeling_aggregator.central.release.wish import Wish
+from changeling_central.changes.hierarchy_choice import BRANCHINGS, best_hierarchy
+from changeling_central.changes.linear_query import counting
+from changeling_central.node_noise import Law
+from changeling_central.release import wish
+from changeling_central.release.methods import HierarchyMethod
+from changeling_central.release.wish import Wish
 from changeling_protocol import AtMost, Calendar
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)

@@ -6,11 +6,12 @@ from math import exp
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.noise import OpenDPNoise
-from changeling_aggregator.central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting, under_replacement
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.noise import OpenDPNoise
+from changeling_central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting, under_replacement
 from changeling_protocol.canonical import decode, encode
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .stand_ins import Forbidden, NoNoise
 

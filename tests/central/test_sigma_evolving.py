@@ -6,9 +6,9 @@ from math import exp, prod
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.noise import OpenDPNoise
-from changeling_aggregator.central.sigma import Assumed, Domain, Evolving, Query
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.noise import OpenDPNoise
+from changeling_central.sigma import Assumed, Domain, Evolving, Query
 from changeling_protocol.canonical import decode, encode
 
 from .stand_ins import Forbidden

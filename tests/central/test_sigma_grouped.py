@@ -5,10 +5,10 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.noise import OpenDPNoise
-from changeling_aggregator.central.sigma import Domain, OnlineCounting, Query, grouped
-from changeling_aggregator.central.sigma.clusters import Cluster, clustered
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.noise import OpenDPNoise
+from changeling_central.sigma import Domain, OnlineCounting, Query, grouped
+from changeling_central.sigma.clusters import Cluster, clustered
 from changeling_protocol.canonical import decode, encode
 
 from .stand_ins import Forbidden, NoNoise

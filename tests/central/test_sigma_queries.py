@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from changeling_aggregator.central.sigma import Domain, Query
+from changeling_central.sigma import Domain, Query
 
 DOMAIN = Domain.of(age=range(5), city=["Paris", "Rome", "Oslo"], smoker=[False, True])
 ROWS = [dict(zip(DOMAIN.names, row, strict=True)) for row in product(*DOMAIN.values)]

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from changeling_aggregator.central.state_diagram import state_diagram
+from changeling_central.state_diagram import state_diagram
 
 
 def longest_walk(moves, starts, component_of, deletable):

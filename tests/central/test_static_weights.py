@@ -5,10 +5,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.static import MultiplicativeWeights
-from changeling_aggregator.central.static.concentrated import concentrated_budget
-from changeling_aggregator.central.static.weights import PricedWeights
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+from changeling_central.static import MultiplicativeWeights
+from changeling_central.static.concentrated import concentrated_budget
+from changeling_central.static.weights import PricedWeights
+
+from tests.seeded_noise import SeededNoise
 
 from .stand_ins import NoNoise, Scales
 

@@ -4,15 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.central.changes.advisor import advise, needed_layers, spans
-from changeling_aggregator.central.changes.hdcr import NodeRelease, hierarchy
-from changeling_aggregator.central.changes.linear_query import clipped_sum, counting, histogram_query
-from changeling_aggregator.central.changes.release_graph import BestEstimates, cover_sum, network_of
-from changeling_aggregator.central.changes.swcr import SwcrState, Windows, sliding_windows, window_shifts
-from changeling_aggregator.central.errors import BadState, BudgetExhausted
-from changeling_aggregator.central.node_noise import Law
+from changeling_central.changes.advisor import advise, needed_layers, spans
+from changeling_central.changes.hdcr import NodeRelease, hierarchy
+from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
+from changeling_central.changes.release_graph import BestEstimates, cover_sum, network_of
+from changeling_central.changes.swcr import SwcrState, Windows, sliding_windows, window_shifts
+from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.node_noise import Law
 from changeling_protocol import AtMost, Hybrid, Node, TimeBounded
-from changeling_simulations.benchmarks.seeded_noise import SeededNoise
+
+from tests.seeded_noise import SeededNoise
 
 from .examples import histories, transcript
 from .stand_ins import Forbidden, NoNoise

@@ -4,8 +4,6 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-from changeling_aggregator.estimation import histogram_change
-from changeling_aggregator.tallies import tally
 from changeling_protocol import (
     CustomResponse,
     KaryResponse,
@@ -17,6 +15,8 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_protocol.randomizers import BALANCED
+from changeling_statistics.estimation import histogram_change
+from changeling_statistics.tallies import tally
 
 
 def steep(space):

@@ -6,16 +6,17 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_aggregator import tallies
-from changeling_aggregator.estimation import histogram_change
-from changeling_aggregator.estimation.report_variance import mean_report_variance, report_covariance
-from changeling_aggregator.tallies import NodeTally, content_sums, slot_count, tally
 from changeling_protocol import Coins, SignedSubset, SubsetSelection, Track, UnaryEncoding
 from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, symbol_bytes
 from changeling_protocol.upload import Report, _columns, read_columns
-from changeling_simulations.enumeration import log_from_below
 from changeling_simulations.sampler import sample_tally
+from changeling_statistics import tallies
+from changeling_statistics.estimation import histogram_change
+from changeling_statistics.estimation.report_variance import mean_report_variance, report_covariance
+from changeling_statistics.tallies import NodeTally, content_sums, slot_count, tally
 from scipy.stats import chi2_contingency, chisquare
+
+from tests.enumeration import log_from_below
 
 from .randomizers import LARGER, RANDOMIZERS, matrices, name, one_report, possible, worst_fraction
 

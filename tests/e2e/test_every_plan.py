@@ -5,9 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.changelog import Changelog
 from changeling_aggregator.cli.files import write_survey
-from changeling_aggregator.estimation import series
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import (
@@ -28,6 +26,8 @@ from changeling_protocol import (
 from changeling_simulations.bundled import changelog_path
 from changeling_simulations.demo.deployment import deployed
 from changeling_simulations.demo.replay import joined, replay
+from changeling_statistics.changelog import Changelog
+from changeling_statistics.estimation import series
 
 from ..protocol.examples import survey
 

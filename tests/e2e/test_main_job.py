@@ -4,8 +4,6 @@ import csv
 
 import numpy as np
 import pytest
-from changeling_aggregator.changelog import Changelog
-from changeling_aggregator.estimation import series
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import AtMost
@@ -14,6 +12,8 @@ from changeling_simulations.demo.deployment import deployed, new_survey
 from changeling_simulations.demo.replay import joined, replay
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
+from changeling_statistics.changelog import Changelog
+from changeling_statistics.estimation import series
 
 PEOPLE, PERIODS = 150, 4
 OPTIONS = (

@@ -1,9 +1,9 @@
 """Release graphs and tallies that the tests of estimation share, and their dense solution."""
 
 import numpy as np
-from changeling_aggregator.estimation.network import Network
-from changeling_aggregator.tallies import NodeTally
 from changeling_protocol import Calendar
+from changeling_statistics.estimation.network import Network
+from changeling_statistics.tallies import NodeTally
 
 
 def hierarchy(periods, widths, generator=None):

@@ -6,9 +6,6 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation import EmptyNode, Estimate, histogram_change, input_counts
-from changeling_aggregator.estimation.report_variance import mean_report_variances
-from changeling_aggregator.tallies import NodeTally, slot_count, tally
 from changeling_protocol import (
     CustomResponse,
     KaryResponse,
@@ -18,7 +15,11 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
 )
-from changeling_simulations.benchmarks.decoding import measure
+from changeling_statistics.estimation import EmptyNode, Estimate, histogram_change, input_counts
+from changeling_statistics.estimation.report_variance import mean_report_variances
+from changeling_statistics.tallies import NodeTally, slot_count, tally
+
+from benchmarks.decoding import measure
 
 from ..contracts.randomizers import matrices, steep
 

@@ -4,13 +4,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_aggregator.errors import NotEstimable
-from changeling_aggregator.estimation import change, cover_series, histogram, histogram_change, series, sliding
-from changeling_aggregator.estimation.batches import decode_many
-from changeling_aggregator.estimation.recursion import Closing, Frontier, advance, planned_last_uses
-from changeling_aggregator.estimation.releases import releases
-from changeling_aggregator.estimation.solution import Solution, sandwich
-from changeling_aggregator.tallies import NodeTally, tally
 from changeling_protocol import (
     AtMost,
     Group,
@@ -23,6 +16,13 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
+from changeling_statistics.errors import NotEstimable
+from changeling_statistics.estimation import change, cover_series, histogram, histogram_change, series, sliding
+from changeling_statistics.estimation.batches import decode_many
+from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.solution import Solution, sandwich
+from changeling_statistics.tallies import NodeTally, tally
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import calendar, dense_row, noiseless, random_tallies

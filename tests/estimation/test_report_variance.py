@@ -6,12 +6,6 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation.decoders import decoder_of
-from changeling_aggregator.estimation.report_variance import (
-    mean_report_variance,
-    mean_report_variances,
-    report_covariance,
-)
 from changeling_protocol import (
     KaryResponse,
     MutationSpace,
@@ -20,6 +14,12 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     UnaryEncoding,
+)
+from changeling_statistics.estimation.decoders import decoder_of
+from changeling_statistics.estimation.report_variance import (
+    mean_report_variance,
+    mean_report_variances,
+    report_covariance,
 )
 
 

@@ -4,12 +4,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation.releases import releases
-from changeling_aggregator.estimation.sampling import Sampling
-from changeling_aggregator.estimation.sampling_forms import forms
-from changeling_aggregator.estimation.solution import Solution
-from changeling_aggregator.estimation.true_sampling import true_sampling_covariance
 from changeling_protocol import AtMost, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, StateSpace, Track
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.sampling import Sampling
+from changeling_statistics.estimation.sampling_forms import forms
+from changeling_statistics.estimation.solution import Solution
+from changeling_statistics.estimation.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
 from .graphs import calendar, expected_tally, inputs_of
@@ -181,7 +181,7 @@ def test_long_calendars_look_only_at_times_that_matter(name, monkeypatch):
     known = noiseless(of(PLANS[name]), OPEN)
     row = Solution(known).row(4)
     whole = Sampling(known).covariance(row)
-    monkeypatch.setattr("changeling_aggregator.estimation.sampling.WHOLE", 0)
+    monkeypatch.setattr("changeling_statistics.estimation.sampling.WHOLE", 0)
     some = Sampling(known).covariance(row)
     np.testing.assert_allclose(some[0], whole[0], atol=1e-9)
     assert some[1] == whole[1]

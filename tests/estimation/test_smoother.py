@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from changeling_aggregator.errors import NotEstimable
-from changeling_aggregator.estimation import (
+from changeling_protocol import Group, KaryResponse, MutationSpace, Odds, ReleasePlan, SignedSubset, StateSpace, Track
+from changeling_statistics.errors import NotEstimable
+from changeling_statistics.estimation import (
     EmptyNode,
     histogram_change,
     series,
     smoothed_series,
     superpopulation_change,
 )
-from changeling_aggregator.estimation.releases import releases
-from changeling_aggregator.estimation.smoother import likely_drift
-from changeling_aggregator.tallies import NodeTally
-from changeling_protocol import Group, KaryResponse, MutationSpace, Odds, ReleasePlan, SignedSubset, StateSpace, Track
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.smoother import likely_drift
+from changeling_statistics.tallies import NodeTally
 
 from ..protocol.examples import survey
 from .graphs import calendar, hierarchy, noiseless, random_tallies
@@ -70,7 +70,7 @@ def test_the_drift_is_found_by_likelihood():
 
 def test_the_likelihood_is_that_of_the_dense_normal_distribution():
     """Differences of -2 ln p between drifts, with a first time nearly without prior."""
-    from changeling_aggregator.estimation.smoother import _surprise
+    from changeling_statistics.estimation.smoother import _surprise
 
     generator = np.random.default_rng(4)
     panel = hierarchy(6, (1,))

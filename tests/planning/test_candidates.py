@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation.expected import expected_spread, expected_variance
-from changeling_aggregator.planning.candidates import candidates
 from changeling_protocol import ReleasePlan, plan_cost
+from changeling_statistics.estimation.expected import expected_spread, expected_variance
+from changeling_statistics.planning.candidates import candidates
 
 from .wishes import wish
 

@@ -1,16 +1,17 @@
 """`changeling-sim plan`: tables, pictures, and a survey file that can be signed."""
 
 import pytest
-from changeling_aggregator.cli import run
 from changeling_aggregator.cli.files import read_survey
-from changeling_simulations.cli import app
-from typer.testing import CliRunner
+from changeling_commands.__main__ import main as run
+from changeling_simulations.__main__ import main
+
+from tests.command_line import invoked
 
 USUAL = ["--answers", "3", "--horizon", "16d", "--period", "1d", "--epsilon", "4", "--devices", "2e4"]
 
 
 def plan(*arguments):
-    return CliRunner().invoke(app, ["plan", *arguments])
+    return invoked(main, "plan", *arguments)
 
 
 def test_it_prints_every_plan_and_says_which_kind_wins():

@@ -5,14 +5,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation.decoders import decoder_of
-from changeling_aggregator.estimation.releases import releases
-from changeling_aggregator.estimation.sampling_forms import Design, draws
-from changeling_aggregator.estimation.solution import Solution
-from changeling_aggregator.estimation.true_sampling import true_sampling_covariance
-from changeling_aggregator.planning import optimal_plan, predict
-from changeling_aggregator.planning.prediction import _weighed
-from changeling_aggregator.tallies import NodeTally, tally
 from changeling_protocol import (
     Group,
     KaryResponse,
@@ -23,9 +15,18 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_simulations.benchmarks.cohort import cohort
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
+from changeling_statistics.estimation.decoders import decoder_of
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.sampling_forms import Design, draws
+from changeling_statistics.estimation.solution import Solution
+from changeling_statistics.estimation.true_sampling import true_sampling_covariance
+from changeling_statistics.planning import optimal_plan, predict
+from changeling_statistics.planning.prediction import _weighed
+from changeling_statistics.tallies import NodeTally, tally
+
+from benchmarks.cohort import cohort
 
 from .wishes import wish
 

@@ -3,11 +3,11 @@
 from decimal import Decimal
 
 import pytest
-from changeling_aggregator.estimation.expected import class_variances
-from changeling_aggregator.planning.losses import KARY, SIGNED, Span, odds_within, reports_that_tell
-from changeling_aggregator.planning.randomizer_choice import _signed, best_change, best_state
 from changeling_protocol import AtMost, KaryResponse, Odds, SignedSubset, StateSpace, SubsetSelection, TimeBounded
 from changeling_protocol.cost import track_cost
+from changeling_statistics.estimation.expected import class_variances
+from changeling_statistics.planning.losses import KARY, SIGNED, Span, odds_within, reports_that_tell
+from changeling_statistics.planning.randomizer_choice import _signed, best_change, best_state
 
 from .wishes import wish
 

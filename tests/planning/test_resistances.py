@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from changeling_aggregator.estimation.network import Network
-from changeling_aggregator.planning.resistances import Edges, drops, potentials, resistances
+from changeling_statistics.estimation.network import Network
+from changeling_statistics.planning.resistances import Edges, drops, potentials, resistances
 
 
 def random_edges(generator, periods, extra):

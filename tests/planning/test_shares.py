@@ -4,9 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_aggregator.planning.candidates import candidates
-from changeling_aggregator.planning.design_problem import Problem
-from changeling_aggregator.planning.shares import optimal_shares, rounded_shares
+from changeling_statistics.planning.candidates import candidates
+from changeling_statistics.planning.design_problem import Problem
+from changeling_statistics.planning.shares import optimal_shares, rounded_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

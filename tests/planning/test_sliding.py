@@ -1,8 +1,8 @@
 """The direct sliding-window release on the local side."""
 
 import pytest
-from changeling_aggregator.planning import sliding_plan
 from changeling_protocol import Node, plan_cost
+from changeling_statistics.planning import sliding_plan
 
 from .wishes import wish
 

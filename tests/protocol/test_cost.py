@@ -19,9 +19,10 @@ from changeling_protocol import (
 )
 from changeling_protocol.cost import node_cost
 from changeling_protocol.randomizers import Losses
-from changeling_simulations.benchmarks.loss import measure, ratio
-from changeling_simulations.benchmarks.loss_cases import loss_cases
-from changeling_simulations.enumeration import (
+
+from benchmarks.loss import measure, ratio
+from benchmarks.loss_cases import loss_cases
+from tests.enumeration import (
     changelogs,
     enumerated_loss,
     group_inputs,

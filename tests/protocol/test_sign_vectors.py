@@ -4,9 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_aggregator.symbol_contents import contents, unrank_signs
 from changeling_protocol import MutationSpace, Odds, SignedSubset, StateSpace, SubsetSelection, UnaryEncoding
 from changeling_protocol.randomizers import SignVectors
+from changeling_statistics.symbol_contents import contents, unrank_signs
 
 SMALL = [
     SignVectors(0, ((0, 0),)),

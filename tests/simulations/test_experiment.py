@@ -5,13 +5,13 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from changeling_aggregator.changelog import Changelog
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations.experiment import Experiment, run
 from changeling_simulations.plots import save_plot
 from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
 from changeling_simulations.synthetic import synthetic_changelog
+from changeling_statistics.changelog import Changelog
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 6)
 

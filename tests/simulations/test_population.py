@@ -5,7 +5,6 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from changeling_aggregator.changelog import Changelog
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -20,6 +19,7 @@ from changeling_protocol import (
 )
 from changeling_simulations.population import Population
 from changeling_simulations.synthetic import popularity, synthetic_changelog
+from changeling_statistics.changelog import Changelog
 
 CALENDAR = Calendar(start=100, period=10, periods=8)
 

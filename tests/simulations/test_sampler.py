@@ -6,8 +6,6 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from changeling_aggregator.changelog import Changelog
-from changeling_aggregator.tallies import tally
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -24,6 +22,8 @@ from changeling_protocol import (
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import reporting, sample_tallies, sample_tally
 from changeling_simulations.synthetic import synthetic_changelog
+from changeling_statistics.changelog import Changelog
+from changeling_statistics.tallies import tally
 from scipy.stats import chi2, chi2_contingency, chisquare
 
 FALSE_ALARM = 1e-6

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from changeling_statistics.instants import format_instant, parse_instant
 
-from ..instants import format_instant, parse_instant
 from .files import read_survey
 from .remote import get_json
 from .tables import console, estimate_table, series_table

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import MalformedBytes, SealingKey, canonical
+from changeling_statistics.instants import format_instant, parse_instant
 
-from ..instants import format_instant, parse_instant
 from .files import read_private_key, read_public_key, write_public_key
 from .remote import admin_token, put
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from changeling_protocol import Calendar, Survey, plan_cost
 from changeling_protocol.survey import micro
+from changeling_statistics.constraints import constraint_of, in_words
+from changeling_statistics.durations import format_duration, parse_duration
+from changeling_statistics.instants import format_instant, parse_instant
 
-from ..constraints import constraint_of, in_words
-from ..durations import format_duration, parse_duration
-from ..instants import format_instant, parse_instant
 from .files import read_private_key, read_survey, write_survey
 from .remote import admin_token, put
 from .tables import console, cost_table
@@ -47,7 +47,7 @@ def new(
 
     Nothing is signed yet: read the file, then use `changeling survey sign`.
     """
-    from ..planning.paper import hierarchical_plan
+    from changeling_statistics.planning.paper import hierarchical_plan
 
     calendar = _calendar(start, period, periods, horizon)
     constraint = constraint_of(at_most, None if within is None else parse_duration(within))

@@ -7,10 +7,9 @@ from typing import Any
 from changeling_protocol import KaryResponse, Survey
 from changeling_protocol.cost import track_cost
 from changeling_protocol.randomizers import rounded_up
+from changeling_statistics.durations import format_duration
 from rich.console import Console
 from rich.table import Table
-
-from ..durations import format_duration
 
 
 def console() -> Console:

@@ -6,8 +6,8 @@ ever shown, and that is how reports of fast clocks are held until their node clo
 
 import polars as pl
 from changeling_protocol import Survey, Track
+from changeling_protocol.refusal import Refusal
 
-from ..refusal import Refusal
 from .columns import ID
 
 REFUSAL = "refusal"

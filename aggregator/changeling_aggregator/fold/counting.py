@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import polars as pl
 from changeling_protocol import Survey
+from changeling_protocol.refusal import Refusal
+from changeling_statistics.tallies import NodeTally, tally
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..refusal import Refusal
 from ..store import LogEntry, NodeKey
-from ..tallies import NodeTally, tally
 from .checks import REFUSAL, early_pieces, first_of_each, judged, not_seen
 from .columns import id_bytes, id_frame, report_frame
 from .opening import Piece, RefusalCounts, open_entries

@@ -8,8 +8,9 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
+from changeling_protocol.refusal import Refusal
+
 from ..errors import Overtaken
-from ..refusal import Refusal
 from ..store import Store
 from ..store.counted import add_refusals, add_tallies
 from ..store.log import advance_cursors, cursors_after, unfolded, unread

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
+from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import head_of
 from changeling_protocol.upload import decode_upload, row_bytes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..refusal import Refusal
 from ..store import LogEntry
 
 RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]

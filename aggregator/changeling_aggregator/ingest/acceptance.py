@@ -4,9 +4,9 @@ Pure; the caller brings the time and what is published.
 """
 
 from changeling_protocol import VERSION, MalformedBytes
+from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import head_of
 
-from ..refusal import Refusal
 from .registry import Registry
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import TypeAlias
 
+from changeling_protocol.refusal import Refusal
+
 from ..errors import Overloaded
-from ..refusal import Refusal
 from ..store import Store
 from ..store.counted import add_refusals
 from ..store.log import append, open_stream

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..instants import LAST_INSTANT, format_instant
+from changeling_statistics.instants import LAST_INSTANT, format_instant
 
 Clock: TypeAlias = Callable[[], float]
 

@@ -12,14 +12,14 @@ from math import floor, isnan
 from typing import Any, TypeAlias
 
 from changeling_protocol import Node, Survey
+from changeling_statistics.estimation import Change, Histogram, UsedNode, change, histogram, series, sliding
+from changeling_statistics.instants import format_instant, parse_instant
+from changeling_statistics.tallies import Tallies
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..estimation import Change, Histogram, UsedNode, change, histogram, series, sliding
-from ..instants import format_instant, parse_instant
 from ..store.counted import sealed_nodes, tallies_of
-from ..tallies import Tallies
 from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
 from .requests import service_of, survey_in_path

@@ -9,8 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 from threading import Lock
 
+from changeling_statistics.tallies import Tallies
+
 from ..errors import Overloaded
-from ..tallies import Tallies
 
 AT_ONCE = 2
 MOST_WAITING = 64

@@ -3,11 +3,11 @@
 import json
 from math import inf
 
+from changeling_statistics.instants import format_instant
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..instants import format_instant
 from ..store.counted import refusals_of, sealed_nodes, tallies_of
 from ..store.log import unfolded
 from .publishable import closed_tallies

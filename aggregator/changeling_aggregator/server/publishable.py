@@ -5,10 +5,10 @@ takes no part in any estimate either, so that no difference of two estimates rev
 """
 
 from changeling_protocol import Survey
+from changeling_statistics.errors import NotEstimable
+from changeling_statistics.tallies import NodeTally, Tallies
 
-from ..errors import NotEstimable
 from ..fold.closing import last_ended
-from ..tallies import NodeTally, Tallies
 
 
 def closed_tallies(survey: Survey, tallies: Tallies, now: float) -> dict[tuple[int, int], NodeTally]:

@@ -3,12 +3,13 @@
 from typing import Any
 
 from changeling_protocol import canonical
+from changeling_statistics.errors import NotEstimable
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..errors import NotEstimable, Overloaded
+from ..errors import Overloaded
 
 MEDIA_TYPE = "application/msgpack"
 RETRY_AFTER_SECONDS = 5

@@ -2,13 +2,13 @@
 
 from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
 from changeling_protocol.upload import MOST_BODY_BYTES
+from changeling_statistics.tallies import slot_count
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..store.surveys import add_survey
-from ..tallies import slot_count
 from .requests import id_in_path, read_body, require_admin, service_of, survey_in_path
 from .responses import MEDIA_TYPE
 from .service import Service

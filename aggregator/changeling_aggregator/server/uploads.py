@@ -8,13 +8,13 @@ import asyncio
 from collections import Counter
 
 from changeling_protocol import MalformedBytes, canonical
+from changeling_protocol.refusal import Refusal
 from changeling_protocol.upload import MOST_BODY_BYTES, MOST_ENVELOPES
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..ingest import refusal_of
-from ..refusal import Refusal
 from .requests import read_body, service_of
 from .responses import packed
 

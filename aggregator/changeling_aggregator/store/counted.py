@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
+from changeling_protocol.refusal import Refusal
+from changeling_statistics.tallies import NodeTally
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
 
-from ..refusal import Refusal
-from ..tallies import NodeTally
 from .schema import refusals, runs, sealed, tallies
 
 NodeKey: TypeAlias = tuple[bytes, int, int]

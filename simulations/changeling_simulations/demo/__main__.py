@@ -6,13 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from changeling_aggregator.changelog import Changelog
-from changeling_aggregator.durations import parse_duration
-from changeling_aggregator.instants import parse_instant
-from changeling_aggregator.planning.optimal import optimal_plan
-from changeling_aggregator.planning.wish import Wish
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
 from changeling_protocol.expectation import MICRO
+from changeling_statistics.changelog import Changelog
+from changeling_statistics.durations import parse_duration
+from changeling_statistics.instants import parse_instant
+from changeling_statistics.planning.optimal import optimal_plan
+from changeling_statistics.planning.wish import Wish
 from rich.console import Console
 from rich.progress import track
 

@@ -14,7 +14,7 @@ import httpx
 from changeling_aggregator.cli.files import read_public_key, read_survey
 from changeling_protocol import Survey
 
-COMMAND = (sys.executable, "-m", "changeling_aggregator")
+COMMAND = (sys.executable, "-m", "changeling_commands")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from changeling_aggregator.changelog import MICRO, Changelog
 from changeling_client import Client, SurveyHandle
+from changeling_statistics.changelog import MICRO, Changelog
 
 from .deployment import Deployment
 

@@ -1,1 +1,0 @@
-"""Continual releases by a trusted curator. Pure: no HTTP, no database, no clock; noise comes in as an argument."""

@@ -1,0 +1,1 @@
+"""A trusted curator's mechanisms: counts of a changing database, published continually."""

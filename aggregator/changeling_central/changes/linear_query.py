@@ -1,0 +1,155 @@
+"""Linear queries: what each answer counts for, f, clipped, and how far one entry can move their change.
+
+The change over a node is Σ f(new) - f(old) over its mutations. Of one entry the sum telescopes to f(last) - f(first),
+whatever happened between. Since f(NULL) = 0, one entry moves a scalar by at most max(hi, 0) - min(lo, 0): the
+paper's |hi - lo| is too small for an insertion where 0 is outside [lo, hi] (Pan 2023, section 4.4.1).
+Neighbours: databases of which one lacks an entry of the other, with all its mutations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+from changeling_statistics.changelog import Mutations
+from changeling_statistics.tallies import Counts
+
+MOST_UNITS = 2**53
+MOST_COMPARED = 2**22
+"""Numbers that are compared at once, and so held in memory."""
+MOST_PAIRS = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class LinearQuery:
+    """w integer functions of the state, in multiples of `unit`.
+
+    names: of the w columns. table: f, a row for each state 0..z, row 0 (NULL) all zero. appearing, moving: by how
+    much one entry shifts the columns of one node, at most: when it was NULL as the node began, and otherwise;
+    the columns it leaves as they are need no mention. fixed: no entry ever holds two different answers.
+    """
+
+    names: tuple[str, ...]
+    table: tuple[tuple[int, ...], ...]
+    appearing: tuple[int, ...]
+    moving: tuple[int, ...]
+    unit: Fraction = Fraction(1)
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.names or any(len(row) != len(self.names) for row in self.table):
+            raise ValueError(f"a query's table has {len(self.names)} columns, at least one, in every row")
+        if not self.table or any(self.table[0]):
+            raise ValueError("f(NULL) is 0")
+        if self.unit <= 0:
+            raise ValueError(f"a query's unit is above 0, got {self.unit}")
+        if max((abs(f) for row in (*self.table, self.appearing, self.moving) for f in row), default=0) > MOST_UNITS:
+            raise ValueError("an entry counts at most 2^53 units, as floats tell no more apart: take a larger unit")
+        f = np.unique(np.array(self.table, np.int64), axis=0)
+        _check_shifts(np.abs(f), self.appearing, "appears")
+        if self.fixed:
+            _check_shifts(np.abs(f), self.moving, "moves")
+        elif len(self.names) == 1:
+            _check_shifts(np.ptp(f, axis=0, keepdims=True), self.moving, "moves")
+        elif not _surely_within(f, self.moving):
+            for first in range(0, len(f), step := max(1, MOST_COMPARED // f.size)):
+                pairs = np.abs(f[first : first + step, None] - f[None])
+                _check_shifts(pairs.reshape(-1, f.shape[1]), self.moving, "moves")
+
+    @property
+    def width(self) -> int:
+        return len(self.names)
+
+    def node_changes(self, mutations: Mutations, bounds: Sequence[int]) -> Counts:
+        """Σ f(new) - f(old) over each node (bounds[i], bounds[i+1]], Unix seconds: shape (nodes, w), in units."""
+        states = mutations.histogram_changes(len(self.table) - 1, bounds)
+        changes: Counts = states @ np.array(self.table, np.int64)
+        return changes
+
+    def shifts(self, nodes: int) -> dict[int, int]:
+        """How many draws of one cadence an entry shifts by how much, if at most `nodes` of its nodes hold a mutation.
+
+        In the first of them the entry was NULL as the node began.
+        """
+        found: dict[int, int] = {}
+        for worst, times in ((self.appearing, min(nodes, 1)), (self.moving, max(nodes - 1, 0))):
+            for shift in worst:
+                if shift and times:
+                    found[shift] = found.get(shift, 0) + times
+        return found
+
+
+def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:
+    """ValueError where a row's sizes, largest first, are not within the bound's."""
+    worst = np.sort(np.array(bound, np.int64))[::-1]
+    if len(worst) < rows.shape[1] and np.any(np.count_nonzero(rows, axis=1) > len(worst)):
+        raise ValueError(f"an entry that {what} shifts more columns than the {len(worst)} stated")
+    largest = -np.sort(-rows, axis=1)[:, : len(worst)]
+    if np.any(largest > worst[: largest.shape[1]]):
+        raise ValueError(f"an entry that {what} shifts a column by more than the {tuple(bound)} stated")
+
+
+def _surely_within(f: Counts, bound: Sequence[int]) -> bool:
+    """Whether no pair of rows can differ by more, from the columns' ranges and how many columns a row counts in.
+
+    ValueError where it is not known and there are too many pairs to look at.
+    """
+    ranges = np.sort(f.max(axis=0) - f.min(axis=0))[::-1]
+    touched = ranges[: 2 * int(np.count_nonzero(f, axis=1).max())]
+    worst = np.zeros(f.shape[1], np.int64)
+    stated = np.sort(np.array(bound, np.int64))[::-1][: len(worst)]
+    worst[: len(stated)] = stated
+    if np.all(touched <= worst[: len(touched)]):
+        return True
+    if len(f) * f.size > MOST_PAIRS:
+        raise ValueError(
+            f"{len(f)} different rows of {f.shape[1]} columns are too many to compare in pairs: state as `moving` how "
+            "far each column reaches, for twice as many columns as a row counts in"
+        )
+    return False
+
+
+def counting(answers: Sequence[str], chosen: Sequence[str], name: str, fixed: bool = False) -> LinearQuery:
+    """How many entries hold one of the chosen answers; the others may come from the data, as they all count 0."""
+    counted = frozenset(chosen)
+    table = ((0,), *((int(answer in counted),) for answer in answers))
+    return LinearQuery((name,), table, (1,), (1,), fixed=fixed)
+
+
+def histogram_query(answers: Sequence[str], shown: Sequence[str], fixed: bool = False) -> LinearQuery:
+    """How many entries hold each of the shown answers: these must not come from the data.
+
+    One entry appears in one column, and moves between two, so its move costs twice its appearance.
+    """
+    if len(set(shown)) != len(shown) or not shown:
+        raise ValueError(f"the shown answers are distinct, and at least one, got {', '.join(shown) or 'none'}")
+    table = ((0,) * len(shown), *(tuple(int(answer == one) for one in shown) for answer in answers))
+    moving = (1,) if fixed or len(shown) == 1 else (1, 1)
+    return LinearQuery(tuple(shown), table, (1,), moving, fixed=fixed)
+
+
+def clipped_sum(
+    values: Mapping[str, float],
+    answers: Sequence[str],
+    low: float,
+    high: float,
+    unit: Fraction = Fraction(1),
+    name: str = "sum",
+    fixed: bool = False,
+) -> LinearQuery:
+    """The sum of f over entries, f = values[answer] clipped to [low, high] and rounded to a multiple of `unit`.
+
+    An answer without a value counts 0, as an entry does that is not there.
+    low, high, unit: public. Sensitivity max(high, 0) - min(low, 0), both rounded outwards to units; where answers
+    are fixed, max(|low|, |high|). ValueError where low > high.
+    """
+    if not low <= high:
+        raise ValueError(f"clipping needs low <= high, got [{low}, {high}]")
+    lowest, highest = floor(Fraction(low) / unit), -floor(-Fraction(high) / unit)
+    rounded = [
+        round(Fraction(min(max(values[answer], low), high)) / unit) if answer in values else 0 for answer in answers
+    ]
+    largest = max(abs(lowest), abs(highest))
+    moving = largest if fixed else max(highest, 0) - min(lowest, 0)
+    return LinearQuery(((name),), ((0,), *((f,) for f in rounded)), (largest,), (moving,), unit, fixed)

@@ -1,0 +1,158 @@
+"""Estimates from a central release: sums over covers, and the best linear unbiased ones on the release graph.
+
+A node (s, e] of noise variance σ² is a resistor σ² between s and e; the variance of the best estimate at t is the
+effective resistance between 0 and t, of a window between its ends (design.md 4.4). The noise is all there is: variances
+are known, the same for each column, and independent of the data. Post-processing: costs no privacy.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from changeling_protocol import Node, cover
+from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimation.network import Indices, Network
+from changeling_statistics.estimation.recursion import Closing, Frontier, advance
+
+from ..errors import BadState
+from .hdcr import NodeRelease
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """values: shape (w,), in units of the query. variance: of each, in units squared."""
+
+    values: Floats
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class BestEstimates:
+    """Online estimates, one period after another, from the nodes of the widths that have closed.
+
+    window: how many periods back a window begins, if windows are asked for.
+    """
+
+    periods: int
+    widths: tuple[int, ...]
+    columns: int
+    window: int | None = None
+
+    def start(self) -> Frontier:
+        return Frontier.before(self.columns, 0)
+
+    def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
+        """One more period: the query at its end."""
+        closing = Closing(
+            np.array([one.node.start for one in nodes], np.intp),
+            np.array([one.variance for one in nodes]),
+            np.array([one.values for one in nodes], np.float64).reshape(len(nodes), self.columns),
+            np.zeros((len(nodes), 0)),
+        )
+        after, online = advance(frontier, closing, self._last_use())
+        if online is None:
+            raise ValueError(f"no node ends at period {after.period}: a hierarchy's first layer has width 1")
+        return after, Level(online.values, online.planned)
+
+    def in_window(self, frontier: Frontier) -> Level | None:
+        """The change over the last `window` periods; None before there are as many."""
+        if self.window is None or frontier.period < self.window:
+            return None
+        i, j = (frontier.times.index(time) for time in (frontier.period - self.window, frontier.period))
+        P = frontier.planned
+        return Level(frontier.values[j] - frontier.values[i], float(P[i, i] + P[j, j] - 2 * P[i, j]))
+
+    def _last_use(self) -> Indices:
+        return _last_uses(self.periods, self.widths, self.window)
+
+
+def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequence[int]) -> Level:
+    """The change over (start, end] as the sum over the fewest nodes that cover it. KeyError where one is missing."""
+    by_node = {one.node: one for one in nodes}
+    used = [by_node[node] for node in cover(Node(start, end), widths)]
+    return Level(
+        np.sum([one.values for one in used], axis=0, dtype=np.float64), float(sum(one.variance for one in used))
+    )
+
+
+def retrospective(nodes: Sequence[NodeRelease], periods: int) -> tuple[Floats, Floats]:
+    """The query at the times 0 to `periods` from all nodes, (periods + 1, w), and its variance, (periods + 1,)."""
+    network = network_of(nodes, periods)
+    values = network.fit(np.array([one.values for one in nodes], np.float64))
+    times = list(range(1, periods + 1))
+    rows = network.rows(network.unit_sources(times))
+    variances = np.concatenate([[0.0], (rows**2 * network.variance).sum(1)])
+    return values, variances
+
+
+def network_of(nodes: Sequence[NodeRelease], periods: int) -> Network:
+    """The release graph of nodes that are all of change."""
+    return Network(
+        periods,
+        np.array([one.node.start for one in nodes], np.intp),
+        np.array([one.node.end for one in nodes], np.intp),
+        np.array([one.variance for one in nodes]),
+    )
+
+
+def online_variance(branching: int, layers: int, periods: int) -> Floats:
+    """The variance of the best online estimate at t = 1..periods, in variances of one node; shape (periods,).
+
+        Σ_i d_i(t) v_i,   v_0 = 1,  v_i = c·v_{i-1} / (c·v_{i-1} + 1)
+
+    d_i: the digits of t to base c, the last being all that is left. What has closed by t is a forest of whole
+    trees, one for each node of the cover of (0, t], and a tree of c trees beside its root is two resistors in parallel.
+    """
+    t = np.arange(1, periods + 1)
+    variance, v = np.zeros(periods), 1.0
+    for layer in range(layers):
+        digit = t % branching if layer < layers - 1 else t
+        variance += digit * v
+        v = branching * v / (branching * v + 1)
+        t = t // branching
+    return variance
+
+
+def frontier_fields(frontier: Frontier) -> dict[str, Any]:
+    """A frontier as integers and bytes, to the last bit."""
+    return {
+        "period": frontier.period,
+        "times": list(frontier.times),
+        "part": frontier.part.tolist(),
+        "planned": frontier.planned.astype("<f8").tobytes(),
+        "values": frontier.values.astype("<f8").tobytes(),
+    }
+
+
+def frontier_from_fields(fields: dict[str, Any], columns: int) -> Frontier:
+    """The frontier that `frontier_fields` wrote. Raises BadState for anything else."""
+    try:
+        n = len(fields["times"])
+        planned = np.frombuffer(fields["planned"], "<f8").reshape(n, n).copy()
+        values = np.frombuffer(fields["values"], "<f8").reshape(n, columns).copy()
+        fresh = Frontier.before(columns, 0)
+        return replace(
+            fresh,
+            period=int(fields["period"]),
+            times=tuple(int(time) for time in fields["times"]),
+            part=np.array(fields["part"], np.intp).reshape(n),
+            planned=planned,
+            values=values,
+            covariance=np.zeros((n, n, 0)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadState(f"not a saved release graph: {error}") from error
+
+
+@lru_cache(maxsize=16)
+def _last_uses(periods: int, widths: tuple[int, ...], window: int | None) -> Indices:
+    last = np.zeros(periods + 1, np.intp)
+    for width in widths:
+        starts = np.arange(0, periods - width + 1, width)
+        last[starts] = np.maximum(last[starts], starts + width)
+    if window is not None:
+        times = np.arange(periods + 1)
+        last = np.maximum(last, times + window + 1)
+    return last

@@ -1,0 +1,157 @@
+"""SWCR: the noisy change of a linear query over windows (t - W, t], one every P.
+
+Guarantee: (epsilon, delta) for all windows together. A mutation lies in at most ⌈W/P⌉ windows, so an at-most-k entry
+reaches k⌈W/P⌉, the ⌈W/P⌉ that hold its insertion at the cost of an appearance; a B-time-bounded one ⌈(B+W)/P⌉.
+Neighbours: as for DCR. Source: Pan 2023, theorems 4.5 and 4.6. Directly here; from a hierarchy with periods of
+gcd(W, P) by `BestEstimates(window=…)`; `advisor.py` says which is better.
+The state holds true changes of the last window, so keep it where the changelog is kept.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import Any
+
+import numpy as np
+from changeling_protocol import AtMost, Calendar, Constraint, Hybrid, Node, TimeBounded
+from changeling_statistics.tallies import Counts
+
+from ..errors import BadState, BudgetExhausted
+from ..mechanism import Guarantee
+from ..node_noise import Law, NodeNoise, calibrated, total
+from ..noise import Noise
+from .dcr import NEIGHBOURS, checked_change
+from .hdcr import NodeRelease
+from .linear_query import LinearQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of `length` seconds, one every `every` seconds, `count` of them, the first beginning at `start`."""
+
+    start: int
+    length: int
+    every: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or min(self.length, self.every, self.count) < 1:
+            raise ValueError(f"windows have a start >= 0 and a length, an interval and a number >= 1, got {self}")
+
+    @property
+    def calendar(self) -> Calendar:
+        """Periods of ΔT = gcd(W, P), of which every window is made."""
+        step = gcd(self.length, self.every)
+        return Calendar(self.start, step, (self.length + (self.count - 1) * self.every) // step)
+
+    @property
+    def periods(self) -> int:
+        """How many periods a window has."""
+        return self.length // gcd(self.length, self.every)
+
+    @property
+    def stride(self) -> int:
+        """How many periods lie between two windows' ends."""
+        return self.every // gcd(self.length, self.every)
+
+    def ends_at(self, period: int) -> bool:
+        return period >= self.periods and (period - self.periods) % self.stride == 0
+
+    def reached(self, constraint: Constraint) -> int:
+        """The most windows that the mutations of one entry lie in."""
+        match constraint:
+            case AtMost(k):
+                most = k * -(-self.length // self.every)
+            case TimeBounded(seconds):
+                most = -(-(seconds + self.length) // self.every)
+            case Hybrid(classes):
+                most = max(self.reached(one) for one in classes)
+            case _:
+                raise TypeError(f"no count of windows for a {type(constraint).__name__}")
+        return min(most, self.count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SwcrState:
+    """period: how many have been taken in. recent: true changes of the last window's periods, (periods, w)."""
+
+    period: int
+    recent: Counts
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"period": self.period, "recent": self.recent.tolist()}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "SwcrState":
+        match fields:
+            case {"period": int(period), "recent": list(recent), **rest} if not rest and period >= 0:
+                try:
+                    return cls(period, np.array(recent, np.int64, ndmin=2))
+                except (ValueError, TypeError, OverflowError):
+                    pass
+        raise BadState(f"not the state of a sliding window: {sorted(fields)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Swcr:
+    """Every window is one release; nothing is added up from others."""
+
+    query: LinearQuery
+    windows: Windows
+    noise: NodeNoise
+    guarantee: Guarantee
+
+    def start(self) -> SwcrState:
+        return SwcrState(0, np.zeros((self.windows.periods, self.query.width), np.int64))
+
+    def step(self, state: SwcrState, value: Counts, noise: Noise) -> tuple[SwcrState, NodeRelease | None]:
+        """value: the true change over the next period, shape (w,), in units. The window that ends with it, if one does.
+
+        Raises BudgetExhausted after the last window, ValueError and BadState as for a hierarchy.
+        """
+        if state.recent.shape != (self.windows.periods, self.query.width):
+            raise BadState(f"the state is of windows of shape {state.recent.shape}")
+        if state.period >= self.windows.calendar.periods:
+            raise BudgetExhausted(f"the guarantee covers {self.windows.count} windows, and all of them are released")
+        change, period = checked_change(value, self.query.width), state.period + 1
+        after = SwcrState(period, np.concatenate([state.recent[1:], change[None]]))
+        if not self.windows.ends_at(period):
+            return after, None
+        noisy = after.recent.sum(0) + self.noise.draw(noise, self.query.width)
+        return after, NodeRelease(Node(period - self.windows.periods, period), noisy, self.noise.variance)
+
+
+def sliding_windows(
+    query: LinearQuery,
+    windows: Windows,
+    constraint: Constraint,
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    law: Law = Law.LAPLACE,
+) -> Swcr:
+    """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class it is."""
+    classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
+    each = [calibrated(window_shifts(query, windows, one), epsilon, delta, law) for one in classes]
+    drawn = max(each, key=lambda noise: noise.scale)
+    return Swcr(query, windows, drawn, Guarantee(epsilon, delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6"))
+
+
+def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> dict[int, int]:
+    """What one entry can do to all windows.
+
+    The windows with its insertion begin before it, so they see an appearance; that is counted for at-most-k alone,
+    where each mutation's windows are counted apart. Of a hybrid constraint: the class that costs most at pure epsilon,
+    and at pure epsilon alone, as fewer and larger shifts may cost more with a delta.
+    """
+    if isinstance(constraint, Hybrid):
+        return max((window_shifts(query, windows, one) for one in constraint.classes), key=total)
+    reached, appearing = windows.reached(constraint), 0
+    if isinstance(constraint, AtMost):
+        each = -(-windows.length // windows.every)
+        appearing = min(each, max(0, windows.count - (constraint.k - 1) * each))
+    shifts: dict[int, int] = {}
+    for worst, times in ((query.appearing, appearing), (query.moving, reached - appearing)):
+        for shift in worst:
+            if shift and times:
+                shifts[shift] = shifts.get(shift, 0) + times
+    return shifts

@@ -1,0 +1,114 @@
+"""PPCum: a counter whose memory may be seized, and still tells nothing more than epsilon.
+
+One running count that never was without noise, and the noise of the dyadic nodes that are open:
+
+    output at t = N + x_1 + … + x_t + Σ N_I over the nodes I that hold t, but the root; all noise Lap((L+1)/epsilon)
+
+Guarantee: epsilon for the outputs up to t and the memory after t together, for every t; the seizure ends the release.
+Neighbours: streams that differ by one at one step. Proof: a shift by 1 of N and of at most L = ⌈log₂ n⌉ nodes hides
+x_j. Source: lecture notes, section 3; Dwork, Naor, Pitassi, Rothblum 2010. Memory holds the count and the N_I of
+open nodes with I not inside [1, t] (the notes' "does not intersect" is a slip: a node half past is still needed). N_I
+is drawn as its node begins, before that step's input is taken in; until then it is nowhere.
+
+A step overwrites the memory it is given: the one mechanism here whose old state is gone, as it must be. The noise
+source's memory is part of what can be seized: OpenDP draws from the operating system's generator, which cannot be run
+backwards, and keeps nothing. Numbers that Python copies on their way are beyond our reach.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from changeling_statistics.tallies import Counts
+
+from ..errors import BadState, BudgetExhausted
+from ..mechanism import Guarantee
+from ..node_noise import NodeNoise, calibrated
+from ..noise import Noise
+
+MOST_STEP = 2**56
+"""The memory's cells have 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PanPrivateMemory:
+    """cells: t, the noisy count, and the noise of the open node of each level 0..L-1, 0 where none is; overwritten."""
+
+    cells: Counts
+
+    @property
+    def time(self) -> int:
+        return int(self.cells[0])
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"cells": [int(cell) for cell in self.cells]}
+
+
+@dataclass(frozen=True, slots=True)
+class PanPrivateCounter:
+    """steps: n, known in advance."""
+
+    steps: int
+    epsilon: Fraction
+    levels: int = field(init=False)
+    noise: NodeNoise = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"a stream has at least one step, got {self.steps}")
+        levels = (self.steps - 1).bit_length()
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "noise", calibrated({1: levels + 1}, self.epsilon))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        neighbours = "streams that differ by one at one step; the outputs and one seizure of the memory are seen"
+        return Guarantee(self.epsilon, Fraction(0), neighbours, "lecture notes, theorem 7")
+
+    def start(self) -> PanPrivateMemory:
+        """Draws nothing: the first step does, before it takes anything in."""
+        return PanPrivateMemory(np.zeros(2 + self.levels, np.int64))
+
+    def step(self, state: PanPrivateMemory, value: int, noise: Noise) -> tuple[PanPrivateMemory, int]:
+        """value: x_t. Returns the noisy sum of all so far, and the same memory, overwritten.
+
+        Raises BudgetExhausted after n steps, ValueError for what is no whole number or beyond what the memory's cells
+        hold, and BadState for another's memory; nothing is drawn then.
+        """
+        cells = state.cells
+        if len(cells) != 2 + self.levels:
+            raise BadState(f"the memory has {len(cells)} cells, not {2 + self.levels}")
+        if cells[0] >= self.steps:
+            raise BudgetExhausted(f"the guarantee covers {self.steps} steps, and all of them are released")
+        if type(value) is not int or not -MOST_STEP <= value <= MOST_STEP:
+            raise ValueError(f"a step of the counter is a whole number of at most 2^56, got a {type(value).__name__}")
+        past = int(cells[0])
+        begins = [level for level in range(self.levels) if past % 2**level == 0]
+        drawn = self.noise.draw(noise, len(begins) + (past == 0))
+        cells[0] = past + 1
+        cells[[2 + level for level in begins]] = drawn[: len(begins)]
+        if past == 0:
+            cells[1] = drawn[-1]
+        drawn[:] = 0
+        cells[1] += value
+        output = int(cells[1:].sum())
+        for level in range(self.levels):
+            if (past + 1) % 2**level == 0:
+                cells[2 + level] = 0
+        return state, output
+
+    def variance(self, time: int) -> float:  # noqa: ARG002
+        """Of the output at any step."""
+        return (self.levels + 1) * self.noise.variance
+
+    def resumed(self, fields: dict[str, Any]) -> PanPrivateMemory:
+        """The memory that `as_fields` wrote. Raises BadState for anything else."""
+        match fields:
+            case {"cells": list(cells), **rest} if not rest and all(type(cell) is int for cell in cells):
+                if len(cells) == 2 + self.levels and 0 <= cells[0] <= self.steps:
+                    try:
+                        return PanPrivateMemory(np.array(cells, np.int64))
+                    except OverflowError:
+                        pass
+        raise BadState(f"not the memory of a pan-private counter of {self.steps} steps")

@@ -1,0 +1,156 @@
+"""Fully dynamic: linear queries on a database under insertion and deletion; the error follows its present size.
+
+A partitioning cuts the updates into segments; the interval tree takes segment after segment.
+Guarantee: the partitioning's epsilon and the tree's (epsilon, delta), added up. Neighbours, either
+- update: streams that differ by one update (the paper's); an entry with two updates is then protected by twice as much;
+- entry: streams that differ by one entry, which is inserted once and deleted at most once. The tree costs no more for
+  it, as the insertion and the deletion meet the same nodes; the partitioning counts both, so it runs on half its share.
+Items carry the name of their entry: with the paper's "if x is in D(v)" one deletion would hit every copy of an item.
+Source: Qiu, Yi, theorem 11. The state holds the database.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Generic, NamedTuple
+
+from changeling_statistics.errors import BadChangelog
+
+from ..counters.partitioning import Partitioning, PartitionState, partitioned
+from ..errors import BadState, ConstraintBroken
+from ..mechanism import Guarantee
+from ..noise import Noise
+from ..static import Data, Static
+from .interval_tree import Born, IntervalTree, Segment, TreeState
+
+
+class Protects(StrEnum):
+    """What neighbours differ in."""
+
+    UPDATE = "update"
+    ENTRY = "entry"
+
+
+class Update(NamedTuple):
+    """The insertion of an entry with its item, or its deletion: item None."""
+
+    entry: int | str
+    item: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicState(Generic[Data]):
+    """held: the item and segment of each entry that is there, as of the last segment's end; None for one that is gone
+    for good. pending: what the open segment has made of an entry, None being deleted. Neither is ever changed."""
+
+    partition: PartitionState
+    held: Mapping[int | str, Born | None]
+    pending: Mapping[int | str, int | None]
+    tree: TreeState[Data]
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "partition": self.partition.as_fields(),
+            "held": [
+                [entry, None, None] if born is None else [entry, born.item, born.segment]
+                for entry, born in self.held.items()
+            ],
+            "pending": [[entry, item] for entry, item in self.pending.items()],
+            "tree": self.tree.as_fields(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FullyDynamic(Generic[Data]):
+    partitioning: Partitioning
+    tree: IntervalTree[Data]
+    protects: Protects = Protects.UPDATE
+
+    @property
+    def guarantee(self) -> Guarantee:
+        cuts = 1 if self.protects is Protects.UPDATE else 2
+        epsilon = cuts * self.partitioning.epsilon + self.tree.epsilon
+        return Guarantee(epsilon, self.tree.delta, f"streams that differ by one {self.protects}", "Qiu, Yi, theorem 11")
+
+    def start(self) -> DynamicState[Data]:
+        return DynamicState(self.partitioning.start(), {}, {}, self.tree.start())
+
+    def step(self, state: DynamicState[Data], value: Sequence[Update], noise: Noise) -> tuple[DynamicState[Data], Data]:
+        """value: the updates of one more step, in their order. Returns the answers as of the last segment's end.
+
+        Raises BadChangelog for the insertion of what is there and the deletion of what is not, and ConstraintBroken for
+        an entry inserted again that is protected as a whole; the update is named, and nothing is drawn.
+        """
+        pending = self._checked(state, value)
+        partition, ended = self.partitioning.step(state.partition, len(value), noise)
+        if not ended:
+            return DynamicState(partition, state.held, pending, state.tree), self.tree.answers(state.tree)
+        held, segment = self._settled(state.held, pending, state.tree.segments + 1)
+        tree, answers = self.tree.step(state.tree, segment, noise)
+        return DynamicState(partition, held, {}, tree), answers
+
+    def _checked(self, state: DynamicState[Data], updates: Sequence[Update]) -> Mapping[int | str, int | None]:
+        if not updates:
+            return state.pending
+        pending, items = dict(state.pending), self.tree.static.items
+        for number, (entry, item) in enumerate(updates, 1):
+            where = f"update {number} of step {state.partition.time + 1}"
+            born = state.held.get(entry)
+            now = pending.get(entry, born.item if born else None)
+            if item is None and now is None:
+                raise BadChangelog(f"{where}: deletes an entry that is not there")
+            if item is not None:
+                if type(item) is not int or not 0 <= item < items:
+                    raise ValueError(f"{where}: an item is one of 0 to {items - 1}")
+                if now is not None:
+                    raise BadChangelog(f"{where}: inserts an entry that is there already")
+                if self.protects is Protects.ENTRY and (entry in pending or entry in state.held):
+                    raise ConstraintBroken(f"{where}: inserts an entry again, which the guarantee does not count with")
+            pending[entry] = item
+        return pending
+
+    def _settled(
+        self, held: Mapping[int | str, Born | None], pending: Mapping[int | str, int | None], segment: int
+    ) -> tuple[Mapping[int | str, Born | None], Segment]:
+        """The database after the segment, and what the segment does to it. An entry in `pending` that was there has
+        been deleted, whatever came then."""
+        after, inserted, deleted = dict(held), [], []
+        for entry, item in pending.items():
+            if born := after.pop(entry, None):
+                deleted.append(born)
+            if item is not None:
+                inserted.append(item)
+                after[entry] = Born(item, segment)
+            elif self.protects is Protects.ENTRY:
+                after[entry] = None
+        return after, Segment(inserted, deleted)
+
+    def resumed(self, fields: dict[str, Any]) -> DynamicState[Data]:
+        """The state that `as_fields` wrote. Raises BadState for anything else."""
+        match fields:
+            case {"partition": partition, "held": list(held), "pending": list(pending), "tree": tree, **rest}:
+                cut, grown = PartitionState.from_fields(partition), self.tree.resumed(tree)
+                if not rest and cut.segment == grown.segments + 1:
+                    try:
+                        known = {e: None if item is None else Born(item, segment) for e, item, segment in held}
+                        return DynamicState(cut, known, dict(pending), grown)
+                    except (TypeError, ValueError) as error:
+                        raise BadState(f"not the entries of a dynamic release: {error}") from error
+        raise BadState("not the state of a dynamic release")
+
+
+def fully_dynamic(
+    static: Static[Data],
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    periods: int | None = None,
+    protects: Protects = Protects.UPDATE,
+    cutting: Fraction = Fraction(1, 4),
+    failure: float = 0.05,
+) -> FullyDynamic[Data]:
+    """The dynamic release that costs at most (epsilon, delta) in all. cutting: the share of epsilon that the
+    partitioning takes; periods: T, or None for a stream without an end."""
+    counted = 1 if protects is Protects.UPDATE else 2
+    partitioning, left = partitioned(epsilon, cutting, failure, periods, counted)
+    return FullyDynamic(partitioning, IntervalTree(static, left, delta, failure), protects)

@@ -1,0 +1,213 @@
+"""How much noise a node gets so that the whole release keeps its promise.
+
+What an entry can do to a release is a count of shifts: so many independent draws, each moved by at most so much.
+Pure epsilon from Laplace noise is Σ |shift| / scale, exactly; (epsilon, delta) comes from the privacy-loss distribution
+of the shifted discrete laws, which both are log-concave, so that a smaller shift is never told apart better. Sources:
+Ghosh, Roughgarden, Sundararajan 2009; Canonne, Kamath, Steinke 2020; dp-accounting's PLDs, rounded up.
+
+Losses are rounded up to a grid so fine that up to 1,000 draws together lose at most epsilon/200 by it, and a scale is
+at most 0.5% larger for that. A calibration of up to 100 draws takes a tenth of a second to a whole one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache, reduce
+from math import ceil, exp, expm1, inf, log, nextafter, sqrt
+from typing import Any
+
+import numpy as np
+from changeling_statistics.tallies import Counts
+
+from .noise import Noise
+
+Shifts = Mapping[int, int]
+"""By how much, and how many draws."""
+
+TOLERANCE = 1.001
+"""A calibrated scale is at most this much larger than the least that the grid shows to be enough."""
+GRID = 200
+"""Losses are rounded up by at most an epsilon over this, over all draws; half of that on average."""
+MOST_STEPS = 200_000
+"""Of the grid in an epsilon: beyond 1,000 draws it grows coarser, for the sake of memory."""
+STAGE = 64
+"""More than eight times as many draws are composed by so many: dp-accounting cuts the tails of fewer more tightly."""
+ROUNDING = 2.0**-53
+"""What floating point may hide of delta, per draw: 50 times the largest error measured, with 10,000 draws."""
+TRUNCATED = 2e-15
+"""What dp-accounting adds to delta for cutting tails, per size of shift."""
+TAIL = 1e-15
+"""What it cuts off the tails of one composition."""
+REACH = 12
+"""Gaussian draws are followed to so many scales; the 1e-31 beyond count as told apart for certain."""
+
+
+class Law(StrEnum):
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNoise:
+    """Independent integer noise of one law and scale, in units of the query."""
+
+    law: Law
+    scale: float
+
+    def draw(self, noise: Noise, size: int) -> Counts:
+        return noise.laplace(self.scale, size) if self.law is Law.LAPLACE else noise.gaussian(self.scale, size)
+
+    @property
+    def variance(self) -> float:
+        """Of one draw: 2p/(1-p)², p = e^(-1/scale), or the discrete Gaussian's own sum."""
+        if self.law is Law.LAPLACE:
+            return 2 * exp(-1 / self.scale) / expm1(-1 / self.scale) ** 2
+        return _gaussian_variance(self.scale)
+
+    def epsilon(self, shifts: Shifts) -> Fraction:
+        """Pure epsilon of Laplace noise. ValueError for Gaussian noise, which has none."""
+        if self.law is not Law.LAPLACE:
+            raise ValueError("Gaussian noise gives no pure epsilon")
+        return total(shifts) / Fraction(self.scale)
+
+    def delta(self, shifts: Shifts, epsilon: float) -> float:
+        """The least delta at this epsilon, rounded up by the PLD's grid and by what floating point may hide.
+
+        Where concentrated privacy shows less, for very many draws, that.
+        """
+        shown = _delta(self.law, self.scale, tuple(sorted(shifts.items())), epsilon)
+        return min(shown, _concentrated_delta(shifts, self.scale, epsilon))
+
+
+def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0), law: Law = Law.LAPLACE) -> NodeNoise:
+    """The least noise of this law under which the shifts cost at most (epsilon, delta).
+
+    ValueError if nothing is shifted, for a budget that is none, for Gaussian noise with delta = 0, and for a delta too
+    small to be told from what floating point hides.
+    """
+    if epsilon <= 0 or not 0 <= delta < 1:
+        raise ValueError(f"a budget has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
+    if not total(shifts):
+        raise ValueError("the query counts nothing: no entry can change it")
+    if law is Law.GAUSSIAN and delta == 0:
+        raise ValueError("Gaussian noise needs a delta above 0")
+    pure = _float_above(total(shifts) / epsilon) if law is Law.LAPLACE else inf
+    if delta == 0:
+        return NodeNoise(law, pure)
+    least = least_delta(shifts)
+    if delta < least:
+        raise ValueError(f"with these {_draws(shifts)} draws delta can be accounted for from {least:.1e}, got {delta}")
+    return _bisected(shifts, float(epsilon), float(delta), law, min(pure, _concentrated(shifts, epsilon, delta)))
+
+
+def least_delta(shifts: Shifts) -> float:
+    """The least delta above 0 that can be accounted for; at this one errors take a quarter, 0.6% of the scale."""
+    return 4 * (ROUNDING * _draws(shifts) + TRUNCATED * len(shifts))
+
+
+def added(shifts: Iterable[Shifts]) -> dict[int, int]:
+    """The shifts of several cadences together: sequential composition."""
+    together: dict[int, int] = {}
+    for one in shifts:
+        for shift, count in one.items():
+            together[shift] = together.get(shift, 0) + count
+    return together
+
+
+def total(shifts: Shifts) -> Fraction:
+    """Σ |shift|: the L1 sensitivity of the whole release."""
+    return Fraction(sum(shift * count for shift, count in shifts.items()))
+
+
+def _draws(shifts: Shifts) -> int:
+    return sum(shifts.values())
+
+
+def _squares(shifts: Shifts) -> int:
+    return sum(shift**2 * count for shift, count in shifts.items())
+
+
+def _concentrated(shifts: Shifts, epsilon: Fraction, delta: Fraction) -> float:
+    """A scale that is enough, of either law: rho = Σ shift² / 2 scale², epsilon = rho + 2 √(rho ln 1/delta).
+
+    Bun, Steinke 2016, propositions 1.3 and 1.4; Canonne, Kamath, Steinke 2020, theorem 4.
+    """
+    logarithm = -log(delta)
+    root = float(epsilon) / (sqrt(logarithm + float(epsilon)) + sqrt(logarithm))
+    return sqrt(_squares(shifts) / 2) / root * (1 + 1e-9)
+
+
+def _concentrated_delta(shifts: Shifts, scale: float, epsilon: float) -> float:
+    """e^(-(epsilon - rho)² / 4 rho), by the same sources."""
+    rho = _squares(shifts) / (2 * scale**2)
+    return exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
+
+
+def _bisected(shifts: Shifts, epsilon: float, delta: float, law: Law, most: float) -> NodeNoise:
+    """most: a scale that is known to be enough."""
+
+    def enough(scale: float) -> bool:
+        return NodeNoise(law, scale).delta(shifts, epsilon) <= delta
+
+    high, low = most, most / sqrt(2)
+    while enough(low) and low > 1e-3:
+        low, high = low / sqrt(2), low
+    while high / low > TOLERANCE:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return NodeNoise(law, high)
+
+
+@lru_cache(maxsize=1024)
+def _delta(law: Law, scale: float, shifts: tuple[tuple[int, int], ...], epsilon: float) -> float:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    draws, spread = _draws(dict(shifts)), sqrt(_squares(dict(shifts))) / scale
+    grid = max(epsilon, spread) / min(GRID * draws, MOST_STEPS)
+
+    def composed(shift: int, count: int) -> pld.PrivacyLossDistribution:
+        one = (
+            pld.from_discrete_laplace_mechanism(1 / scale, shift, value_discretization_interval=grid)
+            if law is Law.LAPLACE
+            else pld.PrivacyLossDistribution(_gaussian_losses(scale, shift, grid))
+        )
+        return _repeated(one, count)
+
+    every = reduce(pld.PrivacyLossDistribution.compose, (composed(shift, count) for shift, count in shifts))
+    return float(every.get_delta_for_epsilon(epsilon)) + ROUNDING * draws
+
+
+def _repeated(one: Any, count: int) -> Any:
+    """A PLD composed with itself, by stages; each cuts no more off the tails than dp-accounting does at once."""
+    stages, rest = divmod(count, STAGE)
+    if stages < 8:
+        return one.self_compose(count)
+    staged = _repeated(one.self_compose(STAGE, TAIL / stages), stages)
+    return staged.compose(one.self_compose(rest)) if rest else staged
+
+
+def _gaussian_losses(scale: float, shift: int, grid: float) -> Any:
+    """Losses s(s + 2x) / 2 scale² of whole x, rounded up: as dp-accounting's own, which takes a microsecond an x."""
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+
+    reach = ceil(REACH * scale)
+    x = np.arange(-reach, reach + 1)
+    weights = np.exp(-((x / scale) ** 2) / 2)
+    cells = np.ceil(shift * (shift + 2 * x) / (2 * scale**2 * grid)).astype(np.int64)
+    beyond = 2 * exp(-(REACH**2) / 2)
+    return DensePLDPmf(grid, int(cells[0]), np.bincount(cells - cells[0], weights / weights.sum()), beyond, True)
+
+
+@lru_cache(maxsize=256)
+def _gaussian_variance(scale: float) -> float:
+    if scale > 4:
+        return scale**2  # to the last digit of a float
+    x = np.arange(-64, 65)
+    weights = np.exp(-(x**2) / (2 * scale**2))
+    return float((weights * x**2).sum() / weights.sum())
+
+
+def _float_above(exact: Fraction) -> float:
+    near = float(exact)
+    return near if Fraction(near) >= exact else nextafter(near, inf)

@@ -1,0 +1,106 @@
+"""A release's rows on disk, CSV or JSON lines by the file's suffix, appended at a known place.
+
+The place is part of the saved state: after a crash the file is cut back to it and the pending rows are written again,
+byte for byte, so that no row is missing, doubled or torn.
+"""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from changeling_statistics.instants import format_instant
+
+from ..changes.release_graph import Level
+from ..errors import BadState
+from ..saved import flush_folder, naming
+
+COLUMNS = ("period", "time", "name", "estimate", "standard_error")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file and the columns' names."""
+
+    path: Path
+    names: tuple[str, ...]
+    unit: float
+
+    def __post_init__(self) -> None:
+        if self.path.suffix not in (".csv", ".jsonl"):
+            raise ValueError(f"the output is a .csv or a .jsonl file, got {self.path.name}")
+
+    def header(self) -> bytes:
+        return (",".join(COLUMNS) + "\n").encode() if self.path.suffix == ".csv" else b""
+
+    def rows(self, period: int, time: float, level: Level) -> bytes:
+        """A row a column: the estimate is not rounded or clipped; no standard error is an empty field, or null."""
+        text = io.StringIO()
+        error = sqrt(level.variance) * self.unit if level.variance == level.variance else None
+        writer = csv.writer(text, lineterminator="\n")
+        for name, value in zip(self.names, level.values.tolist(), strict=True):
+            row = (period, format_instant(time), name, value * self.unit, error)
+            if self.path.suffix == ".csv":
+                writer.writerow(["" if field is None else field for field in row])
+            else:
+                text.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
+        return text.getvalue().encode()
+
+    def size(self) -> int:
+        """How many bytes there are; 0 where there is no file."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def published(self, at: int) -> Any:
+        """The running SHA-256 of the first `at` bytes. Raises BadState where the file is shorter."""
+        if self.size() < at:
+            raise BadState(
+                f"{self.path} has lost rows that were published: put the file back, or choose another output and "
+                "count what this one cost"
+            )
+        running = sha256()
+        if at:
+            with self.path.open("rb") as file:
+                while at and (part := file.read(min(at, 2**20))):
+                    running.update(part)
+                    at -= len(part)
+        return running
+
+    def append(self, at: int, rows: bytes) -> int:
+        """Write the rows at byte `at`, cutting whatever else follows, to the disk. Returns where the next ones go."""
+        new = not self.path.exists()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        with naming(self.path), os.fdopen(descriptor, "r+b") as file:
+            file.seek(at)
+            if file.read() != rows:
+                file.truncate(at)
+                file.seek(at)
+                file.write(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            flush_folder(self.path.parent)
+        return at + len(rows)
+
+
+def read_rows(path: Path) -> list[tuple[int, str, str, float, float | None]]:
+    """What was published: (period, time, name, estimate, standard error)."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows: Sequence[dict[str, str]] = (
+            list(csv.DictReader(file)) if path.suffix == ".csv" else [json.loads(line) for line in file]
+        )
+    return [
+        (
+            int(row["period"]),
+            row["time"],
+            row["name"],
+            float(row["estimate"]),
+            None if row["standard_error"] in ("", None) else float(row["standard_error"]),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,189 @@
+"""A release, period after period: guard, draw, save, publish, in that order, resumable at every point.
+
+The state is on the disk before the rows it belongs to are published, so a crash between the two publishes the same
+rows again, and a crash before it discards draws that nobody saw. Periods may be drawn, saved and published several
+together, as each flush of a disk takes as long as many draws: a crash then discards the draws of all that were not yet
+saved, or publishes again those of all that were. A changelog that was changed in what is already released, an output
+that was changed, other terms: refused. Nothing is drawn for a period with a mutation beyond the constraint.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from changeling_protocol import Calendar, Constraint
+from changeling_statistics.changelog import MICRO, Changelog, Mutations
+
+from ..changes.linear_query import LinearQuery
+from ..changes.release_graph import Level
+from ..errors import BadState, TimeReversed
+from ..guard import first_breach
+from ..noise import Noise
+from ..saved import held, save
+from .methods import Method, PeriodChange
+from .output import Output
+from .terms import Terms, begun, terms_of
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What is released of which changelog. asked: the query in words. state: where the state is kept.
+
+    calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
+    ValueError where the method's guarantee does not cover the query, the calendar or what entries may do.
+    """
+
+    changelog: Changelog
+    query: LinearQuery
+    asked: str
+    calendar: Calendar
+    constraint: Constraint
+    method: Method
+    output: Output
+    state: Path
+    calendar_from_data: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.method.covers(self.query, self.calendar, self.constraint):
+            raise ValueError("the method's guarantee is about another query, calendar or constraint than the release's")
+
+    def terms(self) -> Terms:
+        spent = self.method.guarantee
+        found = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta)
+        return {**found, "mechanism": self.method.named(), "format": self.output.path.suffix}
+
+
+def run(
+    release: Release,
+    noise: Noise,
+    until: int | None = None,
+    reached: Callable[[str], None] = lambda step: None,  # noqa: ARG005
+    together: int = 1,
+) -> Iterator[tuple[int, Level]]:
+    """Publish the periods that are not yet, up to `until` (default: all), yielding (period, level) of each.
+
+    reached: called at every step by name, for tests that kill the process there. together: how many periods are drawn
+    before they are saved and published; each is yielded when it is published.
+    Raises ConstraintBroken before the period of an entry's breach, TimeReversed where the changelog differs in what is
+    already released, BadState for a state of another release or an older one, an output that was changed, or another
+    process at work.
+    """
+    if together < 1:
+        raise ValueError(f"at least one period is published at a time, got {together}")
+    with held(release.state):
+        yield from _run(release, noise, release.calendar.periods if until is None else until, reached, together)
+
+
+@dataclass(slots=True)
+class _Journal:
+    """What is saved, `fields`, and the running SHA-256 of what is published."""
+
+    release: Release
+    fields: dict[str, Any]
+    running: Any
+
+    def repair(self) -> None:
+        """The pending rows are published, whether a crash came before, within or after."""
+        self.fields["at"] = self.release.output.append(self.fields["at"], self.fields["pending"])
+        self.running.update(self.fields["pending"])
+
+    def publish(self, period: int, rows: bytes, digest: bytes, state: Any, reached: Callable[[str], None]) -> None:
+        self.fields |= {"period": period, "pending": rows, "digest": digest, "state": state}
+        save(self.release.state, {**self.fields, "published": self.running.digest()})
+        reached("saved")
+        self.repair()
+        reached("published")
+
+
+def _run(
+    release: Release, noise: Noise, until: int, reached: Callable[[str], None], together: int
+) -> Iterator[tuple[int, Level]]:
+    breach = first_breach(release.changelog, release.constraint, release.query.fixed)
+    log = _resumed(release)
+    log.repair()
+    reached("repaired")
+    state, seen, calendar = log.fields["state"], b"", release.calendar
+    drawn: list[tuple[int, Level]] = []
+    rows, broken = b"", None
+    each = release.changelog.mutations().by_period(calendar.start, calendar.period, calendar.periods)
+    for number, part in enumerate(each, 1):
+        end = calendar.start + number * calendar.period
+        if number > max(until, log.fields["period"]):
+            break
+        if breach is not None and breach.time <= end * MICRO and number > log.fields["period"]:
+            broken = breach.error()
+            break
+        seen = _digest(seen, release.changelog, part)
+        if number <= log.fields["period"]:
+            if number == log.fields["period"] and seen != log.fields["digest"]:
+                raise TimeReversed(
+                    f"the changelog differs from the one that was released until period {number}: rows were added, "
+                    "changed or taken away in periods that are already published; nothing was drawn. Put it back as it "
+                    "was; what came late is dated after what is published"
+                )
+            continue
+        state, level = release.method.step(state, PeriodChange(release.changelog, part, release.query), noise)
+        reached("drawn")
+        drawn.append((number, level))
+        rows += release.output.rows(number, end, level)
+        if len(drawn) == together:
+            log.publish(number, rows, seen, state, reached)
+            yield from drawn
+            drawn, rows = [], b""
+    if drawn:
+        log.publish(drawn[-1][0], rows, seen, state, reached)
+        yield from drawn
+    if broken is not None:
+        raise broken
+
+
+def _resumed(release: Release) -> _Journal:
+    terms, output, saved = release.terms(), release.output, begun(release.state)
+    if saved is not None:
+        saved.refuse_others(terms)
+        fields = {**saved.fields, "calendar_from_data": saved.calendar_from_data or release.calendar_from_data}
+    elif output.path.exists():
+        raise BadState(
+            f"{output.path} exists without its state {release.state.name}: releasing again would draw twice for the "
+            "same nodes; choose another output, and count what this one cost"
+        )
+    else:
+        fields = _first(release, terms)
+        save(release.state, fields)
+    if output.size() > fields["at"] + len(fields["pending"]):
+        raise BadState(
+            f"{output.path} holds more than {release.state.name} knows of: the state is an older one, and going on "
+            "from it would draw twice for the same nodes; put the newer one back, or choose another output and count "
+            "what this one cost"
+        )
+    running = output.published(fields["at"])
+    if running.digest() != fields["published"]:
+        raise BadState(
+            f"{output.path} was changed in what is published: put it back as it was, or choose another output and "
+            "count what this one cost"
+        )
+    return _Journal(release, fields, running)
+
+
+def _first(release: Release, terms: Terms) -> dict[str, Any]:
+    return {
+        "terms": terms,
+        "calendar_from_data": release.calendar_from_data,
+        "period": 0,
+        "at": 0,
+        "published": sha256().digest(),
+        "pending": release.output.header(),
+        "digest": b"",
+        "state": release.method.start(),
+    }
+
+
+def _digest(before: bytes, changelog: Changelog, part: Mutations) -> bytes:
+    """A hash of all mutations so far, by the names of entries and answers, whose numbers may change as a file grows."""
+    names = ("", *changelog.answers)
+    entries = [changelog.entries[i] for i in part.entry.tolist()]
+    answers = [names[i] for i in part.new.tolist()]
+    rows = sorted(zip(part.time.tolist(), entries, answers, strict=True))
+    return sha256(before + repr(rows).encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,1 @@
+"""From tallies to histograms: randomizers' decoders, estimation, planning, accounting, changelogs from files."""

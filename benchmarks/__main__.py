@@ -1,0 +1,59 @@
+"""Runs the measures of a suite, prints them as a table and writes build/bench/SUITE.json.
+
+python -m benchmarks plans [measure …]
+"""
+
+import json
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+SUITES = {
+    "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner"),
+    "central": (
+        "central_bounds",
+        "central_flights",
+        "central_dynamic",
+        "central_sigma",
+        "central_evolving",
+        "central_counters",
+        "central_scale",
+        "central_coverage",
+    ),
+}
+OUTPUT = Path("build/bench")
+
+
+def main(suite: str, *chosen: str) -> None:
+    """A measure is a module beside this one whose `measure()` returns a flat map from figure to number.
+
+    Measures chosen by name are run alone, and replace their own figures in the file.
+    """
+    console = Console()
+    path = OUTPUT / f"{suite}.json"
+    figures: dict[str, float] = json.loads(path.read_text()) if chosen and path.exists() else {}
+    for name in chosen or SUITES[suite]:
+        began = time.monotonic()
+        measured: dict[str, float] = import_module(f"{__package__}.{name}").measure()
+        console.print(_table(name, measured, time.monotonic() - began))
+        figures |= measured
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(dict(sorted(figures.items())), indent=1) + "\n")
+    console.print(f"wrote {path}")
+
+
+def _table(name: str, measured: dict[str, float], seconds: float) -> Table:
+    table = Table(title=f"{name}, {seconds:.0f} s", title_justify="left")
+    table.add_column("figure")
+    table.add_column("", justify="right")
+    for figure, number in measured.items():
+        table.add_row(figure, f"{number:.6g}")
+    return table
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,177 @@
+"""Measure 5 of the central releases: how often stated intervals hold the truth, 40,000 runs for each mechanism.
+
+Intervals state the level that they hold, a little above 95% where noise is whole. Nominal is that level; a mechanism is
+told apart from it where a two-sided binomial test rejects at a family-wise 0.001 (Bonferroni over all tests).
+Runs go through a seeded stand-in of the same laws; one part goes through OpenDP's own samplers, unseeded.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.dcr import disjoint_release
+from changeling_central.changes.hdcr import NodeRelease, hierarchy
+from changeling_central.changes.release_graph import BestEstimates, cover_sum
+from changeling_central.changes.swcr import Windows, sliding_windows
+from changeling_central.counters.binary import cum
+from changeling_central.counters.dyadic import levels_after
+from changeling_central.counters.pan_private import PanPrivateCounter
+from changeling_central.intervals import Interval, online_interval, sum_interval
+from changeling_central.node_noise import Law
+from changeling_central.noise import Noise, OpenDPNoise
+from changeling_central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting
+from changeling_protocol import AtMost, Calendar
+from changeling_statistics.tallies import Counts
+from scipy.stats import binomtest
+
+from tests.seeded_noise import SeededNoise
+
+RUNS, SEED, LEVEL, FAMILY_WISE = 40_000, 5, 0.95, 1e-3
+T, TIMES = 13, (1, 7, 13)
+CALENDAR, TWICE, EPSILON = Calendar(0, 1, T), AtMost(2), Fraction(1)
+DELTAS = {Law.LAPLACE: Fraction(0), Law.GAUSSIAN: Fraction(1, 10**6)}
+WIDE = 1000
+"""Runs that go through a mechanism at once, as columns of one query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """held: of RUNS, how many intervals held the truth. nominal: the level that the interval states."""
+
+    name: str
+    held: int
+    nominal: float
+
+    @property
+    def p(self) -> float:
+        return float(binomtest(self.held, RUNS, self.nominal).pvalue)
+
+
+def measure() -> dict[str, float]:
+    """By mechanism the least and largest coverage less the nominal level; the smallest p-value times the tests."""
+    tests = list(tested())
+    figures: dict[str, float] = {}
+    for name in dict.fromkeys(one.name for one in tests):
+        off = [one.held / RUNS - one.nominal for one in tests if one.name == name]
+        figures[f"5_coverage_off_least_{name}"], figures[f"5_coverage_off_most_{name}"] = min(off), max(off)
+    figures["5_tests"] = float(len(tests))
+    figures["5_least_nominal"] = min(one.nominal for one in tests)
+    figures["5_most_nominal"] = max(one.nominal for one in tests)
+    figures["5_family_wise_p"] = min(1.0, len(tests) * min(one.p for one in tests))
+    figures["5_told_apart"] = float(sum(one.p * len(tests) < FAMILY_WISE for one in tests))
+    return figures
+
+
+def tested() -> Iterator[Tested]:
+    for law in Law:
+        yield from releases(law, SeededNoise(SEED), f"{law}")
+    yield from releases(Law.LAPLACE, OpenDPNoise(), "laplace_opendp", only=("dcr",))
+    yield from counters(SeededNoise(SEED))
+    yield from queries(SeededNoise(SEED))
+
+
+def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr", "hdcr", "swcr")) -> Iterator[Tested]:
+    """DCR sums, HDCR by covers and on the graph, direct windows; a run a column, each with noise of its own."""
+    names = [f"a{i}" for i in range(WIDE)]
+    wide = answer_query("each answer", names, names, fixed=True)
+    truth = np.random.default_rng(1).integers(-20, 60, T)
+    changes = [np.full(WIDE, change) for change in truth]
+    levels = truth.cumsum()
+    held: dict[tuple[str, int], int] = {}
+    stated: dict[tuple[str, int], Interval] = {}
+
+    def seen(kind: str, t: int, interval: Interval, errors: Any) -> None:
+        stated[kind, t] = interval
+        held[kind, t] = held.get((kind, t), 0) + int((np.abs(errors) <= interval.half_width).sum())
+
+    bounds = list(range(T + 1))
+    dcr = disjoint_release(wide, bounds, TWICE, EPSILON, DELTAS[law], law)
+    tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], branching=3, layers=3, law=law)
+    windows = Windows(0, 4, 3, 4)
+    direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
+    for _ in range(RUNS // WIDE):
+        if "dcr" in only:
+            state, total = dcr.start(), np.zeros(WIDE, np.int64)
+            for t, change in enumerate(changes, 1):
+                state, noisy = dcr.step(state, change, noise)
+                total += noisy
+                if t in TIMES:
+                    seen(f"{label}_dcr", t, sum_interval(dcr.noise, t, LEVEL), total - levels[t - 1])
+        if "hdcr" in only:
+            for t, kind, interval, values in hierarchical(tree, changes, noise):
+                seen(f"{label}_hdcr_{kind}", t, interval, values - levels[t - 1])
+        if "swcr" in only:
+            window = direct.start()
+            for t, change in enumerate(changes, 1):
+                window, closed = direct.step(window, change, noise)
+                if closed is not None:
+                    true = levels[t - 1] - (levels[t - 5] if t > 4 else 0)
+                    seen(f"{label}_swcr", t, sum_interval(direct.noise, 1, LEVEL), closed.values - true)
+    for (kind, t), interval in stated.items():
+        yield Tested(kind, held[kind, t], interval.level)
+
+
+def hierarchical(tree: Any, changes: list[Counts], noise: Noise) -> Iterator[tuple[int, str, Interval, Any]]:
+    estimates = BestEstimates(T, tree.widths, WIDE)
+    state, frontier = tree.start(), estimates.start()
+    nodes: list[NodeRelease] = []
+    for t, change in enumerate(changes, 1):
+        state, closed = tree.step(state, change, noise)
+        nodes.extend(closed)
+        frontier, level = estimates.step(frontier, closed)
+        if t in TIMES:
+            yield t, "graph", online_interval(tree.noise, 3, 3, t, LEVEL), level.values
+            covered = cover_sum(nodes, 0, t, tree.widths)
+            draws = round(covered.variance / tree.noise.variance)
+            yield t, "cover", sum_interval(tree.noise, draws, LEVEL), covered.values
+
+
+def counters(noise: Noise) -> Iterator[Tested]:
+    """Cum and PPCum, one run after another: sums of so many draws of one law."""
+    binary, pan = cum(8, EPSILON), PanPrivateCounter(8, EPSILON)
+    times = (1, 3, 7)
+    held = {(name, t): 0 for name in ("cum", "ppcum") for t in times}
+    intervals = {}
+    for t in times:
+        intervals["cum", t] = sum_interval(binary.priced.drawn, len(levels_after(t, binary.levels - 1)), LEVEL)  # type: ignore[attr-defined]
+        intervals["ppcum", t] = sum_interval(pan.noise, pan.levels + 1, LEVEL)
+    for _ in range(RUNS):
+        tree, memory = binary.start(), pan.start()
+        for t in range(1, 8):
+            tree, of_tree = binary.step(tree, 3, noise)
+            memory, of_pan = pan.step(memory, 3, noise)
+            if t in times:
+                held["cum", t] += abs(of_tree - 3 * t) <= intervals["cum", t].half_width
+                held["ppcum", t] += abs(of_pan - 3 * t) <= intervals["ppcum", t].half_width
+    for (name, t), count in held.items():
+        yield Tested(name, count, intervals[name, t].level)
+
+
+def queries(noise: Noise) -> Iterator[Tested]:
+    """The benchmark and sigma-counting, unions of one and of nine atoms."""
+    domain = Domain.of(age=range(10))
+    table = domain.table({"age": [0, 1, 1, 7]})
+    one = SigmaCounting(Algebra.of([Query.of(domain, f"age < {age}") for age in range(1, 10)]), EPSILON)
+    paid = Benchmark(EPSILON, EPSILON)
+    asked = {"sigma_one_atom": Query.of(domain, "age == 1"), "sigma_nine_atoms": Query.of(domain, "age != 1")}
+    held = dict.fromkeys([*asked, "sigma_benchmark"], 0)
+    stated: dict[str, Interval] = {}
+    members = {name: one.algebra.members(query) for name, query in asked.items()}
+    truth = {name: query.count(table) for name, query in asked.items()}
+    for _ in range(RUNS):
+        state, _ = one.step(one.start(), table, noise)
+        for name, atoms in members.items():
+            if atoms is not None:
+                answer = one.summed(state, atoms)
+                stated[name] = answer.interval(LEVEL)
+                held[name] += abs(answer.estimate - truth[name]) <= stated[name].half_width
+        _, answer = paid.step(paid.start(), (table, asked["sigma_one_atom"]), noise)
+        stated["sigma_benchmark"] = answer.interval(LEVEL)
+        held["sigma_benchmark"] += (
+            abs(answer.estimate - truth["sigma_one_atom"]) <= stated["sigma_benchmark"].half_width
+        )
+    for name, count in held.items():
+        yield Tested(name, count, stated[name].level)

@@ -1,0 +1,19 @@
+"""Runs a console script's main in this process, and keeps what it printed."""
+
+import os
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from types import SimpleNamespace
+from unittest.mock import patch
+
+WIDE_AND_PLAIN = {"COLUMNS": "100", "NO_COLOR": "1"}
+
+
+def invoked(main, *words):
+    """exit_code, stdout, stderr, and output, which is both."""
+    out, err = StringIO(), StringIO()
+    with patch.dict(os.environ, WIDE_AND_PLAIN), redirect_stdout(out), redirect_stderr(err):
+        code = main(list(words))
+    return SimpleNamespace(
+        exit_code=code, stdout=out.getvalue(), stderr=err.getvalue(), output=out.getvalue() + err.getvalue()
+    )

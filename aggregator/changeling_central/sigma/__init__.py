@@ -1,7 +1,7 @@
 """Sigma-counting: many counting queries of one table, nested ones never out of order.
 
 >>> from fractions import Fraction
->>> from changeling_aggregator.central.noise import OpenDPNoise
+>>> from changeling_central.noise import OpenDPNoise
 >>> domain = Domain.of(age=range(121), city=["Paris", "Rome", "elsewhere"])
 >>> adults, romans = Query.of(domain, "age >= 18"), Query.of(domain, "18 <= age < 65 and city == 'Rome'")
 >>> counting = SigmaCounting(Algebra.of([adults, romans]), Fraction(1))

@@ -1,6 +1,6 @@
 """What every randomizer is: exact integer odds, a sampler on them, and the loss they cost.
 
-The other half, tally slots, decoder and covariance, stands in changeling_aggregator.estimation.
+The other half, tally slots, decoder and covariance, stands in changeling_statistics.randomizers.
 """
 
 from collections.abc import Hashable

@@ -22,7 +22,14 @@ def test_importing_brings_neither_numbers_nor_the_network():
     """`import changeling_client` imports no numpy, and httpx only when something is first sent."""
     modules = modules_after("import changeling_client")
     assert "changeling_protocol" in modules
-    assert not modules & {"numpy", "scipy", "httpx", "changeling_statistics", "changeling_aggregator", "changeling_simulations"}
+    assert not modules & {
+        "numpy",
+        "scipy",
+        "httpx",
+        "changeling_statistics",
+        "changeling_aggregator",
+        "changeling_simulations",
+    }
 
 
 @pytest.mark.parametrize("name", changeling_client.__all__)

@@ -15,7 +15,8 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
 )
-from changeling_statistics.estimation import EmptyNode, Estimate, histogram_change, input_counts
+from changeling_statistics.errors import EmptyNode
+from changeling_statistics.estimation import Estimate, histogram_change, input_counts
 from changeling_statistics.estimation.report_variance import mean_report_variances
 from changeling_statistics.tallies import NodeTally, slot_count, tally
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from changeling_protocol import Group, KaryResponse, MutationSpace, Odds, ReleasePlan, SignedSubset, StateSpace, Track
-from changeling_statistics.errors import NotEstimable
+from changeling_statistics.errors import EmptyNode, NotEstimable
 from changeling_statistics.estimation import (
-    EmptyNode,
     histogram_change,
     series,
     smoothed_series,

@@ -228,11 +228,11 @@ def test_a_plot_shows_every_region_and_the_lines_of_a_lone_one(tmp_path):
 
 def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     """By hand: x' makes the third output 5 times likelier, then the second 5/2 times; δ(ε) = 3/4 - e^ε/4 below that."""
-    sigma, regions = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "central.md").read_text(), re.DOTALL)
+    sigma, regions = re.findall(r"```python\n(.*?)```", (ROOT / "docs/central/guide.md").read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(sigma, "docs/central.md", "exec"), {})
+    exec(compile(sigma, "docs/central/guide.md", "exec"), {})
     assert re.fullmatch(r"\d+ -?\d+ \d\.\d+\n", capsys.readouterr().out)
-    exec(compile(regions, "docs/central.md", "exec"), {})
+    exec(compile(regions, "docs/central/guide.md", "exec"), {})
     *pairs, delta = capsys.readouterr().out.splitlines()
     assert pairs == [f"epsilon {log(5):.4f} at delta 0", f"epsilon {log(5 / 2):.4f} at delta 1/8"]
     assert float(delta) == pytest.approx(3 / 4 - exp(0.5) / 4, rel=1e-12)

@@ -103,7 +103,9 @@ def test_every_command_is_in_the_readme():
             assert f"{program} {name}" in README
 
 
-@pytest.mark.parametrize(("command", "page"), [("changeling release", "central/guide"), ("changeling-sim plan", "planning")])
+@pytest.mark.parametrize(
+    ("command", "page"), [("changeling release", "central/guide"), ("changeling-sim plan", "planning")]
+)
 def test_every_option_stands_on_its_page(command, page):
     """No option of the two long commands is left undocumented, and the pages name none that there is not."""
     program, *words = command.split()

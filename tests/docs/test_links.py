@@ -1,0 +1,65 @@
+"""The docs hold together: links and anchors lead somewhere, named tests exist, and so do the headings that code cites."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
+CODE = [
+    file
+    for folder in ("protocol", "client_sdk", "aggregator", "simulations", "benchmarks", "tests")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+]
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CITED = re.compile(r'(docs/[\w/]+\.md)(?:, "([^"]+)")?')
+
+
+def headings(page):
+    """The page's headings, in order, outside of code."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    return re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+
+
+def anchor(heading):
+    """The fragment that a page's heading is linked by: lower case, punctuation dropped, spaces as hyphens."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def named(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_and_anchor_leads_somewhere(page):
+    """Files are there, relative to the page, and have the heading that an anchor names."""
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        target, _, fragment = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link
+        if fragment:
+            assert fragment in map(anchor, headings(file)), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_test_that_is_named_exists(page):
+    """A promise or a proof that points to a test file, or to one test of it, is not left behind when that moves."""
+    written = set(re.findall(r"^def (test_\w+)", "\n".join(file.read_text() for file in CODE), re.MULTILINE))
+    quoted = re.findall(r"`(\S+)`", page.read_text())
+    for name in quoted:
+        if re.fullmatch(r"tests/\S+\.py", name):
+            assert (ROOT / name).is_file(), name
+        elif name.startswith("test_"):
+            assert name in written, name
+
+
+def test_what_code_cites_of_the_docs_is_there():
+    """A docstring names a page, and maybe a heading of it: docs/notation.md, "Estimation"."""
+    for file in CODE:
+        for page, heading in CITED.findall(re.sub(r"\s*\n[\s#]*", " ", file.read_text())):
+            assert (ROOT / page).is_file(), f"{named(file)}: {page}"
+            if heading:
+                assert heading in headings(ROOT / page), f"{named(file)}: {page}, {heading}"

@@ -1,4 +1,4 @@
-"""The docs hold together: links and anchors lead somewhere, named tests exist, and so do the headings that code cites."""
+"""The docs hold together: links, anchors and named tests exist, and so do the headings that code cites."""
 
 import re
 from pathlib import Path

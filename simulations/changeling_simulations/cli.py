@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from changeling_aggregator.cli.files import read_survey
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_csv
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
@@ -99,7 +99,7 @@ def run(
         raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
     given = None if survey_file is None else read_survey(survey_file)
     if changelog is not None:
-        source = Changelog.from_csv(changelog_path(changelog), given.answers if given else None)
+        source = read_csv(changelog_path(changelog), given.answers if given else None)
         calendar = given.calendar if given else calendar_for(source, period, start, periods)
     else:
         calendar = given.calendar if given else synthetic_calendar(period, start, periods)

@@ -11,7 +11,7 @@ from changeling_simulations.plots import save_plot
 from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
 from changeling_simulations.synthetic import synthetic_changelog
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 6)
 
@@ -80,7 +80,7 @@ def test_a_csv_of_it_holds_every_period_and_answer(experiment, tmp_path):
 def test_a_plot_has_a_panel_an_answer(answers, tmp_path):
     """And is a PNG that says epsilon and entries, whether or not a period has a standard error."""
     rows = [(str(i), CALENDAR.start + 1 + i, f"answer {i % answers}") for i in range(20)]
-    population = Population.from_changelog(Changelog.from_rows(rows), CALENDAR, AtMost(1))
+    population = Population.from_changelog(read_rows(rows), CALENDAR, AtMost(1))
     survey = paper_survey(population.answers, CALENDAR, AtMost(1), epsilon=Decimal("0.5"))
     save_plot(run(population, survey, np.random.default_rng(6)), tmp_path / "out.png")
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

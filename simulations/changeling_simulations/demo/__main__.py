@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
 from changeling_protocol.expectation import MICRO
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import Changelog, read_csv
 from changeling_statistics.durations import parse_duration
 from changeling_statistics.instants import parse_instant
 from changeling_statistics.planning.optimal import optimal_plan
@@ -41,7 +41,7 @@ def main() -> None:
     console = Console(width=110)
     began = time.monotonic()
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    changelog = Changelog.from_csv(changelog_path("school-to-work"))
+    changelog = read_csv(changelog_path("school-to-work"))
     calendar = Calendar(int(parse_instant(START)), parse_duration(PERIOD), PERIODS)
     population = Population.from_changelog(changelog, calendar, AtMost(MOST_MUTATIONS))
 

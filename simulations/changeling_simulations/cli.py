@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from changeling_aggregator.cli.files import read_survey
+from changeling_commands.running import VERSION_HINT
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
 from changeling_statistics.changelog import read_csv
 from rich.console import Console
@@ -34,7 +35,7 @@ ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.callback()
+@app.callback(epilog=VERSION_HINT)
 def changeling_sim() -> None:
     """What will a survey of changing answers cost in privacy, and how accurate will it be?"""
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ..bundled import changelog_path
-from ..experiment import POINT, Experiment, epsilon_text, run
+from ..experiment import POINT, Experiment, epsilon_text, simulate
 from ..plots import save_plot
 from ..population import Population
 from ..surveys import paper_survey
@@ -62,7 +62,7 @@ def main() -> None:
     )
     generator = np.random.default_rng(SEED)
     many = population.resampled(MANY, generator)
-    paper = run(many, survey, generator)
+    paper = simulate(many, survey, generator)
     save_plot(paper, OUTPUT / "paper.png")
     console.print(series_table(paper))
     console.print(_conclusion(paper, population.entries))
@@ -72,7 +72,7 @@ def main() -> None:
         len(changelog.answers), calendar, AtMost(MOST_MUTATIONS), SENSIBLE_EPSILON, devices=MANY, expected=EXPECTED
     )
     planned = optimal_plan(wish)
-    optimal = run(many, wish.survey(planned.plan, changelog.answers, QUESTION), generator)
+    optimal = simulate(many, wish.survey(planned.plan, changelog.answers, QUESTION), generator)
     save_plot(optimal, OUTPUT / "optimal.png")
     console.print(comparison_table({"the paper's plan": paper, "the optimal plan": optimal}))
     console.print(f"\nPlots: clients, paper and optimal in {OUTPUT}. {time.monotonic() - began:.0f} seconds.")

@@ -19,7 +19,7 @@ from changeling_central.noise import Noise
 from changeling_central.release.counters import CounterMethod, counter_method
 from changeling_central.release.methods import PeriodChange
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import Changelog, read_csv
 from changeling_statistics.estimation.estimate import Floats
 
 from tests.seeded_noise import SeededNoise
@@ -93,7 +93,7 @@ def figures(errors: dict[str, float]) -> dict[str, float]:
 
 
 def flights() -> Changelog:
-    return Changelog.from_csv(DATA)
+    return read_csv(DATA)
 
 
 def hierarchical(mechanism: Hdcr, changes: Any, noise: Noise) -> Iterator[tuple[str, Series]]:

@@ -17,7 +17,7 @@ from changeling_central.changes.release_graph import BestEstimates
 from changeling_central.guard import first_breach
 from changeling_central.noise import OpenDPNoise
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import Changelog, read_csv, read_parquet
 
 ENTRIES, PERIODS, SEED = 500_000, 1_000, 4
 NAMES = ["bus", "train", "tram", "ferry"]
@@ -34,7 +34,7 @@ def measure() -> dict[str, float]:
         frame.write_parquet(parquet)
         for name, path in (("csv", csv), ("parquet", parquet)):
             began = time.perf_counter()
-            log = Changelog.from_csv(path) if name == "csv" else Changelog.from_parquet(path)
+            log = read_csv(path) if name == "csv" else read_parquet(path)
             read = time.perf_counter()
             release(log)
             done = time.perf_counter()

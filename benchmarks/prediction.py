@@ -16,7 +16,7 @@ from changeling_simulations.fitted import fitted_expectation
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
 from changeling_simulations.simulated_error import simulated_errors
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_csv
 from changeling_statistics.planning import Wish, compare_plans
 
 from .cohort import cohort, cohort_expectation
@@ -62,7 +62,7 @@ def _cohorts(seeds: int) -> dict[str, float]:
 
 
 def _school(seeds: int) -> dict[str, float]:
-    changelog = Changelog.from_csv(changelog_path("school-to-work"))
+    changelog = read_csv(changelog_path("school-to-work"))
     calendar = calendar_for(changelog, MONTH)
     constraint = AtMost(4)
     source = Population.from_changelog(changelog, calendar, constraint)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import numpy as np
 from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
 from changeling_statistics.changelog import MICRO, Changelog
-from changeling_statistics.constraints import in_words
+from changeling_statistics.constraint_words import in_words
 from numpy.typing import NDArray
 
 from .errors import ConstraintBroken

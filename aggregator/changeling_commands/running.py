@@ -1,13 +1,18 @@
 """Runs a command line: an error is one clear line on standard error that begins with the program's name.
 
-A defect, which no user can mend, keeps its traceback.
+A defect, which no user can mend, keeps its traceback. `--version` is answered here, as no command's extra is needed
+for it.
 """
 
 import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from changeling_protocol import __version__
 from changeling_protocol.errors import ChangelingError
+
+VERSION_HINT = "--version, alone, prints the version."
+"""For the end of a program's help, which does not list the option: Typer does not know it."""
 
 
 class Program(Protocol):
@@ -21,12 +26,16 @@ def run_program(
 ) -> int:
     """Run one command of a program.
 
-    name: the program's, which begins every error. load: imports and returns its commands. extra_of: the extra that
-    a command needs, by the command's name ("" for the program itself). arguments: the words behind the program's
-    name, by default the process's own.
+    name: the program's, which begins every error.
+    load: imports the commands and returns them; may raise ModuleNotFoundError where an extra is missing.
+    extra_of: the extra that a command needs, by the command's name ("" for the program itself).
+    arguments: the words behind the program's name, by default the process's own.
     Returns the exit code: 0, 1 after an error, 2 after words that cannot be understood.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
+        print(f"{name} {__version__}")
+        return 0
     try:
         load()(args=words, prog_name=name)
     except SystemExit as end:

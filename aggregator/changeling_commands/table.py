@@ -1,20 +1,28 @@
-"""The commands of `changeling`: the server's and the curator's. Each imports what is heavy where it runs."""
+"""The commands of `changeling`: the server's and the curator's. Each imports what is heavy only when it runs.
+
+So the help of all commands is there whichever extra is installed, and says which extra a command needs.
+"""
 
 import typer
 from changeling_aggregator.cli import authority, dev, histogram, keys, serve, survey
 from changeling_central.release import command as release
 
+from .running import VERSION_HINT
+
+SERVER, CURATOR = "A server and its surveys", "A database of your own"
+OF_SERVER, OF_CENTRAL = (rf'Part of "changeling\[{extra}]".' for extra in ("server", "central"))
+
 app = typer.Typer(
     name="changeling",
     help="Publish how people's answers change, without learning who answers what.",
+    epilog=VERSION_HINT,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(authority.app, name="authority")
-app.add_typer(survey.app, name="survey")
-app.add_typer(keys.app, name="keys")
-app.command()(serve.serve)
-app.command()(histogram.histogram)
-app.command()(dev.dev)
-app.command()(release.release)
+
+for commands, name in ((authority.app, "authority"), (survey.app, "survey"), (keys.app, "keys")):
+    app.add_typer(commands, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
+for command in (serve.serve, histogram.histogram, dev.dev):
+    app.command(rich_help_panel=SERVER, epilog=OF_SERVER)(command)
+app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(release.release)

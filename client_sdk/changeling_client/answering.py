@@ -1,9 +1,9 @@
-"""Which nodes of an entry are due, and the report each one gets.
+"""Which nodes of an entry are due, and the report that each one gets.
 
-A node is answered once, whatever happened in it, when its last period has closed and the clock's
-skew and a random delay have passed. The report goes into the outbox in the transaction that moves the key past
-it, so it is never computed twice. Knows nothing of networks; the caller brings the time, and says whether it is
-sure enough of it to drop what is too late.
+A node is answered once, whatever happened in it: when its last period has closed, and the clock's skew and a random
+delay have passed. The report goes into the outbox in the transaction that moves the key past it, so it is never
+computed twice. Knows nothing of networks; the caller brings the time, and says whether it is sure enough of it to
+drop what is too late.
 """
 
 import sqlite3
@@ -19,10 +19,11 @@ from .entries import Entry
 
 
 def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int, may_drop: bool) -> Entry:
-    """Answers, in order, every closing that is due, and drops those past grace unanswered.
+    """Answers every closing that is due, in order; those past grace are dropped without an answer.
 
-    now_ms: the device's time without its lead. may_drop: if not, the first closing past grace and all after it
-    wait. Returns the entry as it now is.
+    now_ms: the device's time without its lead, in Unix milliseconds.
+    may_drop: whether closings past grace may be dropped now; if not, the first of them and all after it wait.
+    Returns the entry as it now is.
     """
     before = entry
     for period in closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000)):
@@ -43,14 +44,14 @@ def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int
 
 
 def past_grace(survey: Survey, period: int, now_ms: int) -> bool:
-    """Whether the server no longer takes reports on nodes that end with the period."""
+    """Whether it is too late to report on nodes that end with the period: the server takes no more of them."""
     return now_ms > close_ms(survey.calendar, period) + 1000 * survey.grace
 
 
 def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int) -> bool:
-    """Whether a closing, answered or not, would be dropped as past grace, or several be answered at once.
+    """Whether a closing would be dropped as past grace, or several closings be answered at once, at this time.
 
-    After a long silence that is as it should be; after a leap of the clock it would be for good.
+    That is right after a long silence. If the clock leapt it would be a mistake that cannot be undone.
     """
     answered = outbox.waiting(db, survey.id, entry.number)
     unanswered = closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000))
@@ -59,7 +60,7 @@ def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: 
 
 
 def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> int:
-    """The last moment before nodes that end with `period` are answered."""
+    """After this moment nodes that end with `period` are answered."""
     delay = subkeys.delay_coins(period).below(1000 * survey.spread)
     return close_ms(survey.calendar, period) + 1000 * survey.skew + delay
 
@@ -78,7 +79,7 @@ def _reports(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, 
 
 
 def _take_drawn(db: sqlite3.Connection, entry: Entry, track: int, node: int) -> bool:
-    """Whether the entry drew this node; which it drew is then forgotten."""
+    """Whether the entry drew this node at enrolment. The node is then forgotten."""
     drawn = db.execute(
         "DELETE FROM drawn_nodes WHERE survey = ? AND entry = ? AND track = ? AND node = ?",
         (entry.survey, entry.number, track, node),

@@ -1,6 +1,6 @@
-"""An entry's changelog: its states in order, for as long as an open node may ask for them.
+"""An entry's changelog: its states in order, kept as long as a node that is not yet answered may need them.
 
-A mutation of the last millisecond of a period belongs to that period.
+A mutation in the last millisecond of a period belongs to that period.
 """
 
 import sqlite3
@@ -18,7 +18,10 @@ _FOREVER_MS = 2**63 - 1
 
 
 def append(db: sqlite3.Connection, entry: Entry, at_ms: int, state: int) -> None:
-    """The entry, already counted, goes into a state. at_ms: never before the mutation it follows."""
+    """Writes down that the entry goes into a state.
+
+    entry: with this mutation counted. at_ms: Unix milliseconds, not before the entry's last mutation.
+    """
     db.execute(
         "INSERT INTO changelog VALUES (?, ?, ?, ?, ?)",
         (entry.survey, entry.number, entry.mutations, at_ms, state),
@@ -26,10 +29,11 @@ def append(db: sqlite3.Connection, entry: Entry, at_ms: int, state: int) -> None
 
 
 def bring_back(db: sqlite3.Connection, survey: Survey, entry: Entry, seen_ms: int) -> Entry:
-    """Moves mutations that a clock which was ahead put into the future to the present, past all that was answered.
+    """Moves mutations that lie in the future, because the clock was ahead, to the present.
 
-    Their order and number stay, and none moves away from another, so the constraint holds as before.
-    seen_ms: the latest time the store has seen. Returns the entry as it now is.
+    They stay after everything that was answered. Their order and number stay, and no two move apart, so the entry
+    keeps to its constraint as before.
+    seen_ms: the latest time the store has seen, in Unix milliseconds. Returns the entry as it now is.
     """
     latest = max(seen_ms, close_ms(survey.calendar, entry.answered) + 1)
     db.execute(
@@ -44,16 +48,17 @@ def bring_back(db: sqlite3.Connection, survey: Survey, entry: Entry, seen_ms: in
 
 
 def current_state(db: sqlite3.Connection, entry: Entry) -> int:
+    """The state that the entry is in; NULL before its first mutation."""
     return _state_at(db, entry, _FOREVER_MS)
 
 
 def state_at_close(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int) -> int:
-    """The state at a period's end; NULL before the first mutation."""
+    """The state that the entry was in when a period closed; NULL before its first mutation."""
     return _state_at(db, entry, close_ms(survey.calendar, period))
 
 
 def prune(db: sqlite3.Connection, survey: Survey, entry: Entry) -> None:
-    """Forgets what no node can ask for that the entry has yet to answer."""
+    """Deletes the states that no node needs any more that the entry has still to answer."""
     needed = min(_needed_from(survey.plan, entry), default=None)
     horizon = _FOREVER_MS if needed is None else close_ms(survey.calendar, needed)
     db.execute(
@@ -72,7 +77,7 @@ def _state_at(db: sqlite3.Connection, entry: Entry, at_ms: int) -> int:
 
 
 def _needed_from(plan: ReleasePlan, entry: Entry) -> Iterator[int]:
-    """For each track of the entry, the earliest period whose closing state its next node asks for."""
+    """For each track of the entry, the earliest period whose closing state its next node needs."""
     for _, track in plan.numbered(entry.group):
         number = max((entry.answered - track.first) // track.width + 1, 1)
         if number <= track.count:

@@ -1,4 +1,4 @@
-"""The client an app embeds: one store, one server, the authority it trusts, and a bound on what may be spent."""
+"""The client an app embeds: one store, one server, the authority it trusts, and the most that surveys may cost."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from decimal import Decimal, InvalidOperation
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from changeling_protocol import Survey
+from changeling_protocol import ProtocolError, Survey
 
 from . import entries, surveys
 from .clock import DeviceClock, keep_heard, known_lead
 from .delivery import Server
 from .enrolment import check_count, enrol
-from .errors import WrongSurvey
+from .errors import BadSurvey, WrongSurvey
 from .flushing import Flushed, Flusher
 from .handle import SurveyHandle
 from .sealing_keys import SealingKeys
@@ -28,15 +28,17 @@ AUTHORITY_KEY_BYTES = 32
 
 
 class Client:
-    """Joins surveys, records answers through their handles, and reports when `flush` is called.
+    """Joins surveys, records answers through the handles it gives, and sends reports when `flush` is called.
 
-    path: the store, made if there is none. server: the base URL; HTTPS, but on loopback. authority: the survey
-    authority's Ed25519 public keys, current and next, 32 bytes each. max_epsilon: the most that the stated
-    epsilons of all surveys in this store may add up to. http: a client of the app's to send through; its
-    cookies, headers and credentials are not used. clock: gives Unix time in seconds.
+    path: the store, one SQLite file; made if there is none.
+    server: the server's base URL. It must be HTTPS; plain HTTP is allowed on loopback only.
+    authority: the Ed25519 public keys of the survey authority, 32 bytes each: the current one, and the next.
+    max_epsilon: the most that the epsilons of all surveys in this store may add up to, above 0.
+    http: a client of the app's to send through. Its cookies, headers and credentials are not sent.
+    clock: gives the time in Unix seconds.
 
-    May be shared by threads, and the store by processes.
-    Raises StoreUnusable for a file that is no sound store; ValueError for a bad argument.
+    Threads may share a client, and processes a store.
+    Raises StoreUnusable for a file that is no sound store, StoreBusy, or ValueError for a bad argument.
     """
 
     def __init__(
@@ -67,14 +69,17 @@ class Client:
         signed: bytes | None = None,
         answers: Sequence[str] | None = None,
     ) -> SurveyHandle:
-        """The survey with this id, joined now if this store has not joined it before.
+        """The survey with this id, which is joined now if this store has not joined it before.
 
-        survey_id: 16 bytes, or hex. entries: how many answers the app holds for it, for good. signed: the
-        signed survey, if the app brings it; else the server is asked. answers: the entries' first answers,
-        recorded as the store joins; a closed cohort asks for them.
+        survey_id: 16 bytes, or 32 hex digits.
+        entries: how many answers the app holds for this survey, numbered from 0; the number never changes.
+        signed: the signed survey, if the app brings it; without it the server is asked.
+        answers: the first answer of each entry, recorded as the store joins. A closed cohort needs them; later
+        calls pass over them.
 
-        Raises CannotJoin, ServerTrouble, ValueError, or the protocol's BadSignature, MalformedBytes and
-        UnderstatedEpsilon; then nothing is joined.
+        Returns the handle through which answers are recorded.
+        Raises CannotJoin for a survey that must not be joined, ServerTrouble if the server is needed and does not
+        answer, StoreBusy, StoreUnusable, or ValueError for a bad argument; then nothing is joined.
         """
         id_ = surveys.survey_id(survey_id)
         survey = self._joined(id_, entries)
@@ -87,21 +92,21 @@ class Client:
         return SurveyHandle(survey, self._store, self._clock)
 
     def flush(self) -> Flushed:
-        """Answers every node that is due, then sends what waits. Call it whenever the app runs.
+        """Answers every node that is due, then sends all reports that wait. Call it whenever the app runs.
 
-        Trouble with the server is told in what is returned, and costs no report. Raises StoreBusy or
-        StoreUnusable.
+        Returns what became of the reports. Trouble with the server is told there, and loses none of them.
+        Raises StoreBusy or StoreUnusable.
         """
         return self._flusher.flush()
 
     @property
     def spent(self) -> Decimal:
-        """The sum of the stated epsilons of all surveys this store has joined."""
+        """The sum of the epsilons that the surveys of this store state; one that has ended still counts."""
         with self._store.transaction() as db:
             return surveys.spent(db)
 
     def close(self) -> None:
-        """Closes the store, and the connections that are the client's own. Sends nothing."""
+        """Closes the store and the client's own connections; what waits is sent after the next start."""
         self._server.close()
         self._store.close()
 
@@ -121,8 +126,12 @@ class Client:
             return survey
 
     def _verified(self, id_: bytes, signed: bytes | None) -> Survey:
-        """Survey.from_signed computes the cost again, and refuses one that is understated."""
-        survey = Survey.from_signed(self._server.survey(id_) if signed is None else signed, self._authority)
+        """The survey, once its signature is checked and its cost computed again."""
+        encoded = self._server.survey(id_) if signed is None else signed
+        try:
+            survey = Survey.from_signed(encoded, self._authority)
+        except ProtocolError as error:
+            raise BadSurvey(str(error)) from error
         if survey.id != id_:
             raise WrongSurvey(f"asked for survey {id_.hex()}, the signed bytes are of {survey.id.hex()}")
         return survey
@@ -136,7 +145,7 @@ def _checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def _checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
-    """As written: 0.3 is three tenths, not the float below it."""
+    """The number as it is written: 0.3 is three tenths, not the nearest float."""
     try:
         epsilon = Decimal(str(max_epsilon))
     except InvalidOperation:

@@ -1,6 +1,7 @@
-"""Joining a survey: the bound on epsilon, and what each entry draws, once, from a secret of its own.
+"""Joining a survey: the bound on epsilon is checked, then each entry draws its group and its nodes, once.
 
-All of it is one transaction, so an entry is enrolled whole or not at all, and never draws again.
+It draws from a secret of its own. All of it is one transaction: an entry is enrolled whole or not at all, and never
+draws again.
 """
 
 import sqlite3
@@ -25,10 +26,11 @@ def enrol(
     max_epsilon: Decimal,
     clock: DeviceClock,
 ) -> None:
-    """Enrols `count` entries at the first period still open; nothing if they are enrolled already.
+    """Enrols entries from the first period on that is still open; does nothing if they are enrolled already.
 
-    answers: one for each entry, recorded at once; a closed cohort asks for them.
-    Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers.
+    count: how many entries, at least 1. answers: one for each of them, recorded at once; None for no answer yet.
+    max_epsilon: what all surveys of the store may cost together.
+    Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers than fits.
     """
     if enrolled := entries.count(db, survey.id):
         check_count(enrolled, count)
@@ -51,6 +53,7 @@ def enrol(
 
 
 def check_count(enrolled: int, count: int) -> None:
+    """Raises ValueError unless a survey that was joined with so many entries is joined with as many again."""
     if enrolled != count:
         raise ValueError(f"the survey was joined with {enrolled} entries, which is for good; got {count}")
 
@@ -66,7 +69,7 @@ def _initial_states(survey: Survey, count: int, answers: Sequence[str] | None) -
 
 
 def _draw(db: sqlite3.Connection, survey: Survey, number: int, secret: EntrySecret) -> Entry:
-    """A new entry, its group, and its nodes of the tracks on which it reports only some."""
+    """A new entry with the group that it draws, and the nodes that it draws on tracks where it reports only some."""
     subkeys = secret.subkeys(survey.id)
     group = survey.plan.draw_group(subkeys.group_coins())
     entry = Entry(survey.id, number, group, answered=secret.period - 1, key=secret.key)

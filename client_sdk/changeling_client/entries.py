@@ -1,4 +1,4 @@
-"""What an entry is on the device: its group, its key, how far it has answered, how often it has mutated."""
+"""What a device keeps of an entry: its group, its key, how far it has answered, how often it has mutated."""
 
 import sqlite3
 from dataclasses import dataclass, replace
@@ -12,9 +12,11 @@ _COLUMNS = "survey, number, track_group, answered, key, mutations, first_ms, dro
 class Entry:
     """One entry of a survey; printing it shows nothing.
 
-    answered: every node that ends by this period is answered or dropped. secret: at the period after it.
-    mutations: how many count against the constraint. first_ms: when the first was, None before it.
-    dropped: closings that were past grace.
+    survey: the survey's id. number: the entry's, from 0. group: the group it drew, numbered as in the plan.
+    answered: every node that ends by this period is answered or dropped.
+    key: of the entry's secret at the period after `answered`.
+    mutations: how many it has made, which its constraint counts. first_ms: when the first was; None before it.
+    dropped: how many closings were past grace.
     """
 
     survey: bytes
@@ -28,21 +30,25 @@ class Entry:
 
     @property
     def secret(self) -> EntrySecret:
+        """The entry's secret at the period after `answered`."""
         return EntrySecret(self.answered + 1, self.key)
 
     def after(self, period: int) -> "Entry":
-        """The entry once it is done with `period`, its key a step past it."""
+        """The entry once `period` is answered or dropped; its key is then the next period's."""
         return replace(self, answered=period, key=self.secret.advanced(period + 1).key)
 
     def dropping(self, closings: int) -> "Entry":
+        """The entry with so many more closings dropped."""
         return replace(self, dropped=self.dropped + closings)
 
     def mutated(self, at_ms: int) -> "Entry":
+        """The entry with one more mutation counted, at that time in Unix milliseconds."""
         first = at_ms if self.first_ms is None else self.first_ms
         return replace(self, mutations=self.mutations + 1, first_ms=first)
 
 
 def insert(db: sqlite3.Connection, entry: Entry) -> None:
+    """Keeps a new entry."""
     db.execute(
         f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (
@@ -59,6 +65,7 @@ def insert(db: sqlite3.Connection, entry: Entry) -> None:
 
 
 def update(db: sqlite3.Connection, entry: Entry) -> None:
+    """Keeps what has changed of an entry; its group never does."""
     db.execute(
         "UPDATE entries SET answered = ?, key = ?, mutations = ?, first_ms = ?, dropped = ?"
         " WHERE survey = ? AND number = ?",
@@ -75,7 +82,7 @@ def update(db: sqlite3.Connection, entry: Entry) -> None:
 
 
 def load(db: sqlite3.Connection, survey: bytes, number: int) -> Entry:
-    """Raises ValueError where the survey has no such entry."""
+    """The entry of that number. Raises ValueError if the survey has none."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?",  # noqa: S608
         (survey, number),

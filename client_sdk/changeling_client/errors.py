@@ -1,25 +1,27 @@
-"""What can go wrong on the device.
+"""What can go wrong on the device. Every error but a bad argument's is a ClientError.
 
     ClientError
     ├── StoreUnusable       the store is damaged, foreign, or from a later version: stay silent
     ├── StoreBusy           another process held the store for too long: try again
     ├── ServerTrouble       the server could not be asked, or its answer not be used: try again
     └── CannotJoin          the survey may not be joined from this store
+        ├── BadSurvey       no pinned key signed it, it cannot be read, or it costs more than it states
         ├── WrongSurvey     the bytes are not of the survey that was named
         ├── TooCostly       with it the store would exceed max_epsilon
         └── EnrolmentOver   its calendar has ended, or its cohort is closed
 
-A survey with a bad signature, or one that costs more than it states, raises the protocol's BadSignature,
-MalformedBytes or UnderstatedEpsilon. A bad argument is a plain ValueError. No error holds an answer or a key.
+A bad argument is a plain ValueError with the value in it. No error holds an answer or a key.
 """
 
+from changeling_protocol.errors import ChangelingError
 
-class ClientError(Exception):
-    """Root of every error this package raises besides ValueError and the protocol's own."""
+
+class ClientError(ChangelingError):
+    """Root of every error this package raises besides ValueError."""
 
 
 class StoreUnusable(ClientError):
-    """The store cannot be trusted; what it spent is unknown, so there is no fresh start in its place."""
+    """The store cannot be trusted. What its entries have spent is unknown, so nothing may start afresh in its place."""
 
 
 class StoreBusy(ClientError):
@@ -31,11 +33,18 @@ class ServerTrouble(ClientError):
 
 
 class CannotJoin(ClientError):
-    """A survey that may not be joined from this store."""
+    """The survey may not be joined from this store; nothing was joined."""
+
+
+class BadSurvey(CannotJoin):
+    """None of the pinned keys signed the survey, its bytes cannot be read, or it costs more than it states.
+
+    `__cause__` is the protocol's BadSignature, MalformedBytes or UnderstatedEpsilon.
+    """
 
 
 class WrongSurvey(CannotJoin):
-    """Signed bytes of another survey than the one that was named."""
+    """The signed bytes are of another survey than the one that was named."""
 
 
 class TooCostly(CannotJoin):
@@ -43,4 +52,4 @@ class TooCostly(CannotJoin):
 
 
 class EnrolmentOver(CannotJoin):
-    """The survey's calendar has ended, or the first period of a closed cohort has closed."""
+    """The survey's calendar has ended, or its cohort is closed and the first period is over."""

@@ -1,8 +1,8 @@
 """One flush: answer what is due, then send what waits.
 
-Answering is durable before anything is sent. What is sent stays in the outbox until the server acknowledges it
-or its grace is over, whatever happens on the way. One wrong reading of the clock ends nothing: before anything
-is dropped as too late, or several closings are answered at once, the server is asked for the time, and while it
+Answers are on disk before anything is sent. What is sent stays in the outbox until the server acknowledges it or its
+grace is over, whatever happens on the way. One wrong reading of the clock does no harm for good: before anything is
+dropped as too late, or several closings are answered at once, the server is asked for the time, and as long as it
 cannot be asked nothing is dropped.
 """
 
@@ -28,10 +28,12 @@ _REASONS = (*_STALE_KEY, _OVER, "unknown-survey", "malformed", "too-large")
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """What a flush did, in closings: one entry's reports on the nodes that end with one period.
+    """What a flush did, counted in closings. A closing is one entry's reports on the nodes that end with one period.
 
-    sent: acknowledged by the server. waiting: kept for the next flush. dropped: past grace, or refused for
-    good. trouble: what went wrong with the server, if anything did.
+    sent: how many the server acknowledged.
+    waiting: how many are kept for the next flush.
+    dropped: how many came too late, past their grace or after the survey's end.
+    trouble: what went wrong with the server, in words; None if nothing did.
     """
 
     sent: int
@@ -47,7 +49,7 @@ class Flusher:
         self._store, self._server, self._keys, self._clock = store, server, keys, clock
 
     def flush(self) -> Flushed:
-        """Never raises for the server's sake. Raises StoreBusy or StoreUnusable."""
+        """Answers and sends; trouble with the server is returned, never raised. Raises StoreBusy or StoreUnusable."""
         self._clock.forget_heard()
         doubtful = self._doubts_the_time()
         trouble = self._ask_the_time() if doubtful else None
@@ -69,7 +71,7 @@ class Flusher:
         return Flushed(sent, waiting, dropped, trouble)
 
     def _doubts_the_time(self) -> bool:
-        """Whether something hangs on it: a lead that holds answers back, a clock that was set back or leapt."""
+        """Whether a wrong clock would do harm now: it was ahead of the server's, was set back, or has leapt forward."""
         now_ms = self._clock.delayed_ms()
         with self._store.transaction() as db:
             return (
@@ -83,7 +85,7 @@ class Flusher:
             )
 
     def _ask_the_time(self) -> str | None:
-        """Hears the date on the server's answer, whatever was asked. Returns the trouble, if there was any."""
+        """Asks the server for anything, as every answer holds a date. Returns the trouble, None if there was none."""
         try:
             self._keys.fetch()
         except ServerTrouble as error:
@@ -94,7 +96,7 @@ class Flusher:
         return None
 
     def _answer(self, may_drop: bool) -> tuple[list[Upload], int, bool]:
-        """Everything that waits, what is due now included; how many closings were past grace; whether any was new."""
+        """Answers what is due. Returns all that waits, how many closings were past grace, whether any was new."""
         now_ms = self._clock.delayed_ms()
         uploads: list[Upload] = []
         dropped, changed = 0, False
@@ -115,7 +117,7 @@ class Flusher:
         return uploads, dropped, changed
 
     def _send(self, body: Sequence[Upload]) -> tuple[int, int, str | None]:
-        """One request: how many closings were acknowledged, how many dropped, and the trouble."""
+        """Sends one request. Returns how many closings were acknowledged, how many dropped, and the trouble."""
         key = self._keys.newest(self._clock.delayed_ms())
         refused = self._server.upload([seal(upload.plaintext, upload.survey, key) for upload in body])
         now_ms = self._clock.delayed_ms()
@@ -135,13 +137,14 @@ class Flusher:
 
 
 def _has_ended(db: sqlite3.Connection, survey: bytes, now_ms: int) -> bool:
-    """Whether its calendar has; a server that has not begun it says "closed" too, to a clock that is ahead."""
+    """Whether the survey's calendar has ended. A server says "closed" also of one that has not begun, to a clock that
+    is ahead."""
     joined = surveys.load(db, survey)
     return joined is None or now_ms > close_ms(joined.calendar, joined.calendar.periods)
 
 
 def _told(reasons: set[str]) -> str | None:
-    """The trouble in refusals, in our words only."""
+    """The trouble in these reasons; one that we do not know is not repeated. None if there are no reasons."""
     if not reasons:
         return None
     known = {reason if reason in _REASONS else "a reason this version does not know" for reason in reasons}

@@ -15,7 +15,10 @@ from .store import Store
 
 
 class SurveyHandle:
-    """Records answers to one survey. Comes from `Client.join`."""
+    """A joined survey: records the answers of its entries. Comes from `Client.join`.
+
+    survey: the survey, with its question, answers and calendar.
+    """
 
     __slots__ = ("_clock", "_store", "survey")
 
@@ -24,29 +27,35 @@ class SurveyHandle:
         self._store, self._clock = store, clock
 
     def record(self, answer: str, entry: int = 0) -> Recorded:
-        """The entry's answer from now on; durable when this returns.
+        """Records the entry's answer from now on; it is on disk when this returns.
 
-        Raises ValueError for an answer or an entry that the survey does not have.
+        answer: one of the survey's. entry: the entry's number, from 0.
+        Returns whether the answer stands; the survey's constraint may have frozen the one before.
+        Raises ValueError for an answer or an entry that the survey does not have, StoreBusy or StoreUnusable.
         """
         return self._record(recording.state_of(self.survey, answer), entry)
 
     def delete(self, entry: int = 0) -> Recorded:
-        """The entry has no answer from now on; durable when this returns. In a closed cohort it keeps it."""
+        """Records that the entry has no answer from now on; that is on disk when this returns.
+
+        Returns whether that stands: in a closed cohort an entry keeps its answer.
+        Raises ValueError for an entry that the survey does not have, StoreBusy or StoreUnusable.
+        """
         return self._record(NULL, entry)
 
     def answer(self, entry: int = 0) -> str | None:
-        """The answer that stands, None if there is none."""
+        """The entry's answer as it was last recorded; None if there is none."""
         with self._store.transaction() as db:
             state = changelog.current_state(db, entries.load(db, self.survey.id, entry))
         return None if state == NULL else self.survey.answers[state - 1]
 
     @property
     def spent(self) -> Decimal:
-        """What the survey can cost each entry, in all: its stated epsilon, committed on joining."""
+        """The most that the survey can cost an entry in all: its stated epsilon, which counts from joining on."""
         return self.survey.epsilon
 
     def ledger(self, entry: int = 0) -> Ledger:
-        """The entry's account. Raises ValueError for an entry that the survey does not have."""
+        """How far the entry has answered, and what it costs. Raises ValueError if the survey has no such entry."""
         with self._store.transaction() as db:
             account = entries.load(db, self.survey.id, entry)
             waiting = len(outbox.waiting(db, self.survey.id, entry))

@@ -1,4 +1,4 @@
-"""What a survey has asked of an entry, and the most it can cost it."""
+"""What a survey has asked of an entry so far, and what it can cost the entry at most."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -8,9 +8,11 @@ from decimal import Decimal
 class Ledger:
     """One entry's account with one survey.
 
-    epsilon: the most the survey can tell two of the entry's changelogs apart, over its whole calendar, ln of a
-    ratio. answered: the entry is done with every node that ends by this period. waiting: closings answered
-    and not yet acknowledged by the server. dropped: closings that were past grace and never reached it.
+    epsilon: over the survey's whole calendar, no reports of the entry are more than e^epsilon times likelier under
+    one changelog than under another.
+    answered: every node that ends by this period, numbered from 1, is answered or dropped.
+    waiting: how many closings are answered and not yet acknowledged by the server.
+    dropped: how many closings came too late, and never reached the server.
     """
 
     epsilon: Decimal

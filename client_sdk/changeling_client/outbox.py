@@ -1,6 +1,6 @@
-"""The outbox: what was answered, until the server has acknowledged it or grace is over.
+"""The outbox: what was answered, kept until the server has acknowledged it or its grace is over.
 
-It is kept by closings: one entry's reports, maybe none, on the nodes that end with one period.
+It is kept by closings. A closing is one entry's reports, maybe none, on the nodes that end with one period.
 """
 
 import sqlite3
@@ -13,6 +13,7 @@ from .entries import Entry
 
 
 def put(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, reports: Iterable[Report]) -> None:
+    """Adds an entry's closing of that period."""
     db.execute("INSERT INTO closings VALUES (?, ?, ?)", (entry.survey, entry.number, period))
     tracks = survey.plan.tracks
     db.executemany(
@@ -33,13 +34,13 @@ def put(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, repor
 
 
 def waiting(db: sqlite3.Connection, survey: bytes, entry: int) -> list[int]:
-    """The periods of an entry's closings in the outbox, rising."""
+    """The periods whose closings of an entry wait, rising."""
     rows = db.execute("SELECT period FROM closings WHERE survey = ? AND entry = ? ORDER BY period", (survey, entry))
     return [period for (period,) in rows]
 
 
 def reports(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[int]) -> list[Report]:
-    """The reports of an entry's closings; `periods` are neighbours in the outbox."""
+    """The reports of an entry's closings. periods: some in a row of those that wait."""
     rows = db.execute(
         "SELECT track, node, id, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
         (survey, entry, periods[0], periods[-1]),
@@ -48,7 +49,7 @@ def reports(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence
 
 
 def remove(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[int]) -> int:
-    """Takes closings out with their reports; says how many were still there."""
+    """Takes closings out, with their reports. Returns how many were still there."""
     removed = 0
     for period in periods:
         removed += db.execute(
@@ -58,6 +59,6 @@ def remove(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[
 
 
 def size(db: sqlite3.Connection) -> int:
-    """How many closings wait."""
+    """How many closings wait, of all surveys and entries."""
     (count,) = db.execute("SELECT count(*) FROM closings").fetchone()
     return int(count)

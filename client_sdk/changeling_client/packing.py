@@ -1,7 +1,7 @@
-"""How waiting closings become uploads, and uploads request bodies.
+"""How waiting closings are packed into uploads, and uploads into request bodies.
 
-One entry to an upload, many uploads to a body; what size they have depends on the calendar and on when the
-app ran, never on what is reported.
+An upload is one entry's, a body holds many uploads. Their sizes depend on the calendar and on when the app ran,
+never on what is reported.
 """
 
 import sqlite3
@@ -29,7 +29,10 @@ _ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 5
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """The plaintext of one entry's closings in these periods."""
+    """One entry's closings, ready to be sealed.
+
+    survey: its id. entry: its number. periods: those of the closings, rising. plaintext: what is sealed.
+    """
 
     survey: bytes
     entry: int
@@ -38,7 +41,7 @@ class Upload:
 
 
 def uploads(db: sqlite3.Connection, survey: Survey, entry: Entry) -> Iterator[Upload]:
-    """All that waits of an entry."""
+    """Everything of an entry that waits, in as few uploads as may be."""
     for periods in runs(survey.plan, outbox.waiting(db, survey.id, entry.number)):
         reports = outbox.reports(db, survey.id, entry.number, periods)
         plaintext = encode_upload(survey.plan, entry.group, _span(periods), reports)
@@ -46,7 +49,7 @@ def uploads(db: sqlite3.Connection, survey: Survey, entry: Entry) -> Iterator[Up
 
 
 def runs(plan: ReleasePlan, periods: Iterable[int]) -> list[list[int]]:
-    """Rising periods cut into runs that one upload may span."""
+    """Cuts rising periods into runs, each of which fits into one upload."""
     cut: list[list[int]] = []
     for period in periods:
         if cut and _fits(plan, _span([*cut[-1], period])):
@@ -57,7 +60,7 @@ def runs(plan: ReleasePlan, periods: Iterable[int]) -> list[list[int]]:
 
 
 def bodies(waiting: Iterable[Upload]) -> Iterator[list[Upload]]:
-    """Uploads in order, as many together as one request may carry."""
+    """Puts uploads together in order, as many in a body as one request may carry."""
     body: list[Upload] = []
     size = _BODY_HEAD_BYTES
     for upload in waiting:

@@ -16,9 +16,10 @@ from .entries import Entry
 
 
 class Recorded(Enum):
-    """What became of an answer. counted: it stands. unchanged: it already stood, which is no mutation.
+    """What became of an answer.
 
-    frozen: the constraint is used up, or the survey is over; the entry keeps the answer it had.
+    COUNTED: it stands, and is one mutation more. UNCHANGED: it was the entry's answer already.
+    FROZEN: it does not stand, the entry keeps the answer it had: no mutation is left, or the survey is over.
     """
 
     COUNTED = "counted"
@@ -27,7 +28,7 @@ class Recorded(Enum):
 
 
 def state_of(survey: Survey, answer: str) -> int:
-    """The state's number. Raises ValueError, without repeating what was passed."""
+    """The number of an answer's state, from 1. Raises ValueError, which does not repeat what was passed."""
     try:
         return survey.answers.index(answer) + 1
     except ValueError:
@@ -35,10 +36,11 @@ def state_of(survey: Survey, answer: str) -> int:
 
 
 def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clock: DeviceClock) -> Recorded:
-    """Takes the entry into a state.
+    """Takes the entry into a state, if its constraint lets it.
 
-    The stamp is max(now, last seen), and past everything that was answered: a clock that went back writes
-    nothing into a closed node. Now is the server's time where the device is known to be ahead of it.
+    The change is dated now, but never before a time that the store has seen, and after everything that was
+    answered: a clock that went back writes nothing into a closed node. Now is the server's time if the device is
+    known to be ahead of it.
     """
     seen = see(db, clock)
     if state == changelog.current_state(db, entry):

@@ -1,4 +1,4 @@
-"""The server's sealing keys: fetched, verified with the pinned authority, and kept for next time."""
+"""The server's sealing keys: fetched, checked against the pinned authority's keys, and kept for the next time."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -11,20 +11,26 @@ from .store import Store
 
 
 class SealingKeys:
-    """The keys of one server. authority: the pinned Ed25519 public keys."""
+    """The sealing keys of one server. authority: the pinned Ed25519 public keys, 32 bytes each."""
 
     def __init__(self, store: Store, server: Server, authority: Sequence[bytes]) -> None:
         self._store, self._server, self._authority = store, server, authority
 
     def newest(self, now_ms: int) -> SealingKey:
-        """The newest key that is valid now, kept or else fetched. Raises ServerTrouble if there is none."""
+        """The newest key that is valid now; the server is asked if none is kept. Raises ServerTrouble if it has none.
+
+        now_ms: Unix milliseconds.
+        """
         key = _newest(self._verified(self._kept()).values(), now_ms) or _newest(self.fetch(), now_ms)
         if key is None:
             raise ServerTrouble("the server has no sealing key that is valid now and signed by the authority")
         return key
 
     def fetch(self) -> list[SealingKey]:
-        """Asks for the keys and keeps those that verify, in place of the old. Raises ServerTrouble."""
+        """Asks the server for its keys, and keeps those the authority signed in place of the old.
+
+        Raises ServerTrouble.
+        """
         keys = self._verified(self._server.sealing_keys())
         with self._store.transaction() as db:
             db.execute("DELETE FROM sealing_keys")
@@ -32,7 +38,7 @@ class SealingKeys:
         return list(keys.values())
 
     def forget(self) -> None:
-        """The next use fetches."""
+        """Drops the kept keys, so that the next use asks the server."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM sealing_keys")
 
@@ -41,7 +47,7 @@ class SealingKeys:
             return [signed for (signed,) in db.execute("SELECT signed FROM sealing_keys")]
 
     def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
-        """The keys that the authority signed, by their signed bytes."""
+        """Of these signed keys, those that the authority signed, by their signed bytes."""
         verified = {}
         for encoded in signed:
             with suppress(ProtocolError):

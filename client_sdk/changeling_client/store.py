@@ -1,7 +1,7 @@
-"""The store: one SQLite file, durable when a transaction ends, safe for several threads and processes.
+"""The store: one SQLite file, on disk when a transaction ends, safe for several threads and processes.
 
-It is made whole or not at all, so an empty, damaged, foreign or later file is never taken for a new one.
-Knows nothing of surveys; the tables are in `schema`.
+The file is made whole or not at all, so one that is empty, damaged, foreign or of a later version is never taken for
+a new store. Knows nothing of surveys; the tables are in `schema`.
 """
 
 import os
@@ -29,7 +29,10 @@ _PRAGMAS = (
 
 
 class Store:
-    """An open store. Raises StoreUnusable where there is a file that is not a sound store of our version."""
+    """An open store, made if there is no file.
+
+    Raises StoreUnusable if the file is not a sound store of our version, or cannot be made; StoreBusy.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._lock = threading.Lock()
@@ -50,9 +53,9 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and on disk when it ends. No other thread or process writes meanwhile.
+        """A transaction: all of it is on disk when it ends, or nothing. No other thread or process writes meanwhile.
 
-        Raises StoreBusy, or StoreUnusable where the file can no longer be read or written.
+        Raises StoreBusy, or StoreUnusable if the file can no longer be read or written.
         """
         with self._lock, _store_errors(self._file):
             self._connection.execute("BEGIN IMMEDIATE")
@@ -65,11 +68,11 @@ class Store:
                 raise
 
     def erase_past(self, changed: bool = True) -> None:
-        """Rewrites the file and empties its log, in which overwritten keys and answers live on.
+        """Rewrites the file and empties its log, so that keys and answers that were overwritten are gone.
 
-        changed: whether anything was overwritten since the last time. SQLite's secure_delete zeroes what is
-        deleted, but not the copies that stay behind in a page's gap when its cells move to another.
-        Leaves it for the next time if another process is at work, or the disk has no room for a second copy.
+        SQLite's secure_delete zeroes what is deleted, but not the copies left in a page when rows move to another.
+        changed: whether anything was overwritten since the last time.
+        If another process is at work, or the disk has no room for a second copy, it is done the next time.
         """
         if not (changed or self._past_left):
             return
@@ -85,11 +88,19 @@ class Store:
             self._past_left = bool(busy)
 
     def close(self) -> None:
+        """Closes the file, once no thread is in a transaction."""
         with self._lock:
             self._connection.close()
 
 
 def _create(file: Path) -> None:
+    try:
+        _make(file)
+    except OSError as error:
+        raise StoreUnusable(f"no store can be made at {file}: {error.strerror}") from error
+
+
+def _make(file: Path) -> None:
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
     os.close(handle)
     try:
@@ -125,7 +136,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
 
 
 def _check(connection: sqlite3.Connection, file: Path) -> None:
-    """Reads only: a file that is not ours stays as it is."""
+    """Raises StoreUnusable unless the file is a sound store. Writes nothing: another's file stays as it is."""
 
     def pragma(name: str) -> object:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]

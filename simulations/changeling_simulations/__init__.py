@@ -1,1 +1,79 @@
-"""Populations, experiments and the survey designer's command line."""
+"""What will a survey cost in privacy, and how accurate will it be? Populations, experiments, and their pictures.
+
+    changelog = read_csv(changelog_path("school-to-work"))      of changeling_statistics
+    calendar, constraint = calendar_for(changelog), AtMost(4)
+    population = Population.from_changelog(changelog, calendar, constraint).resampled(1_000_000, generator)
+    survey = paper_survey(changelog.answers, calendar, constraint, epsilon=Decimal(8))
+    experiment = simulate(population, survey, generator)
+    save_plot(experiment, Path("run.png"))
+
+Raises ValueError for a bad argument, and the errors of `changeling_statistics`. Each name is imported when it is first
+used, so that the console script can say what is missing in a bare install.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .bundled import bundled_names, changelog_path
+    from .calendars import calendar_for
+    from .experiment import Experiment, compare, simulate
+    from .fitted import fitted_expectation
+    from .known import known_error
+    from .plan_plots import save_plan_plot
+    from .plots import save_plot
+    from .population import Population
+    from .sampler import sample_nodes, sample_tallies
+    from .simulated_error import simulated_errors
+    from .surveys import paper_survey
+    from .synthetic import synthetic_calendar, synthetic_changelog
+
+__all__ = [
+    "Experiment",
+    "Population",
+    "bundled_names",
+    "calendar_for",
+    "changelog_path",
+    "compare",
+    "fitted_expectation",
+    "known_error",
+    "paper_survey",
+    "sample_nodes",
+    "sample_tallies",
+    "save_plan_plot",
+    "save_plot",
+    "simulate",
+    "simulated_errors",
+    "synthetic_calendar",
+    "synthetic_changelog",
+]
+
+_MODULES = {
+    "bundled_names": "bundled",
+    "changelog_path": "bundled",
+    "calendar_for": "calendars",
+    "Experiment": "experiment",
+    "compare": "experiment",
+    "simulate": "experiment",
+    "fitted_expectation": "fitted",
+    "known_error": "known",
+    "save_plan_plot": "plan_plots",
+    "save_plot": "plots",
+    "Population": "population",
+    "sample_nodes": "sampler",
+    "sample_tallies": "sampler",
+    "simulated_errors": "simulated_error",
+    "paper_survey": "surveys",
+    "synthetic_calendar": "synthetic",
+    "synthetic_changelog": "synthetic",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,8 +8,9 @@ from typing import Annotated
 import numpy as np
 import typer
 from changeling_aggregator.cli.files import read_survey
+from changeling_commands.running import VERSION_HINT
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_csv
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
@@ -34,7 +35,7 @@ ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.callback()
+@app.callback(epilog=VERSION_HINT)
 def changeling_sim() -> None:
     """What will a survey of changing answers cost in privacy, and how accurate will it be?"""
 
@@ -99,7 +100,7 @@ def run(
         raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
     given = None if survey_file is None else read_survey(survey_file)
     if changelog is not None:
-        source = Changelog.from_csv(changelog_path(changelog), given.answers if given else None)
+        source = read_csv(changelog_path(changelog), given.answers if given else None)
         calendar = given.calendar if given else calendar_for(source, period, start, periods)
     else:
         calendar = given.calendar if given else synthetic_calendar(period, start, periods)

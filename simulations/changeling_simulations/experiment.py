@@ -124,6 +124,9 @@ def compare(population: Population, survey: Survey, tallies: Tallies) -> Experim
     )
 
 
-def run(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
-    """One survey of the population, answered through the aggregated sampler."""
+def simulate(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
+    """Simulates one survey of a population: all entries answer, through the aggregated sampler.
+
+    generator: repeats the run with the same seed. Raises NotEstimable where the plan does not reach a period's end.
+    """
     return compare(population, survey, sample_tallies(population, survey, generator))

@@ -5,7 +5,7 @@ import pytest
 from changeling_central.errors import ConstraintBroken
 from changeling_central.guard import admitted, first_breach, frozen
 from changeling_protocol import AtMost, Hybrid, TimeBounded
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import Changelog, read_rows
 
 from ..aggregator.test_changelog import random_rows
 
@@ -18,7 +18,7 @@ CONSTRAINTS = [AtMost(1), AtMost(3), TimeBounded(30), Hybrid((AtMost(2), TimeBou
 def test_the_guard_admits_what_the_constraint_admits_row_by_row(constraint, seed, fixed):
     """Against the device's own rule, entry by entry; the earliest row refused is the one named."""
     rows = random_rows(seed)
-    changelog = Changelog.from_rows(rows)
+    changelog = read_rows(rows)
     seen: dict[str, list[int]] = {}
     answers: dict[str, str] = {}
     expected = {}
@@ -44,7 +44,7 @@ def test_the_guard_admits_what_the_constraint_admits_row_by_row(constraint, seed
 
 def test_a_breach_says_which_row_when_and_why():
     """By line of a file, by entry where there is no row."""
-    changelog = Changelog.from_rows([("x", 10, "a"), ("y", 11, "a"), ("x", 20, "b")])
+    changelog = read_rows([("x", 10, "a"), ("y", 11, "a"), ("x", 20, "b")])
     with pytest.raises(ConstraintBroken, match=r"row 3, at 1970-01-01T00:00:20\+00:00: the entry breaks at most 1 mut"):
         raise first_breach(changelog, AtMost(1)).error()
     assert "a second answer" in first_breach(changelog, AtMost(5), fixed=True).why

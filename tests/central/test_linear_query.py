@@ -10,7 +10,7 @@ from changeling_central.changes import linear_query
 from changeling_central.changes.answer_query import answer_query
 from changeling_central.changes.linear_query import LinearQuery, clipped_sum, counting, histogram_query
 from changeling_protocol import AtMost
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 
 from ..aggregator.test_changelog import random_rows
 from .examples import CALENDAR, histories, mutations_of
@@ -21,7 +21,7 @@ BOUNDS = [0, 2, 4, 6, 8]
 
 def test_changes_add_up_to_the_query_at_every_time():
     """For a count, a histogram and a clipped sum: Σ f over a replay."""
-    changelog = Changelog.from_rows(random_rows(1))
+    changelog = read_rows(random_rows(1))
     times = [10, 50, 51, 201]
     states = changelog.states_at(times)
     values = {"no": -7.0, "perhaps": 2.6, "yes": 30.0}

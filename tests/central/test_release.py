@@ -21,7 +21,7 @@ from changeling_central.release.run import Release, run
 from changeling_central.release.terms import begun
 from changeling_central.saved import held, load, save
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows as changelog_of
 
 from tests.seeded_noise import SeededNoise
 
@@ -33,7 +33,7 @@ QUERY = "each answer in ('x', 'y')"
 
 
 def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY, periods=6):
-    changelog, calendar, constraint = Changelog.from_rows(rows), Calendar(0, 10, periods), AtMost(k)
+    changelog, calendar, constraint = changelog_of(rows), Calendar(0, 10, periods), AtMost(k)
     counted = answer_query(query, changelog.answers)
     method = HierarchyMethod(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
     output = Output(folder / name, counted.names, 1.0)

@@ -14,7 +14,7 @@ from changeling_central.release.methods import PeriodChange
 from changeling_central.release.output import read_rows
 from changeling_central.release.run import run
 from changeling_protocol import AtMost, Calendar, TimeBounded
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows as changelog_of
 
 from tests.seeded_noise import SeededNoise
 
@@ -71,7 +71,7 @@ def test_columns_that_overlap_cost_an_entry_each_one_it_touches(table, appearing
     made, touched = counter_method("dynamic", query, CALENDAR, AtMost(k), EPSILON), 0
     for states in histories(2, AtMost(k), 4):
         rows = [("e", t, ANSWERS[b - 1] if b else "") for t, (a, b) in enumerate(pairwise((0, *states)), 1) if a != b]
-        log = Changelog.from_rows(rows, answers=ANSWERS)
+        log = changelog_of(rows, answers=ANSWERS)
         (part,) = log.mutations().by_period(0, 10, 1)
         touched = max(touched, sum(bool(updates) for updates in made.inputs(PeriodChange(log, part, query))))
     assert touched * made.each <= EPSILON
@@ -110,7 +110,7 @@ def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_pat
 @pytest.mark.parametrize("kind", ["counter", "pan-private", "infinite"])
 def test_estimates_are_unbiased_with_the_variance_stated(kind):
     """2,000 runs of six periods: 4.5 standard errors of the mean, 20% of the variance (false alarm below 1e-4)."""
-    log = Changelog.from_rows([("a", 3, "x"), ("b", 14, "x"), ("a", 35, "")])
+    log = changelog_of([("a", 3, "x"), ("b", 14, "x"), ("a", 35, "")])
     query = answer_query(COUNT, log.answers)
     made = counter_method(kind, query, CALENDAR, AtMost(2), EPSILON)
     parts = [PeriodChange(log, part, query) for part in log.mutations().by_period(0, 10, 6)]
@@ -136,7 +136,7 @@ def test_what_a_counter_does_not_take_is_refused():
             counter_method(kind, answer_query("sum of answer from 0 to 5", ["1", "2"]), CALENDAR, AtMost(2), EPSILON)
     with pytest.raises(ValueError, match="come once and go once"):
         method("dynamic", constraint=AtMost(3))
-    log = Changelog.from_rows([("a", 1, "x"), ("a", 2, ""), ("a", 3, "x")])
+    log = changelog_of([("a", 1, "x"), ("a", 2, ""), ("a", 3, "x")])
     query = answer_query(COUNT, log.answers)
     made = counter_method("dynamic", query, CALENDAR, AtMost(2), EPSILON)
     (part,) = log.mutations().by_period(0, 10, 1)

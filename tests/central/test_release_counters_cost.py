@@ -15,7 +15,7 @@ from changeling_central.counters.sparse_vector import SparseVectorState
 from changeling_central.release.counters import counter_method
 from changeling_central.release.methods import PeriodChange
 from changeling_protocol import AtMost, Hybrid, TimeBounded
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 
 from .examples import CALENDAR, histories
 from .scripted import Script, ScriptedCounting
@@ -62,7 +62,7 @@ def scripted(made, script):
 
 
 def calls_of(made, query, rows, seed):
-    log, script = Changelog.from_rows(sorted(rows, key=lambda row: row[1]), answers=ANSWERS), Script(seed, 5)
+    log, script = read_rows(sorted(rows, key=lambda row: row[1]), answers=ANSWERS), Script(seed, 5)
     method = scripted(made, script)
     state = method.start()
     for part in log.mutations().by_period(CALENDAR.start, CALENDAR.period, CALENDAR.periods):

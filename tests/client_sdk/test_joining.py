@@ -5,7 +5,17 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from changeling_client import CannotJoin, Client, EnrolmentOver, Recorded, ServerTrouble, TooCostly, WrongSurvey
+from changeling_client import (
+    BadSurvey,
+    CannotJoin,
+    Client,
+    ClientError,
+    EnrolmentOver,
+    Recorded,
+    ServerTrouble,
+    TooCostly,
+    WrongSurvey,
+)
 from changeling_protocol import BadSignature, MalformedBytes, UnderstatedEpsilon, canonical
 from changeling_protocol.signing import signed
 from changeling_protocol.survey import KIND
@@ -53,8 +63,9 @@ def test_a_bundled_survey_needs_no_server(tmp_path):
 def test_a_survey_signed_by_another_authority_is_refused(tmp_path):
     """Whoever runs the server cannot make a survey."""
     with client(tmp_path, FakeServer(), Clock()) as device:
-        with pytest.raises(BadSignature):
+        with pytest.raises(BadSurvey, match="none of the pinned authority keys") as refused:
             device.join(PLAIN.id, signed=PLAIN.signed_by(STRANGER))
+        assert isinstance(refused.value.__cause__, BadSignature)
         assert_nothing_joined(device)
 
 
@@ -72,8 +83,9 @@ def test_a_survey_with_any_byte_changed_is_refused(tmp_path):
     with client(tmp_path, FakeServer(), Clock()) as device:
         for at in range(len(encoded)):
             tampered = encoded[:at] + bytes([encoded[at] ^ 1]) + encoded[at + 1 :]
-            with pytest.raises((BadSignature, MalformedBytes)):
+            with pytest.raises(BadSurvey) as refused:
                 device.join(PLAIN.id, signed=tampered)
+            assert isinstance(refused.value.__cause__, BadSignature | MalformedBytes)
         assert_nothing_joined(device)
 
 
@@ -83,8 +95,21 @@ def test_a_survey_that_understates_its_epsilon_is_refused(tmp_path):
     del fields["kind"], fields["version"]
     lie = signed(KIND, {**fields, "epsilon_micro": PLAIN.epsilon_micro - 1}, AUTHORITY)
     with client(tmp_path, FakeServer(), Clock()) as device:
-        with pytest.raises(UnderstatedEpsilon):
+        with pytest.raises(BadSurvey, match="states epsilon") as refused:
             device.join(PLAIN.id, signed=lie)
+        assert isinstance(refused.value.__cause__, UnderstatedEpsilon)
+        assert_nothing_joined(device)
+
+
+@pytest.mark.parametrize("signed_survey", [b"", b"\xc1", b"no survey at all", PLAIN.payload, PLAIN.signed_by(STRANGER)])
+def test_whatever_is_wrong_with_a_survey_is_a_client_error(tmp_path, signed_survey):
+    """An app that catches ClientError around `join` catches it, be the bytes its own or the server's."""
+    server = FakeServer(PLAIN)
+    server.signed[PLAIN.id.hex()] = signed_survey
+    with client(tmp_path, server, Clock()) as device:
+        for brought in (signed_survey, None):
+            with pytest.raises(ClientError):
+                device.join(PLAIN.id, signed=brought)
         assert_nothing_joined(device)
 
 

@@ -71,6 +71,12 @@ def test_a_directory_is_no_store(tmp_path):
         Store(tmp_path)
 
 
+def test_a_store_that_cannot_be_made_is_told_as_one_that_cannot_be_used(tmp_path):
+    """A folder that is not there, or in which nothing can be made: no bare OSError reaches the app."""
+    with pytest.raises(StoreUnusable, match=r"no store can be made at .*missing"):
+        Store(tmp_path / "missing" / "store.db")
+
+
 def test_every_commit_is_on_disk(used):
     """Write-ahead log, synchronous=FULL, secure deletion and foreign keys hold on every connection."""
     store = Store(used)

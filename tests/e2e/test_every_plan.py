@@ -26,7 +26,7 @@ from changeling_protocol import (
 from changeling_simulations.bundled import changelog_path
 from changeling_simulations.demo.deployment import deployed
 from changeling_simulations.demo.replay import joined, replay
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 from changeling_statistics.estimation import series
 
 from ..protocol.examples import survey
@@ -56,7 +56,7 @@ def lived(tmp_path_factory):
     folder = tmp_path_factory.mktemp("every-plan")
     with changelog_path("school-to-work").open() as file:
         rows = [(row["entry"], row["time"], row["answer"]) for row in csv.DictReader(file)]
-    changelog = Changelog.from_rows(row for row in rows if int(row[0]) <= PEOPLE)
+    changelog = read_rows(row for row in rows if int(row[0]) <= PEOPLE)
     each = survey(
         PLAN, answers=changelog.answers, calendar=CALENDAR, constraint=AtMost(12), skew=60, spread=600, grace=10**6
     )

@@ -12,7 +12,7 @@ from changeling_simulations.demo.deployment import deployed, new_survey
 from changeling_simulations.demo.replay import joined, replay
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 from changeling_statistics.estimation import series
 
 PEOPLE, PERIODS = 150, 4
@@ -28,7 +28,7 @@ def lived(tmp_path_factory):
     folder = tmp_path_factory.mktemp("main-job")
     with changelog_path("school-to-work").open() as file:
         rows = [(row["entry"], row["time"], row["answer"]) for row in csv.DictReader(file)]
-    changelog = Changelog.from_rows(row for row in rows if int(row[0]) <= PEOPLE)
+    changelog = read_rows(row for row in rows if int(row[0]) <= PEOPLE)
     with deployed(folder, new_survey(folder, "What do you do?", changelog.answers, OPTIONS)) as deployment:
         with joined(changelog, deployment, folder) as people:
             sent = list(replay(changelog, deployment, people))

@@ -6,12 +6,12 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations.experiment import Experiment, run
+from changeling_simulations.experiment import Experiment, simulate
 from changeling_simulations.plots import save_plot
 from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
 from changeling_simulations.synthetic import synthetic_changelog
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 6)
 
@@ -29,12 +29,12 @@ def survey(population):
 
 @pytest.fixture(scope="module")
 def experiment(population, survey) -> Experiment:
-    return run(population, survey, np.random.default_rng(2))
+    return simulate(population, survey, np.random.default_rng(2))
 
 
 def test_estimates_are_unbiased_for_the_frozen_histogram_with_the_variance_they_state(population, survey):
     """400 surveys: mean error and mean squared error within five of their standard errors (false alarm 2e-5)."""
-    experiments = [run(population, survey, np.random.default_rng([3, i])) for i in range(400)]
+    experiments = [simulate(population, survey, np.random.default_rng([3, i])) for i in range(400)]
     errors = np.array([e.estimates - e.frozen for e in experiments])
     stated = np.mean([e.variances for e in experiments], axis=0)
     assert np.abs(errors.mean(0) / np.sqrt(stated / 400)).max() < 5
@@ -59,7 +59,7 @@ def test_as_many_entries_as_needed_give_the_wanted_standard_error(population, su
     needed = experiment.devices_for(0.01)
     worst = int(needed.argmax())
     many = population.resampled(round(needed[worst]), np.random.default_rng(4))
-    again = run(many, survey, np.random.default_rng(5))
+    again = simulate(many, survey, np.random.default_rng(5))
     assert np.sqrt(again.variances[worst].mean()) / many.entries == pytest.approx(0.01, rel=0.05)
 
 
@@ -80,7 +80,7 @@ def test_a_csv_of_it_holds_every_period_and_answer(experiment, tmp_path):
 def test_a_plot_has_a_panel_an_answer(answers, tmp_path):
     """And is a PNG that says epsilon and entries, whether or not a period has a standard error."""
     rows = [(str(i), CALENDAR.start + 1 + i, f"answer {i % answers}") for i in range(20)]
-    population = Population.from_changelog(Changelog.from_rows(rows), CALENDAR, AtMost(1))
+    population = Population.from_changelog(read_rows(rows), CALENDAR, AtMost(1))
     survey = paper_survey(population.answers, CALENDAR, AtMost(1), epsilon=Decimal("0.5"))
-    save_plot(run(population, survey, np.random.default_rng(6)), tmp_path / "out.png")
+    save_plot(simulate(population, survey, np.random.default_rng(6)), tmp_path / "out.png")
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -19,7 +19,7 @@ from changeling_protocol import (
 )
 from changeling_simulations.population import Population
 from changeling_simulations.synthetic import popularity, synthetic_changelog
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 
 CALENDAR = Calendar(start=100, period=10, periods=8)
 
@@ -63,7 +63,7 @@ def history(rows: list[tuple[float, str]], constraint) -> tuple[tuple[str, ...],
 def test_freezing_equals_a_device_that_takes_one_mutation_after_the_other(constraint, seed):
     """Entry by entry, as a multiset of true and frozen histories."""
     rows = restless_rows(seed)
-    population = Population.from_changelog(Changelog.from_rows(rows), CALENDAR, constraint)
+    population = Population.from_changelog(read_rows(rows), CALENDAR, constraint)
     by_entry: dict[str, list[tuple[float, str]]] = {}
     for entry, time, answer in rows:
         by_entry.setdefault(entry, []).append((time, answer))
@@ -79,7 +79,7 @@ def test_freezing_equals_a_device_that_takes_one_mutation_after_the_other(constr
 def test_histograms_and_mutation_counts_are_counts_of_entries():
     """Three entries, two with the same history, written out by hand."""
     rows = [("1", 105, "a"), ("1", 125, "b"), ("1", 126, "a"), ("2", 110, "a"), ("3", 111, "b"), ("3", 175, "")]
-    changelog = Changelog.from_rows(sorted(rows, key=lambda row: row[1]))
+    changelog = read_rows(sorted(rows, key=lambda row: row[1]))
     population = Population.from_changelog(changelog, CALENDAR, AtMost(2))
     assert population.entries == 3
     assert population.histogram().tolist() == [[0, 0], [2, 0], *[[2, 1]] * 6, [2, 0]]
@@ -94,7 +94,7 @@ def test_histograms_and_mutation_counts_are_counts_of_entries():
 
 def test_a_billion_entries_are_resampled_at_once_in_proportion():
     """Every weight within six standard deviations (false alarm about 1e-6), in a second's work."""
-    changelog = Changelog.from_rows(restless_rows(3))
+    changelog = read_rows(restless_rows(3))
     population = Population.from_changelog(changelog, CALENDAR, AtMost(4))
     began = perf_counter()
     many = population.resampled(10**9, np.random.default_rng(0))
@@ -107,7 +107,7 @@ def test_a_billion_entries_are_resampled_at_once_in_proportion():
 
 def test_a_population_of_nobody_is_refused():
     """Fractions of it would mean nothing."""
-    population = Population.from_changelog(Changelog.from_rows([("1", 105, "a")]), CALENDAR, AtMost(1))
+    population = Population.from_changelog(read_rows([("1", 105, "a")]), CALENDAR, AtMost(1))
     with pytest.raises(ValueError, match="must have an entry, got 0"):
         population.resampled(0, np.random.default_rng(0))
 
@@ -122,7 +122,7 @@ def test_a_synthetic_changelog_is_a_changelog_with_the_changes_asked_for(gradual
         (made.entries[entry], time / 1e6, names[state])
         for entry, time, state in zip(made.entry.tolist(), made.time.tolist(), made.state.tolist(), strict=True)
     ]
-    assert len(Changelog.from_rows(rows)) == len(made)
+    assert len(read_rows(rows)) == len(made)
     assert made.time.min() > CALENDAR.start * 10**6
     assert made.time.max() <= CALENDAR.time(8) * 10**6
     per_entry = np.bincount(made.entry, minlength=n) - 1

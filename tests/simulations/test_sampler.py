@@ -22,7 +22,7 @@ from changeling_protocol import (
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import reporting, sample_tallies, sample_tally
 from changeling_simulations.synthetic import synthetic_changelog
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import read_rows
 from changeling_statistics.tallies import tally
 from scipy.stats import chi2, chi2_contingency, chisquare
 
@@ -159,6 +159,6 @@ def test_a_survey_of_something_else_is_refused(population, calendar):
     longer = survey(population, Calendar(0, 60, 13), one)
     with pytest.raises(ValueError, match="lives 12 periods, the survey 13"):
         sample_tallies(population, longer, np.random.default_rng(0))
-    others = Population.from_changelog(Changelog.from_rows([("1", 1, "x"), ("2", 1, "y")]), calendar, AtMost(3))
+    others = Population.from_changelog(read_rows([("1", 1, "x"), ("2", 1, "y")]), calendar, AtMost(3))
     with pytest.raises(ValueError, match="same answers"):
         sample_tallies(population, survey(others, calendar, one), np.random.default_rng(0))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from changeling_protocol import Calendar, Survey, plan_cost
 from changeling_protocol.survey import micro
-from changeling_statistics.constraints import constraint_of, in_words
+from changeling_statistics.constraint_words import constraint_of, in_words
 from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.instants import format_instant, parse_instant
 

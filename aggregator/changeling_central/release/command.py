@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_statistics.changelog import MICRO, Changelog
-from changeling_statistics.constraints import constraint_of
+from changeling_statistics.changelog import MICRO, Changelog, read_csv, read_parquet
+from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.instants import format_instant, parse_instant
 from rich.console import Console
@@ -94,7 +94,7 @@ def release(
     check_output(output)
     if plot is not None:
         check_plot(plot, changelog)
-    log = Changelog.from_parquet(changelog) if changelog.suffix == ".parquet" else Changelog.from_csv(changelog)
+    log = read_parquet(changelog) if changelog.suffix == ".parquet" else read_csv(changelog)
     state = output.with_name(output.name + ".state")
     before = begun(state)
     counted = _query(query, log, answers, fixed)

@@ -1,31 +1,30 @@
-"""Changelogs of a population: the mutations of many entries, in columns, checked and replayable.
+"""Changelogs of a population: the mutations of many entries, in columns, which can be replayed to any time.
 
-From CSV, Parquet, frames of polars or pandas, or rows, with the columns `entry,time,answer` (the entry's answer
-from that time on; an empty one deletes the entry) or `entry,time,old,new`. Every error names the row. Knows no
-calendar and no constraint.
+Knows no files, no calendar and no constraint; `reading` makes changelogs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadChangelog
 from .mutations import Mutations
-from .times import MICRO, Time
+from .times import MICRO
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changelog:
     """The mutations of a population, sorted by entry, then time.
 
-    answers: names of the states 1..z; state 0 is NULL. entries: their names, in order of first appearance.
-    entry: the mutation's entry, numbered from 0. time: Unix microseconds. state: what the entry is in from
-    that time on. row: the number of the row it was read from, 0 where it was not; None if no mutation was. unit:
-    what rows are called, "line" of a file. The columns have shape (mutations,).
+    answers: the names of the states 1..z; state 0 is NULL.
+    entries: the names of the entries, in order of first appearance.
+    entry: which entry mutates, numbered from 0, shape (mutations,).
+    time: when it mutates, in Unix microseconds, shape (mutations,).
+    state: the state that it is in from then on, shape (mutations,).
+    row: the number of the row that the mutation was read from, 0 if it was read from none, shape (mutations,);
+    None if no mutation was read from a row.
+    unit: what errors call a row; "line" of a text file.
     """
 
     answers: tuple[str, ...]
@@ -35,46 +34,6 @@ class Changelog:
     state: NDArray[np.uint16]
     row: NDArray[np.int64] | None = None
     unit: str = "row"
-
-    @classmethod
-    def from_csv(cls, path: Path, answers: Sequence[str] | None = None) -> "Changelog":
-        """The changelog in a file, .csv or .csv.gz, in UTF-8.
-
-        Times are Unix seconds, or ISO 8601, UTC where they name no offset. Rows of several entries may be
-        mixed; the times of one entry rise strictly, every row changes its answer, and `old`, where there is
-        such a column, is the answer it had. answers: the only ones allowed, in their order; without them those
-        of the file, sorted. Raises BadChangelog, which names the file and the line.
-        """
-        from .csv_files import read_csv
-
-        return _naming(path, lambda: read_csv(path, answers))
-
-    @classmethod
-    def from_parquet(cls, path: Path, answers: Sequence[str] | None = None) -> "Changelog":
-        """The changelog in a Parquet file, checked in the same way; errors name the file and number rows from 1."""
-        from .frames import read_parquet
-
-        return _naming(path, lambda: read_parquet(path, answers))
-
-    @classmethod
-    def from_frame(cls, frame: Any, answers: Sequence[str] | None = None) -> "Changelog":
-        """The changelog in a frame of polars or pandas, checked in the same way; errors number rows from 1.
-
-        Times may be datetimes or dates too. Answers and entries of any kind count as their text, null as NULL.
-        """
-        from .frames import read_frame
-
-        return read_frame(frame, answers)
-
-    @classmethod
-    def from_rows(
-        cls, rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[str] | None = None
-    ) -> "Changelog":
-        """The changelog of rows (entry, time, answer), checked in the same way; errors number rows from 1."""
-        from .rows import Row, read_rows
-
-        numbered = (Row(i, entry, time, answer or "", None) for i, (entry, time, answer) in enumerate(rows, 1))
-        return read_rows(numbered, "row", answers)
 
     def before(self) -> NDArray[np.uint16]:
         """The state that each mutation ends: old where `state` is new; shape (mutations,)."""
@@ -128,11 +87,3 @@ class Changelog:
 
     def __len__(self) -> int:
         return len(self.time)
-
-
-def _naming(path: Path, read: Any) -> Changelog:
-    try:
-        changelog: Changelog = read()
-    except BadChangelog as error:
-        raise BadChangelog(f"{path.name}, {error}") from error
-    return changelog

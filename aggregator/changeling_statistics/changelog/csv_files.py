@@ -1,8 +1,8 @@
-"""CSV files as changelogs: plain ones a column at a time, the rest, and whatever is wrong, a row at a time.
+"""The reader of CSV files: plain files a column at a time, all others a row at a time.
 
-Plain is a file in UTF-8 without quotes (but around nothing), every line of which has as many commas as the header.
-What it yields is what the row reader would; where anything looks odd the row reader reads the file again and names
-the line.
+A file is plain if it is UTF-8 without quotes (an empty `""` may stand), and every line has as many commas as the
+header. Both ways give the same changelog; where anything looks odd the file is read again by rows, which names the
+line.
 """
 
 import csv
@@ -21,12 +21,16 @@ from ..errors import BadChangelog
 from .columns import Changelog
 from .frames import CHANGES, CURRENT, FORMS, encode, wrong_columns
 from .order import in_order
-from .rows import Row, read_rows
+from .rows import Row, changelog_of_rows
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_csv(path: Path, answers: Sequence[str] | None) -> Changelog:
+def changelog_of_csv(path: Path, answers: Sequence[str] | None) -> Changelog:
+    """The changelog in a .csv or .csv.gz file.
+
+    answers: the only ones allowed, in their order; None to sort those that occur. Raises BadChangelog.
+    """
     plain = _plain_columns(path)
     if plain is not None:
         try:
@@ -35,7 +39,7 @@ def read_csv(path: Path, answers: Sequence[str] | None) -> Changelog:
         except BadChangelog:
             pass  # the row reader says it in its own words
     with _opened(path) as file:
-        return read_rows(_rows(file), "line", answers)
+        return changelog_of_rows(_rows(file), "line", answers)
 
 
 def _plain_columns(path: Path) -> dict[str, pl.Series] | None:

@@ -1,4 +1,4 @@
-"""Frames of polars and pandas, and Parquet files, as changelogs; columns at a time, nothing a row.
+"""The reader of frames, polars' and pandas', and of Parquet files: whole columns at a time.
 
 Answers and entries of any kind count as their text. Every error names the row, numbered from 1.
 """
@@ -14,8 +14,7 @@ from polars.exceptions import PolarsError
 
 from ..errors import BadChangelog
 from .columns import Changelog
-from .order import ABSENT, Encoded, in_order
-from .rows import unknown_answer
+from .order import ABSENT, Encoded, in_order, unknown_answer
 from .times import LATEST, MICRO, UNREADABLE, microseconds
 
 CURRENT = ("entry", "time", "answer")
@@ -25,15 +24,19 @@ FORMS = f"{','.join(CURRENT)} or {','.join(CHANGES)}"
 Wide = NDArray[np.int64]
 
 
-def read_parquet(path: Path, answers: Sequence[str] | None) -> Changelog:
+def changelog_of_parquet(path: Path, answers: Sequence[str] | None) -> Changelog:
+    """The changelog in a Parquet file. answers: the only ones allowed, in their order. Raises BadChangelog."""
     try:
-        return read_frame(pl.read_parquet(path), answers)
+        return changelog_of_frame(pl.read_parquet(path), answers)
     except PolarsError as error:
         raise BadChangelog(f"row 1: not a Parquet file, or a damaged one: {error}") from error
 
 
-def read_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
-    """The changelog in a polars or pandas frame whose columns are those of one of the forms, in any order."""
+def changelog_of_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
+    """The changelog in a polars or pandas frame whose columns are those of one of the FORMS, in any order.
+
+    answers: the only ones allowed, in their order; None to sort those that occur. Raises BadChangelog.
+    """
     if isinstance(frame, pl.LazyFrame):
         frame = frame.collect()
     names = [str(name) for name in frame.columns]
@@ -45,7 +48,7 @@ def read_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
 
 
 def wrong_columns(names: Sequence[str]) -> str:
-    """What is wrong with a header, which is repeated only if it is one: without it, the first row holds an answer."""
+    """What is wrong with these columns. Repeats the names only if they are a header: else they may be an answer."""
     expected = f"the columns must be {FORMS}"
     if not {"entry", "time"} & {name.strip() for name in names}:
         return f"{expected}; there is no such header, separated by commas"
@@ -55,7 +58,11 @@ def wrong_columns(names: Sequence[str]) -> str:
 def encode(
     columns: dict[str, pl.Series], number: NDArray[np.int64], unit: str, answers: Sequence[str] | None
 ) -> Encoded:
-    """Columns as numbers, and the checks of each row by itself; the first bad row is named."""
+    """Columns as numbers, once each row is checked by itself.
+
+    columns: by name. number: the number by which errors name each row, shape (rows,). unit: what they call it.
+    Raises BadChangelog, which names the first bad row.
+    """
     entry, time = _text(columns["entry"]), columns["time"]
     answer = _text(columns["answer"] if "answer" in columns else columns["new"]).fill_null("")
     when, bad_time = _microseconds(time)
@@ -66,9 +73,9 @@ def encode(
     ]
     if answers is not None:
         faults.append((state < 0, unknown_answer(answers)))
-    found = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]
-    if found:
-        row, fault = min(found, key=lambda one: one[0])
+    first_rows = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]
+    if first_rows:
+        row, fault = min(first_rows, key=lambda pair: pair[0])
         if fault == "its time cannot be read":
             fault = _why(time, row)
         raise BadChangelog(f"{unit} {number[row]}: {fault}")

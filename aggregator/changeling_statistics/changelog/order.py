@@ -1,6 +1,6 @@
-"""What the rows of one entry show together: times that rise, answers that change, an old one that is the current.
+"""The last check of every reader: an entry's times rise, its answers change, and the old answer is the one it holds.
 
-The last check of every reader, on columns, so that all of them refuse the same things in the same words.
+On columns, so that all readers refuse the same rows in the same words.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,14 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Rows in their own order, as columns of shape (rows,); what a row alone can show is checked.
+    """Rows as they came, in columns of shape (rows,). What can be wrong with one row alone was checked before.
 
-    names: the answers in the order of `state`, which counts from 1; 0 is NULL. old: the answer that the row says
-    it ends, where rows say so. number: what the row is called, in units.
+    names: the names of the states 1, 2, …; state 0 is NULL.
+    entries: the names of the entries. entry: the row's entry, numbered from 0.
+    time: Unix microseconds.
+    state: the state that the entry is in from then on.
+    old: the state that the row says it was in before, ABSENT if that is no state; None if rows do not say it.
+    number: the number by which errors name the row.
     """
 
     names: Sequence[str]
@@ -35,7 +39,12 @@ class Encoded:
 
 
 def in_order(rows: Encoded, unit: str, answers: Sequence[str] | None) -> Changelog:
-    """The changelog of the rows. answers: the names in their order; without them they are sorted."""
+    """The changelog that the rows make together.
+
+    unit: what errors call a row. answers: if given, `rows.names` are these, and the states keep their order;
+    else the answers are sorted.
+    Raises BadChangelog, which names the first bad row.
+    """
     if not len(rows.number):
         raise BadChangelog(f"{unit} 1: there is not one mutation")
     names = list(rows.names) if answers is not None else sorted(rows.names)
@@ -66,7 +75,12 @@ def _check(changelog: Changelog, number: NDArray[np.int64], unit: str, stated: N
     ]
     if stated is not None:
         faults.append((stated != before, "its old answer is not what the entry holds"))
-    found = [(int(number[bad].min()), fault) for bad, fault in faults if bad.any()]
-    if found:
-        worst, fault = min(found, key=lambda one: one[0])
-        raise BadChangelog(f"{unit} {worst}: {fault}")
+    first_rows = [(int(number[bad].min()), fault) for bad, fault in faults if bad.any()]
+    if first_rows:
+        row, fault = min(first_rows, key=lambda pair: pair[0])
+        raise BadChangelog(f"{unit} {row}: {fault}")
+
+
+def unknown_answer(answers: Sequence[str]) -> str:
+    """The fault of a row whose answer is none of those that are allowed; does not repeat it."""
+    return f"unknown answer; the answers are {', '.join(answers)}"

@@ -1,4 +1,4 @@
-"""Rows, one at a time, as a changelog: the reader that names what is wrong with a row."""
+"""The reader of rows, one at a time; slow, and it says in its own words what is wrong with a row."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,16 @@ import numpy as np
 
 from ..errors import BadChangelog
 from .columns import Changelog
-from .order import ABSENT, Encoded, in_order
+from .order import ABSENT, Encoded, in_order, unknown_answer
 from .times import Time, microseconds
 
 
 class Row(NamedTuple):
-    """number: what the row is called. old: the answer it says it ends, "" being NULL; None if it does not say."""
+    """A row of a changelog.
+
+    number: the number by which errors name it. entry: the entry's name. time: as people write it.
+    answer: what the entry answers from then on, "" for NULL. old: what it answered before, None if not said.
+    """
 
     number: int
     entry: str
@@ -22,8 +26,12 @@ class Row(NamedTuple):
     old: str | None
 
 
-def read_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | None) -> Changelog:
-    """The changelog of rows in their own order. Raises BadChangelog with the number of the first bad one."""
+def changelog_of_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | None) -> Changelog:
+    """The changelog of rows in any order of entries, an entry's own rows in order of time.
+
+    unit: what errors call a row. answers: the only ones allowed, in their order; None to sort those that occur.
+    Raises BadChangelog, which names the first bad row.
+    """
     entries: dict[str, int] = {}
     states = {name: state for state, name in enumerate(["", *(answers or [])])}
     entry, time, state, numbers, olds = array("q"), array("q"), array("q"), array("q"), array("q")
@@ -51,7 +59,3 @@ def read_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | None) -> 
         number=np.asarray(numbers),
     )
     return in_order(encoded, unit, answers)
-
-
-def unknown_answer(answers: Sequence[str]) -> str:
-    return f"unknown answer; the answers are {', '.join(answers)}"

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
 from changeling_protocol.expectation import MICRO
-from changeling_statistics.changelog import Changelog
+from changeling_statistics.changelog import Changelog, read_csv
 from changeling_statistics.durations import parse_duration
 from changeling_statistics.instants import parse_instant
 from changeling_statistics.planning.optimal import optimal_plan
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import track
 
 from ..bundled import changelog_path
-from ..experiment import POINT, Experiment, epsilon_text, run
+from ..experiment import POINT, Experiment, epsilon_text, simulate
 from ..plots import save_plot
 from ..population import Population
 from ..surveys import paper_survey
@@ -41,7 +41,7 @@ def main() -> None:
     console = Console(width=110)
     began = time.monotonic()
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    changelog = Changelog.from_csv(changelog_path("school-to-work"))
+    changelog = read_csv(changelog_path("school-to-work"))
     calendar = Calendar(int(parse_instant(START)), parse_duration(PERIOD), PERIODS)
     population = Population.from_changelog(changelog, calendar, AtMost(MOST_MUTATIONS))
 
@@ -62,7 +62,7 @@ def main() -> None:
     )
     generator = np.random.default_rng(SEED)
     many = population.resampled(MANY, generator)
-    paper = run(many, survey, generator)
+    paper = simulate(many, survey, generator)
     save_plot(paper, OUTPUT / "paper.png")
     console.print(series_table(paper))
     console.print(_conclusion(paper, population.entries))
@@ -72,7 +72,7 @@ def main() -> None:
         len(changelog.answers), calendar, AtMost(MOST_MUTATIONS), SENSIBLE_EPSILON, devices=MANY, expected=EXPECTED
     )
     planned = optimal_plan(wish)
-    optimal = run(many, wish.survey(planned.plan, changelog.answers, QUESTION), generator)
+    optimal = simulate(many, wish.survey(planned.plan, changelog.answers, QUESTION), generator)
     save_plot(optimal, OUTPUT / "optimal.png")
     console.print(comparison_table({"the paper's plan": paper, "the optimal plan": optimal}))
     console.print(f"\nPlots: clients, paper and optimal in {OUTPUT}. {time.monotonic() - began:.0f} seconds.")

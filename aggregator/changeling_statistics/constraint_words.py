@@ -1,4 +1,4 @@
-"""The constraint on mutations as it is asked for on a command line, and in words."""
+"""The constraint on mutations in people's words: from the options of a command line, and as a sentence tells it."""
 
 from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
 
@@ -8,7 +8,11 @@ MOST_MUTATIONS = 10**9
 
 
 def constraint_of(at_most: int | None, within: int | None) -> Constraint:
-    """At most so often, within so many seconds of the first; with both, either. ValueError for neither.
+    """The constraint that `--at-most` and `--within` ask for.
+
+    at_most: how many mutations an entry may make, insertion and deletion included; None for no such bound.
+    within: seconds from an entry's first mutation to its last; None for no such bound.
+    With both, an entry may keep to either. Raises ValueError for neither, or a bound that is out of range.
 
     >>> constraint_of(2, None)
     AtMost(k=2)
@@ -26,7 +30,8 @@ def constraint_of(at_most: int | None, within: int | None) -> Constraint:
 
 
 def in_words(constraint: Constraint) -> str:
-    """
+    """The constraint as part of a sentence.
+
     >>> in_words(constraint_of(2, 3600))
     'at most 2 mutations, or all mutations within 1h of the first'
     """

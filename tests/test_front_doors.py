@@ -1,0 +1,58 @@
+"""What each package exports: enough for its users, nothing that has to be explained, and nothing slow to import."""
+
+import subprocess
+import sys
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+from changeling_protocol.errors import ChangelingError
+
+PACKAGES = ["changeling_client", "changeling_statistics", "changeling_simulations"]
+HEAVY = ["scipy.stats", "scipy.optimize", "polars", "pandas", "matplotlib", "dp_accounting", "opendp", "sqlalchemy"]
+HEAVY += ["starlette", "typer", "rich", "httpx"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_exported_name_is_there_and_says_what_it_is(package):
+    """In alphabetical order, constants and classes first; each has a docstring of its own."""
+    door = import_module(package)
+    assert door.__all__ == sorted(door.__all__, key=lambda name: (name.startswith("__"), name[0].islower(), name))
+    for name in door.__all__:
+        assert getattr(door, name).__doc__, name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_error_of_the_package_is_exported_and_has_one_root(package):
+    """errors.py opens with a tree in which each of them stands."""
+    try:
+        errors = import_module(f"{package}.errors")
+    except ModuleNotFoundError:
+        return  # it raises the errors of the packages below it
+    defined = [
+        value for value in vars(errors).values() if isinstance(value, type) and value.__module__ == errors.__name__
+    ]
+    root = defined[0]
+    for error in defined:
+        assert issubclass(error, root)
+        assert issubclass(root, ChangelingError)
+        assert error.__name__ in import_module(package).__all__
+        assert error.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_front_door_opens_quickly(package):
+    """All exported names are imported without what takes long to import."""
+    asked = f"import sys; from {package} import *; print(*[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_front_door_names_nothing_that_is_not_there(package):
+    """As any module does."""
+    door = import_module(package)
+    assert isinstance(door, ModuleType)
+    assert set(door.__all__) <= set(dir(door))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = door.nonsense

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from changeling_protocol import Survey
 from changeling_protocol.expectation import MICRO
-from changeling_protocol.signing import payload_fields
-from changeling_protocol.survey import ID_BYTES, KIND
+from changeling_protocol.survey import ID_BYTES
 
 
 def survey_id(named: bytes | str) -> bytes:
@@ -44,4 +43,4 @@ def spent(db: sqlite3.Connection) -> Decimal:
 @lru_cache(maxsize=64)
 def _read(payload: bytes) -> Survey:
     """Its signature was verified when it was joined; the cost is computed again."""
-    return Survey.from_fields(payload_fields(KIND, payload))
+    return Survey.from_payload(payload)

@@ -21,6 +21,7 @@ from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
 from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
+from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
@@ -71,7 +72,7 @@ class Survey:
                 )
             if isinstance(track.randomizer.space, StateSpace) and not track.randomizer.space.null and not self.closed:
                 raise ValueError("only a closed cohort may report states without NULL: silence would tell")
-        if self.cost * MICRO > self.epsilon_micro:
+        if micro(self.cost) > self.epsilon_micro:
             raise UnderstatedEpsilon(
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
@@ -85,7 +86,7 @@ class Survey:
     @property
     def epsilon(self) -> Decimal:
         """The stated epsilon."""
-        return Decimal(self.epsilon_micro) / MICRO
+        return from_micro(self.epsilon_micro)
 
     @cached_property
     def payload(self) -> bytes:
@@ -151,7 +152,14 @@ class Survey:
 
 def micro(epsilon: Decimal) -> int:
     """An epsilon in millionths, rounded up."""
-    return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
+    with upwards():
+        return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def from_micro(epsilon_micro: int) -> Decimal:
+    """The epsilon of so many millionths."""
+    with upwards():
+        return Decimal(epsilon_micro) / MICRO
 
 
 def _track_as_fields(track: Track) -> dict[str, Any]:

@@ -12,11 +12,19 @@ from contextlib import closing
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from changeling_protocol import MalformedBytes, canonical
-from changeling_protocol.upload import MOST_BODY_BYTES
+from changeling_protocol import MalformedBytes
+from changeling_protocol.wire import (
+    MOST_BODY_BYTES,
+    MSGPACK,
+    decode_acknowledgement,
+    decode_key_list,
+    encode_upload_request,
+    survey_path,
+)
+from changeling_protocol.wire.paths import KEYS, UPLOADS
 
 from .clock import DeviceClock
 from .errors import ServerTrouble
@@ -28,11 +36,8 @@ TIMEOUT_SECONDS = 10.0
 """To connect, and for each part of an answer."""
 MOST_SECONDS = 60.0
 """For an answer's body."""
-MOST_BYTES = MOST_BODY_BYTES
-"""Of an answer's body; the longest is a signed survey."""
 MOST_RETRY_AFTER_SECONDS = 86_400
 """A server that asks for more silence than a day is asked again after a day."""
-MEDIA_TYPE = "application/msgpack"
 
 
 class Server:
@@ -49,24 +54,23 @@ class Server:
 
     def survey(self, survey: bytes) -> bytes:
         """The signed bytes the server has under this id, unverified. Raises ServerTrouble."""
-        return self._ask("GET", f"/v1/surveys/{survey.hex()}")
+        return self._ask("GET", survey_path(survey.hex()))
 
     def sealing_keys(self) -> list[bytes]:
         """The signed sealing keys, unverified. Raises ServerTrouble."""
-        match _decoded(self._ask("GET", "/v1/keys")):
-            case {"keys": [*keys]} if all(isinstance(key, bytes) for key in keys):
-                return keys
-        raise ServerTrouble("the server's list of sealing keys cannot be read")
+        body = self._ask("GET", KEYS)
+        try:
+            return decode_key_list(body)
+        except MalformedBytes:
+            raise ServerTrouble("the server's list of sealing keys cannot be read") from None
 
     def upload(self, envelopes: Sequence[bytes]) -> dict[int, str]:
         """Hands envelopes over; those not among the refused, {index: reason}, are durable. Raises ServerTrouble."""
-        body = canonical.encode({"envelopes": list(envelopes)})
-        match _decoded(self._ask("POST", "/v1/uploads", body)):
-            case {"refused": [*pairs]}:
-                refused = dict(_refusal(pair) for pair in pairs)
-                if all(0 <= index < len(envelopes) for index in refused):
-                    return refused
-        raise ServerTrouble("the server's acknowledgement cannot be read")
+        body = self._ask("POST", UPLOADS, encode_upload_request(envelopes))
+        try:
+            return decode_acknowledgement(body, len(envelopes))
+        except MalformedBytes:
+            raise ServerTrouble("the server's acknowledgement cannot be read") from None
 
     def close(self) -> None:
         if self._own is not None:
@@ -79,7 +83,7 @@ class Server:
         asked = self._clock.now_ms()
         if asked in self._silent_ms:
             raise ServerTrouble("the server asked to be left alone for a while")
-        headers = {"accept-encoding": "identity"} | ({"content-type": MEDIA_TYPE} if body is not None else {})
+        headers = {"accept-encoding": "identity"} | ({"content-type": MSGPACK} if body is not None else {})
         timeout = {"timeout": httpx.Timeout(TIMEOUT_SECONDS).as_dict()}
         request = httpx.Request(method, self._url + path, content=body, headers=headers, extensions=timeout)
         try:
@@ -144,25 +148,11 @@ def _content(response: httpx.Response) -> bytes:
     body, deadline = bytearray(), monotonic() + MOST_SECONDS
     for chunk in response.iter_bytes():
         body += chunk
-        if len(body) > MOST_BYTES:
-            raise ServerTrouble(f"the server's answer is longer than {MOST_BYTES} bytes")
+        if len(body) > MOST_BODY_BYTES:
+            raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes")
         if monotonic() > deadline:
             raise ServerTrouble(f"the server's answer takes longer than {MOST_SECONDS:g} seconds")
     return bytes(body)
-
-
-def _decoded(body: bytes) -> Any:
-    try:
-        return canonical.decode(body)
-    except MalformedBytes:
-        return None
-
-
-def _refusal(pair: Any) -> tuple[int, str]:
-    match pair:
-        case [int(index), str(reason)]:
-            return index, reason
-    return -1, ""
 
 
 def _unix_ms(date: str) -> int | None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from changeling_protocol import EntrySecret, Survey
 from changeling_protocol.plan import draw_nodes
+from changeling_protocol.upwards import upwards
 
 from . import entries, surveys
 from .clock import DeviceClock, see
@@ -38,7 +39,9 @@ def enrol(
     if count < 1:
         raise ValueError(f"a survey is joined with at least one entry, got {count}")
     states = _initial_states(survey, count, answers)
-    if (total := surveys.spent(db) + survey.epsilon) > max_epsilon:
+    with upwards():
+        total = surveys.spent(db) + survey.epsilon
+    if total > max_epsilon:
         raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
     closed = survey.calendar.closed(see(db, clock) / 1000)
     if closed == survey.calendar.periods:

@@ -10,13 +10,8 @@ from dataclasses import dataclass, field
 
 from changeling_protocol import Node, ReleasePlan, Survey
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import (
-    MOST_BODY_BYTES,
-    MOST_ENVELOPES,
-    MOST_PERIODS,
-    encode_upload,
-    upload_bytes,
-)
+from changeling_protocol.upload import MOST_SPANNED_PERIODS, encode_upload, upload_bytes
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 from . import outbox
 from .entries import Entry
@@ -79,6 +74,6 @@ def _span(periods: Sequence[int]) -> Node:
 
 
 def _fits(plan: ReleasePlan, span: Node) -> bool:
-    if span.width > MOST_PERIODS:
+    if span.width > MOST_SPANNED_PERIODS:
         return False
     return upload_bytes(plan, span) + _ENVELOPE_BYTES + _BODY_HEAD_BYTES <= MOST_BODY_BYTES

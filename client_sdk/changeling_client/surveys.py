@@ -5,9 +5,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from changeling_protocol import Survey
-from changeling_protocol.expectation import MICRO
-from changeling_protocol.signing import payload_fields
-from changeling_protocol.survey import ID_BYTES, KIND
+from changeling_protocol.survey import ID_BYTES, from_micro
 
 
 def survey_id(named: bytes | str) -> bytes:
@@ -38,10 +36,10 @@ def load_all(db: sqlite3.Connection) -> list[Survey]:
 def spent(db: sqlite3.Connection) -> Decimal:
     """The sum of the epsilons the store's surveys state; one that has ended still counts."""
     (total,) = db.execute("SELECT coalesce(sum(epsilon_micro), 0) FROM surveys").fetchone()
-    return Decimal(total) / MICRO
+    return from_micro(total)
 
 
 @lru_cache(maxsize=64)
 def _read(payload: bytes) -> Survey:
     """Its signature was verified when it was joined; the cost is computed again."""
-    return Survey.from_fields(payload_fields(KIND, payload))
+    return Survey.from_payload(payload)

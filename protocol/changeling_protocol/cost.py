@@ -4,12 +4,13 @@ Two changelogs that keep to the constraint differ on a track by at most cost(κ,
 and the groups, drawn independently of the data, cost the most expensive one (design.md 4.2).
 """
 
-from decimal import ROUND_CEILING, Decimal, localcontext
+from decimal import Decimal
 
 from .calendar import Calendar
 from .constraints import AtMost, Constraint
 from .plan import Group, ReleasePlan, Track
 from .randomizers import Losses
+from .upwards import upwards
 
 
 def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
@@ -22,7 +23,7 @@ def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, clo
 
 def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
     """The sum of its tracks' costs: an upper bound, as one pair of changelogs need not be worst on all."""
-    with localcontext(prec=50, rounding=ROUND_CEILING):
+    with upwards():
         return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
 
 
@@ -43,7 +44,7 @@ def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed:
     without_first = node_cost(losses, most, reports)
     if track.first > 0:
         return without_first
-    with localcontext(prec=50, rounding=ROUND_CEILING):
+    with upwards():
         with_first = losses.insertions + node_cost(losses, most, reports - 1)
     return with_first if track.reported is None else max(with_first, without_first)
 
@@ -52,14 +53,14 @@ def node_cost(losses: Losses, most: int, reports: int) -> Decimal:
     """cost(κ, N) = max { s·L_mm + a·L_m0 + b·L_0m : s + a <= κ, s + b <= κ, s + a + b <= N }.
 
     Two changelogs with at most κ = `most` non-null nodes each, among N = `reports` nodes reported: s nodes
-    where both mutate, a and b where only the one or the other does.
+    where both mutate, a and b where only the one or the other does. With s given the best a is κ - s and the best b
+    min(κ - s, N - κ), so that the sum is linear in s but for a bend at 2κ - N: one of three values of s is the best.
     """
     larger, smaller = max(losses.appears, losses.vanishes), min(losses.appears, losses.vanishes)
     most = min(most, reports)
-    best = Decimal(0)
-    with localcontext(prec=50, rounding=ROUND_CEILING):
-        for both in range(most + 1):
-            one = most - both
-            other = min(one, reports - both - one)
-            best = max(best, both * losses.mutations + one * larger + other * smaller)
-    return best
+    bend = max(2 * most - reports, 0)
+    with upwards():
+        return max(
+            both * losses.mutations + (most - both) * larger + min(most - both, reports - most) * smaller
+            for both in (0, bend, most)
+        )

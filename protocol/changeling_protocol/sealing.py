@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from .errors import CannotOpen, MalformedBytes
-from .signing import signed, verified
+from .signing import signed, unverified, verified
 from .survey import ID_BYTES
 from .version import VERSION
 
@@ -59,14 +60,16 @@ class SealingKey:
 
     @classmethod
     def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> "SealingKey":
-        """The key in signed bytes. Raises BadSignature or MalformedBytes."""
-        match verified(KIND, encoded, authority):
-            case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not rest:
-                try:
-                    return cls(public, begins, expires)
-                except ValueError as error:
-                    raise MalformedBytes(f"not a sealing key: {error}") from error
-        raise MalformedBytes("a sealing key is public, begins and expires")
+        """The key in signed bytes.
+
+        authority: the pinned public keys. Raises BadSignature or MalformedBytes.
+        """
+        return _from_fields(verified(KIND, encoded, authority))
+
+    @classmethod
+    def unverified(cls, encoded: bytes) -> "SealingKey":
+        """The key in signed bytes, whoever signed them. Raises MalformedBytes."""
+        return _from_fields(unverified(KIND, encoded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,16 @@ class EnvelopeHead:
     version: int
     survey: bytes
     key: bytes
+
+
+def _from_fields(fields: dict[str, Any]) -> SealingKey:
+    match fields:
+        case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not rest:
+            try:
+                return SealingKey(public, begins, expires)
+            except ValueError as error:
+                raise MalformedBytes(f"not a sealing key: {error}") from error
+    raise MalformedBytes("a sealing key is public, begins and expires")
 
 
 def key_id(public: bytes) -> bytes:

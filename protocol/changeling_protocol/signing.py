@@ -14,6 +14,9 @@ from . import canonical
 from .errors import BadSignature, MalformedBytes
 from .version import VERSION
 
+MOST_ITEMS = 2**16
+"""The most values in a signed object, lists and maps included: what reads one makes no more objects than that."""
+
 
 def signed(kind: str, fields: dict[str, Any], authority: Ed25519PrivateKey) -> bytes:
     """The fields as a signed object of this kind."""
@@ -42,9 +45,19 @@ def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> dict[str,
     raise BadSignature(f"none of the pinned authority keys signed this {kind}")
 
 
+def unverified(kind: str, encoded: bytes) -> dict[str, Any]:
+    """The fields of a signed object, whoever signed it.
+
+    For bytes whose signature was checked before they were kept, and for showing what is about to be checked elsewhere.
+    Raises MalformedBytes.
+    """
+    payload, _ = _parts(encoded)
+    return payload_fields(kind, payload)
+
+
 def payload_fields(kind: str, payload: bytes) -> dict[str, Any]:
-    """The fields of a payload of this kind and our version. Raises MalformedBytes for any other."""
-    fields = canonical.decode(payload)
+    """The fields of a payload of this kind and of our version. Raises MalformedBytes for any other."""
+    fields = canonical.decode(payload, MOST_ITEMS)
     if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
         raise MalformedBytes(f"the bytes are not a {kind}")
     if (version := fields.pop("version", None)) != VERSION:
@@ -53,7 +66,7 @@ def payload_fields(kind: str, payload: bytes) -> dict[str, Any]:
 
 
 def _parts(encoded: bytes) -> tuple[bytes, bytes]:
-    match canonical.decode(encoded):
+    match canonical.decode(encoded, MOST_ITEMS):
         case {"payload": bytes(payload), "signature": bytes(signature), **rest} if not rest:
             return payload, signature
     raise MalformedBytes("a signed object is a payload and its signature")

@@ -20,7 +20,8 @@ from .errors import MalformedBytes, UnderstatedEpsilon
 from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
 from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
-from .signing import payload_bytes, signed, verified
+from .signing import payload_bytes, payload_fields, signed, unverified, verified
+from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
@@ -71,7 +72,7 @@ class Survey:
                 )
             if isinstance(track.randomizer.space, StateSpace) and not track.randomizer.space.null and not self.closed:
                 raise ValueError("only a closed cohort may report states without NULL: silence would tell")
-        if self.cost * MICRO > self.epsilon_micro:
+        if micro(self.cost) > self.epsilon_micro:
             raise UnderstatedEpsilon(
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
@@ -85,12 +86,12 @@ class Survey:
     @property
     def epsilon(self) -> Decimal:
         """The stated epsilon."""
-        return Decimal(self.epsilon_micro) / MICRO
+        return from_micro(self.epsilon_micro)
 
     @cached_property
     def payload(self) -> bytes:
         """The canonical bytes that are signed."""
-        return payload_bytes(KIND, self._fields())
+        return payload_bytes(KIND, self.as_fields())
 
     @cached_property
     def id(self) -> bytes:
@@ -98,7 +99,7 @@ class Survey:
         return sha256(self.payload).digest()[:ID_BYTES]
 
     def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
-        return signed(KIND, self._fields(), authority)
+        return signed(KIND, self.as_fields(), authority)
 
     @classmethod
     def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> "Survey":
@@ -109,8 +110,18 @@ class Survey:
         return cls.from_fields(verified(KIND, encoded, authority))
 
     @classmethod
+    def unverified(cls, encoded: bytes) -> "Survey":
+        """The survey in signed bytes, whoever signed them. Raises UnderstatedEpsilon or MalformedBytes."""
+        return cls.from_fields(unverified(KIND, encoded))
+
+    @classmethod
+    def from_payload(cls, payload: bytes) -> "Survey":
+        """The survey whose `payload` this is. Raises UnderstatedEpsilon or MalformedBytes."""
+        return cls.from_fields(payload_fields(KIND, payload))
+
+    @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Survey":
-        """The survey in the fields of a payload. Raises UnderstatedEpsilon or MalformedBytes."""
+        """The survey that `as_fields` wrote. Raises UnderstatedEpsilon or MalformedBytes."""
         try:
             return _from_fields(fields)
         except UnderstatedEpsilon:
@@ -118,7 +129,8 @@ class Survey:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedBytes(f"not a survey: {error}") from error
 
-    def _fields(self) -> dict[str, Any]:
+    def as_fields(self) -> dict[str, Any]:
+        """What is signed, but for the kind and the protocol version."""
         return {
             "question": self.question,
             "answers": list(self.answers),
@@ -140,7 +152,14 @@ class Survey:
 
 def micro(epsilon: Decimal) -> int:
     """An epsilon in millionths, rounded up."""
-    return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
+    with upwards():
+        return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def from_micro(epsilon_micro: int) -> Decimal:
+    """The epsilon of so many millionths."""
+    with upwards():
+        return Decimal(epsilon_micro) / MICRO
 
 
 def _track_as_fields(track: Track) -> dict[str, Any]:

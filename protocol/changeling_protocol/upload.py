@@ -19,11 +19,8 @@ from .plan import ReleasePlan, Track
 from .randomizers import symbol_bytes
 
 NODE_BYTES = 4
-MOST_PERIODS = 64
+MOST_SPANNED_PERIODS = 64
 """The most periods one upload spans; a longer offline spell sends several."""
-MOST_ENVELOPES = 64
-"""The most envelopes one request body carries."""
-MOST_BODY_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ def row(node: int, symbol: int, id_: bytes) -> bytes:
 
 
 def body(*envelopes: object) -> bytes:
+    """The bytes of an upload request, as any client may send them: more than fit, or none of them bytes."""
     return canonical.encode({"envelopes": list(envelopes)})
 
 

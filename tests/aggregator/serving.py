@@ -129,12 +129,14 @@ def eventually(read: Callable[[], object], expected: object) -> bool:
 
 
 @contextmanager
-def in_process(service: Service) -> Iterator[Callable[[str], httpx.Response]]:
-    """A service in this process; gives what GETs a path from it."""
+def in_process(service: Service, raises: bool = True) -> Iterator[Callable[[str], httpx.Response]]:
+    """A service in this process; gives what GETs a path from it. raises: also what a defect of it raises."""
     app = make_app(service)
 
     async def get(path: str) -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as http:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app, raise_app_exceptions=raises), base_url="http://here"
+        ) as http:
             return await http.get(path)
 
     service.start()

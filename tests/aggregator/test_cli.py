@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_protocol import SealingKey, Survey, canonical
+from changeling_protocol import SealingKey, Survey
+from changeling_protocol.wire import decode_key_list
+from changeling_protocol.wire.paths import KEYS
 
+from ..protocol.examples import AUTHORITY, survey
 from .devices import envelope, report
 from .serving import TOKEN, ServerProcess
 
@@ -59,7 +62,7 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
         signing = ("--key", "authority.key", "--begins", "2027-01-01", "--expires", "2028-01-01")
         cli("keys", "sign", "key.request", *signing, "-o", "key.signed")
         cli("keys", "publish", "key.signed", *at_server)
-        (encoded,) = canonical.decode(server.http.get("/v1/keys").content)["keys"]
+        (encoded,) = decode_key_list(server.http.get(KEYS).content)
         key = SealingKey.from_signed(encoded, [authority])
 
         server.move_clock(survey.calendar.time(2) + 7200)
@@ -104,9 +107,15 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
         ([*SURVEY, "--at-most", "2", "--start", "soon", "-o", "x"], "a time is like"),
         ([*SURVEY, "--at-most", "2", "--horizon", "25h", "-o", "x"], "no whole number of periods"),
         (["survey", "sign", "missing.json", "--key", "k", "-o", "x"], "missing.json"),
-        (["survey", "show", "garbage"], "not canonical MessagePack"),
+        (["survey", "show", "garbage"], "garbage holds no survey: not canonical MessagePack"),
+        (["survey", "sign", "json", "--key", "k", "-o", "x"], "json holds no survey: not the JSON of a survey"),
+        (["survey", "publish", "key", "--server", "http://127.0.0.1:9"], "key holds no survey: the bytes are not a"),
         (["keys", "sign", "garbage", "--key", "k", "--expires", "2028-01-01", "-o", "x"], "holds no public key"),
-        (["keys", "publish", "garbage", "--server", "http://127.0.0.1:9"], "not canonical MessagePack"),
+        (
+            ["keys", "publish", "garbage", "--server", "http://127.0.0.1:9"],
+            "garbage holds no signed key: not",
+        ),
+        (["keys", "publish", "json", "--server", "http://127.0.0.1:9"], "json holds no signed key"),
         (["keys", "new", "--store", "garbage", "-o", "x"], "cannot be used as a store"),
         (["histogram", "00" * 16, "--server", "http://127.0.0.1:9"], "could not be reached"),
         (["serve", "--store", "s", "--authority", "garbage"], "holds no public key"),
@@ -119,6 +128,8 @@ def test_an_error_is_one_line_and_exit_code_1(
 ) -> None:
     """It says what is wrong; nothing is written."""
     (tmp_path / "garbage").write_text("x" * 2000)
+    (tmp_path / "json").write_text('{"survey": 1}')
+    (tmp_path / "key").write_bytes(SealingKey(bytes(31) + b"\7", 0, 1).signed_by(AUTHORITY))
     assert run(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith("changeling: ")
@@ -174,6 +185,19 @@ def test_a_bare_install_names_what_is_missing() -> None:
 
 
 HEAVY = ["scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]
+
+
+def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
+    """Nor a server: whoever handles the files of surveys and keys needs neither."""
+    (tmp_path / "signed").write_bytes(survey().signed_by(AUTHORITY))
+    read = (
+        "import sys; from pathlib import Path; from changeling_aggregator.cli.files import read_survey; "
+        "print(read_survey(Path(sys.argv[1])).id.hex()); "
+        "print(*({'sqlalchemy', 'starlette', 'polars'} & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", read, str(tmp_path / "signed")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert (done.stdout.strip(), done.stderr.strip()) == (survey().id.hex(), "")
 
 
 def test_help_loads_no_numbers_no_server_and_no_store() -> None:

@@ -27,7 +27,7 @@ def test_only_the_admin_token_opens_what_operators_do(
     headers = {} if header is None else {"authorization": header.encode()}
     response = server.http.request(method, path, headers=headers)
     assert response.status_code == 401
-    assert response.json() == {"error": "this needs the admin token"}
+    assert response.json() == {"error": "unauthorized", "detail": "this needs the admin token"}
 
 
 def test_a_survey_is_published_once_and_served_as_signed(server: ServerProcess) -> None:
@@ -67,7 +67,7 @@ def test_a_bad_survey_is_refused_in_one_sentence(
     """And is not published."""
     response = server.http.put(survey_path(survey()), content=content, headers=ADMIN)
     assert response.status_code == status
-    assert sentence in response.json()["error"]
+    assert sentence in response.json()["detail"]
     assert server.http.get(survey_path(survey())).status_code == 404
 
 
@@ -79,7 +79,7 @@ def test_a_survey_that_understates_its_epsilon_is_refused(server: ServerProcess)
     encoded = signed("survey", {**fields, "epsilon_micro": fields["epsilon_micro"] - 1}, AUTHORITY)
     response = server.http.put(survey_path(survey()), content=encoded, headers=ADMIN)
     assert response.status_code == 422
-    assert "state at least" in response.json()["error"]
+    assert "state at least" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["zz", "00" * 15, "00" * 16, "00" * 16 + "/histogram", "00" * 16 + "/nothing"])
@@ -87,7 +87,8 @@ def test_a_survey_that_is_not_here_is_not_found(server: ServerProcess, path: str
     """404, as JSON."""
     response = server.http.get(f"/v1/surveys/{path}")
     assert response.status_code == 404
-    assert set(response.json()) == {"error"}
+    assert response.json()["error"] == "not_found"
+    assert response.json()["detail"]
 
 
 def test_keys_are_served_while_they_are_valid(server: ServerProcess) -> None:
@@ -113,7 +114,7 @@ def test_a_bad_key_is_refused_in_one_sentence(server: ServerProcess) -> None:
 
     def put(content: bytes) -> tuple[int, str]:
         response = server.http.put("/v1/keys", content=content, headers=ADMIN)
-        return response.status_code, response.json().get("error", "")
+        return response.status_code, response.json().get("detail", "")
 
     assert put(key.signed_by(AUTHORITY)) == (200, "")
     assert put(key.signed_by(STRANGER))[0] == 403
@@ -156,4 +157,4 @@ def test_a_survey_the_server_cannot_estimate_says_so(server: ServerProcess) -> N
     server.move_clock(published.calendar.time(1) + 30)
     response = server.http.get(survey_path(published) + "/histogram")
     assert response.status_code in (409, 422)
-    assert response.json()["error"]
+    assert set(response.json()) == {"error", "detail"}

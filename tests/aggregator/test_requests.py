@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from changeling_aggregator.errors import Overloaded
+from changeling_aggregator.errors import Overloaded, TurnedDown
 from changeling_aggregator.server import requests
-from starlette.exceptions import HTTPException
+from changeling_protocol.wire import STATUS
 from starlette.requests import Request
 from starlette.types import Receive
 
@@ -19,9 +19,9 @@ def refusal(messages: AsyncIterator[MutableMapping[str, Any]]) -> int:
     async def receive() -> MutableMapping[str, Any]:
         return await anext(messages)
 
-    with pytest.raises(HTTPException) as refused:
+    with pytest.raises(TurnedDown) as refused:
         asyncio.run(requests.read_body(asked(receive, SimpleNamespace(body_bytes=0)), 100))
-    return refused.value.status_code
+    return STATUS[refused.value.code]
 
 
 def asked(receive: Receive, service: object) -> Request:

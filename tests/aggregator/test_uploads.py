@@ -10,7 +10,7 @@ import httpx
 import msgpack
 import pytest
 from changeling_protocol import SealingKey, canonical
-from changeling_protocol.upload import MOST_BODY_BYTES, MOST_ENVELOPES
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 from .devices import body, envelope, report
 from .serving import ServerProcess, eventually
@@ -108,7 +108,7 @@ def test_a_body_that_is_no_upload_is_refused_whole(server: ServerProcess, conten
     before = server.fold()["envelopes"]
     response = server.http.post("/v1/uploads", content=content)
     assert response.status_code == 400
-    assert set(response.json()) == {"error"}
+    assert (set(response.json()), response.json()["error"]) == ({"error", "detail"}, "malformed")
     assert server.fold()["envelopes"] == before == 0
 
 
@@ -123,7 +123,7 @@ def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, c
     with httpx.Client(base_url=server.url) as http:
         response = http.post("/v1/uploads", content=content() if callable(content) else content)
     assert response.status_code == 413
-    assert "at most 1048576 bytes" in response.json()["error"]
+    assert response.json() == {"error": "too_large", "detail": "a body here has at most 1048576 bytes"}
     assert server.http.get("/health").status_code == 200
 
 
@@ -171,7 +171,7 @@ def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path)
         response = server.http.post("/v1/uploads", content=body(upload))
         assert response.status_code == 503
         assert int(response.headers["retry-after"]) > 0
-        assert set(response.json()) == {"error"}
+        assert response.json()["error"] == "overloaded"
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
         assert server.upload(upload) == []
         assert server.reports(survey) == {(0, 1): 1}

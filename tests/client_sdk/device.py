@@ -11,6 +11,8 @@ from changeling_client import Client
 from changeling_protocol import Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
 from changeling_protocol.sealing import head_of
 from changeling_protocol.upload import decode_upload, read_columns
+from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
+from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
@@ -54,7 +56,7 @@ class FakeServer:
 
     @property
     def envelopes(self) -> list[bytes]:
-        return [envelope for body in self.bodies for envelope in canonical.decode(body)["envelopes"]]
+        return [envelope for body in self.bodies for envelope in decode_upload_request(body)]
 
     def paths(self) -> list[str]:
         return [request.url.path for request in self.requests]
@@ -72,15 +74,14 @@ class FakeServer:
             self.bodies.append(request.content)
         if (answer := self.reply(request)) is not None:
             return answer
-        match request.url.path.split("/")[1:]:
-            case ["v1", "surveys", id_] if id_ in self.signed:
-                return httpx.Response(200, content=self.signed[id_], headers=self.headers)
-            case ["v1", "keys"]:
-                return httpx.Response(200, content=canonical.encode({"keys": self.keys}), headers=self.headers)
-            case ["v1", "uploads"]:
-                acknowledgement = canonical.encode({"refused": self.refused})
-                return httpx.Response(200, content=acknowledgement, headers=self.headers)
-        return httpx.Response(404)
+        contents = {
+            **{survey_path(id_): signed for id_, signed in self.signed.items()},
+            KEYS: encode_key_list(self.keys),
+            UPLOADS: canonical.encode({"refused": self.refused}),
+        }
+        if request.url.path not in contents:
+            return httpx.Response(404)
+        return httpx.Response(200, content=contents[request.url.path], headers=self.headers)
 
 
 def signed_key(private: X25519PrivateKey, begins: int = 0, expires: int = 2**32, authority=AUTHORITY) -> bytes:

@@ -26,8 +26,19 @@ from changeling_protocol import (
     seal,
 )
 from changeling_protocol.randomizers import randomizer_as_fields
+from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import open_envelope
 from changeling_protocol.upload import encode_upload
+from changeling_protocol.wire import (
+    STATUS,
+    ErrorAnswer,
+    ErrorCode,
+    encode_acknowledgement,
+    encode_key_list,
+    encode_upload_request,
+    survey_path,
+)
+from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, mixed, survey
@@ -49,7 +60,14 @@ BOUNDS = [1, 2, 6, 255, 256, 257, 10**6, 2**64 - 1, 2**64, 2**300]
 
 def deterministic() -> dict[str, Any]:
     """Every vector that the protocol determines, by file name."""
-    return {"coins": _coins(), "secrets": _secrets(), "symbols": _symbols(), "signed": _signed(), "upload": _upload()}
+    return {
+        "coins": _coins(),
+        "secrets": _secrets(),
+        "symbols": _symbols(),
+        "signed": _signed(),
+        "upload": _upload(),
+        "bodies": _bodies(),
+    }
 
 
 def _coins() -> dict[str, Any]:
@@ -120,6 +138,28 @@ def _upload() -> dict[str, Any]:
         "span": [span.start, span.end],
         "reports": [{"track": r.track, "node": r.node, "id": r.id.hex(), "symbol": r.symbol} for r in reports],
         "plaintext": encode_upload(each.plan, 0, span, reports).hex(),
+    }
+
+
+def _bodies() -> dict[str, Any]:
+    envelopes = [bytes(range(40)), b"", bytes(300)]
+    refused = {0: Refusal.UNKNOWN_KEY, 2: Refusal.TOO_LARGE}
+    keys = [SEALING_KEY.signed_by(AUTHORITY), bytes(20)]
+    error = ErrorAnswer(ErrorCode.TOO_LARGE, "a body here has at most 1048576 bytes")
+    return {
+        "paths": {"uploads": UPLOADS, "keys": KEYS, "survey": survey_path(survey().id.hex())},
+        "upload request": {
+            "envelopes": [each.hex() for each in envelopes],
+            "body": encode_upload_request(envelopes).hex(),
+        },
+        "acknowledgement": {
+            "refused": {str(i): r.value for i, r in refused.items()},
+            "body": encode_acknowledgement(refused).hex(),
+        },
+        "key list": {"signed": [key.hex() for key in keys], "body": encode_key_list(keys).hex()},
+        "error": {"status": STATUS[error.code], "body": error.encode().decode()},
+        "error codes": {code.value: STATUS[code] for code in ErrorCode},
+        "reasons of refusal": [reason.value for reason in Refusal],
     }
 
 

@@ -24,9 +24,11 @@ from changeling_protocol import (
     plan_cost,
 )
 from changeling_protocol.survey import micro
+from changeling_protocol.wire import survey_path
+from changeling_protocol.wire.paths import HISTOGRAM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ..errors import AggregatorError
+from ..errors import ServerAnswered
 from .neighbour import QuietNeighbour
 from .remote import get_json
 from .serve import interrupt
@@ -167,11 +169,11 @@ def _watch(survey: Survey, url: str, neighbour: QuietNeighbour) -> None:
         if due == shown:
             continue
         try:
-            found = get_json(url, f"/v1/surveys/{survey.id.hex()}/histogram", period=str(due))
-        except AggregatorError as error:
+            answer = get_json(url, survey_path(survey.id.hex()) + HISTOGRAM, period=str(due))
+        except ServerAnswered as error:
             typer.echo(f"{due:>6}  {error}")
         else:
-            pairs = zip(found["values"], found["standard_errors"], strict=True)
+            pairs = zip(answer["values"], answer["standard_errors"], strict=True)
             cells = (f"{value:.2f} ± {shown_error(error, 2)}".rjust(width) for value, error in pairs)
             typer.echo(f"{due:>6}  " + "".join(cells))
         shown = due

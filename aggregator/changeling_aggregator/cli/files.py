@@ -8,9 +8,8 @@ import json
 import os
 from pathlib import Path
 
-from changeling_protocol import Survey
+from changeling_protocol import MalformedBytes, SealingKey, Survey, UnderstatedEpsilon
 from changeling_protocol.cost import track_cost
-from changeling_protocol.signing import payload_fields
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -62,7 +61,7 @@ def write_survey(path: Path, survey: Survey) -> None:
         for number, track in enumerate(survey.plan.tracks)
     ]
     content = {
-        "survey": payload_fields("survey", survey.payload),
+        "survey": survey.as_fields(),
         "cost": {"epsilon": str(survey.epsilon), "tracks": tracks},
     }
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -71,15 +70,30 @@ def write_survey(path: Path, survey: Survey) -> None:
 def read_survey(path: Path) -> Survey:
     """The survey in a file, unsigned or signed; of a signed one the signature is not checked.
 
-    Raises ValueError, MalformedBytes or UnderstatedEpsilon.
+    Raises MalformedBytes or UnderstatedEpsilon, which name the file.
     """
-    from ..store.surveys import survey_in
-
     content = path.read_bytes()
-    if not content.lstrip().startswith(b"{"):
-        return survey_in(content)
     try:
-        fields = json.loads(content)["survey"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} holds no survey: make one with `changeling survey new`") from None
-    return Survey.from_fields(dict(fields))
+        return _survey_in_json(content) if content.lstrip().startswith(b"{") else Survey.unverified(content)
+    except MalformedBytes as error:
+        raise MalformedBytes(f"{path} holds no survey: {error}; make one with `changeling survey new`") from error
+    except UnderstatedEpsilon as error:
+        raise UnderstatedEpsilon(f"{path}: {error}") from error
+
+
+def read_signed_key(path: Path) -> bytes:
+    """The bytes of a signed sealing key, whoever signed it. Raises MalformedBytes, which names the file."""
+    signed = path.read_bytes()
+    try:
+        SealingKey.unverified(signed)
+    except MalformedBytes as error:
+        raise MalformedBytes(f"{path} holds no signed key: {error}; make one with `changeling keys sign`") from error
+    return signed
+
+
+def _survey_in_json(content: bytes) -> Survey:
+    try:
+        fields = dict(json.loads(content)["survey"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MalformedBytes("not the JSON of a survey") from error
+    return Survey.from_fields(fields)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from changeling_protocol.wire import survey_path
+from changeling_protocol.wire.paths import HISTOGRAM, SERIES
 from changeling_statistics.instants import format_instant, parse_instant
 
 from .files import read_survey
@@ -30,17 +32,17 @@ def histogram(
     """
     if as_json and as_csv:
         raise ValueError("choose one of --json and --csv")
-    path = f"/v1/surveys/{_id(survey)}/{'series' if series else 'histogram'}"
-    found = get_json(server, path, **_query(at, period, series))
-    rows = found["series"] if series else [found]
+    path = survey_path(_id(survey)) + (SERIES if series else HISTOGRAM)
+    answer = get_json(server, path, **_query(at, period, series))
+    rows = answer["series"] if series else [answer]
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(answer, indent=2))
     elif as_csv:
-        _write_csv(found["answers"], rows)
+        _write_csv(answer["answers"], rows)
     elif series:
-        console().print(series_table(found["question"], found["answers"], rows))
+        console().print(series_table(answer["question"], answer["answers"], rows))
     else:
-        console().print(estimate_table(found))
+        console().print(estimate_table(answer))
 
 
 def _id(survey: str) -> str:

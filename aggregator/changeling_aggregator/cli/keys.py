@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import MalformedBytes, SealingKey, canonical
+from changeling_protocol import SealingKey
+from changeling_protocol.wire.paths import KEYS
 from changeling_statistics.instants import format_instant, parse_instant
 
-from .files import read_private_key, read_public_key, write_public_key
+from .files import read_private_key, read_public_key, read_signed_key, write_public_key
 from .remote import admin_token, put
 
 app = typer.Typer(help="Make, sign and publish the keys that uploads are sealed to.", no_args_is_help=True)
@@ -63,10 +64,5 @@ def publish(
     ] = None,
 ) -> None:
     """Publish a signed sealing key on the server that made it."""
-    signed = file.read_bytes()
-    match canonical.decode(signed):
-        case {"payload": bytes(), "signature": bytes()}:
-            added = put(server, "/v1/keys", signed, admin_token(admin_token_file))
-        case _:
-            raise MalformedBytes(f"{file} holds no signed key: sign it with `changeling keys sign`")
+    added = put(server, KEYS, read_signed_key(file), admin_token(admin_token_file))
     typer.echo("the key is published" if added else "the key was published before")

@@ -1,10 +1,13 @@
-"""Requests to a server: the operator's token, and its errors as one sentence."""
+"""Requests to a server: the operator's token, and the server's errors as one sentence."""
 
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AggregatorError
+from changeling_protocol import MalformedBytes
+from changeling_protocol.wire import ErrorAnswer
+
+from ..errors import AggregatorError, ServerAnswered
 
 if TYPE_CHECKING:
     import httpx
@@ -20,7 +23,11 @@ def admin_token(file: Path | None) -> str | None:
 
 
 def put(server: str, path: str, body: bytes, token: str | None) -> bool:
-    """Publish signed bytes; False where they were there already. Raises AggregatorError or httpx.HTTPError."""
+    """Publish signed bytes.
+
+    server: its base URL. path: one of the protocol's. token: the operator's; without one nothing is sent.
+    Returns False where the same bytes were published already. Raises AggregatorError or httpx.HTTPError.
+    """
     import httpx
 
     if token is None:
@@ -36,7 +43,7 @@ def put(server: str, path: str, body: bytes, token: str | None) -> bool:
 
 
 def get_json(server: str, path: str, **query: str) -> dict[str, Any]:
-    """Raises AggregatorError or httpx.HTTPError."""
+    """What a server answers in JSON. Raises ServerAnswered or httpx.HTTPError."""
     import httpx
 
     response = httpx.get(server.rstrip("/") + path, params=query, timeout=TIMEOUT_SECONDS)
@@ -49,8 +56,7 @@ def _check(response: "httpx.Response") -> None:
     if response.is_success:
         return
     try:
-        content = response.json()
-        sentence = content.get("detail") or content["error"]
-    except (ValueError, KeyError, AttributeError):
-        sentence = "no reason given"
-    raise AggregatorError(f"the server answered {response.status_code}: {sentence}")
+        answer = ErrorAnswer.decode(response.content)
+    except MalformedBytes:
+        raise ServerAnswered(response.status_code, None, "no reason given") from None
+    raise ServerAnswered(response.status_code, answer.code, answer.detail)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from changeling_protocol import Calendar, Survey, plan_cost
 from changeling_protocol.survey import micro
+from changeling_protocol.wire import survey_path
 from changeling_statistics.constraint_words import constraint_of, in_words
 from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.instants import format_instant, parse_instant
@@ -95,7 +96,7 @@ def publish(
 ) -> None:
     """Publish a signed survey. Doing so again changes nothing."""
     survey = read_survey(file)
-    added = put(server, f"/v1/surveys/{survey.id.hex()}", file.read_bytes(), admin_token(admin_token_file))
+    added = put(server, survey_path(survey.id.hex()), file.read_bytes(), admin_token(admin_token_file))
     typer.echo(f"survey {survey.id.hex()} {'is published' if added else 'was published before'}")
 
 

@@ -10,13 +10,11 @@ from changeling_protocol.sealing import head_of
 from .registry import Registry
 
 
-def refusal_of(envelope: object, registry: Registry, now: float) -> tuple[bytes, Refusal] | None:
+def refusal_of(envelope: bytes, registry: Registry, now: float) -> tuple[bytes, Refusal] | None:
     """Why this envelope is refused, with the id of the survey it names, empty if none; None to append it.
 
     now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ.
     """
-    if not isinstance(envelope, bytes):
-        return b"", Refusal.MALFORMED
     try:
         head = head_of(envelope)
     except MalformedBytes:

@@ -9,7 +9,7 @@ from threading import Lock
 
 from changeling_protocol import ReleasePlan, Survey
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import MOST_PERIODS, row_bytes
+from changeling_protocol.upload import MOST_SPANNED_PERIODS, row_bytes
 
 from ..store import Store
 from ..store.sealing_keys import PublishedKey, published_keys
@@ -47,10 +47,10 @@ class Registry:
 
 
 def most_envelope_bytes(plan: ReleasePlan) -> int:
-    """A length that no envelope exceeds whose upload spans at most MOST_PERIODS periods."""
+    """A length that no envelope exceeds whose upload spans at most MOST_SPANNED_PERIODS periods."""
     most_plaintext = max(
         sum(
-            min(-(-MOST_PERIODS // track.width), track.count) * row_bytes(track) + _PACKING_BYTES
+            min(-(-MOST_SPANNED_PERIODS // track.width), track.count) * row_bytes(track) + _PACKING_BYTES
             for track in group.tracks
         )
         for group in plan.groups

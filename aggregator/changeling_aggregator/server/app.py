@@ -5,6 +5,19 @@ from contextlib import asynccontextmanager
 from email.utils import formatdate
 from typing import Any
 
+from changeling_protocol.wire import survey_path
+from changeling_protocol.wire.paths import (
+    CHANGE,
+    CLOCK,
+    FOLD,
+    HEALTH,
+    HISTOGRAM,
+    KEYS,
+    SERIES,
+    STATUS,
+    SURVEYS,
+    UPLOADS,
+)
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,21 +27,21 @@ from .clock import Clock
 from .responses import HANDLERS
 from .service import Service
 
-_SURVEY = "/v1/surveys/{survey}"
+_SURVEY = survey_path("{survey}")
 ROUTES = [
-    Route("/v1/uploads", uploads.upload, methods=["POST"]),
-    Route("/v1/surveys", surveys.list_surveys, methods=["GET"]),
+    Route(UPLOADS, uploads.upload, methods=["POST"]),
+    Route(SURVEYS, surveys.list_surveys, methods=["GET"]),
     Route(_SURVEY, surveys.fetch_survey, methods=["GET"]),
     Route(_SURVEY, surveys.publish_survey, methods=["PUT"]),
-    Route(_SURVEY + "/histogram", estimates.show_histogram, methods=["GET"]),
-    Route(_SURVEY + "/series", estimates.show_series, methods=["GET"]),
-    Route(_SURVEY + "/change", estimates.show_change, methods=["GET"]),
-    Route(_SURVEY + "/status", operations.show_status, methods=["GET"]),
-    Route("/v1/keys", keys.list_keys, methods=["GET"]),
-    Route("/v1/keys", keys.put_key, methods=["PUT"]),
-    Route("/v1/fold", operations.fold_now, methods=["POST"]),
-    Route("/v1/clock", operations.move_clock, methods=["PUT"]),
-    Route("/health", operations.show_health, methods=["GET"]),
+    Route(_SURVEY + HISTOGRAM, estimates.show_histogram, methods=["GET"]),
+    Route(_SURVEY + SERIES, estimates.show_series, methods=["GET"]),
+    Route(_SURVEY + CHANGE, estimates.show_change, methods=["GET"]),
+    Route(_SURVEY + STATUS, operations.show_status, methods=["GET"]),
+    Route(KEYS, keys.list_keys, methods=["GET"]),
+    Route(KEYS, keys.put_key, methods=["PUT"]),
+    Route(FOLD, operations.fold_now, methods=["POST"]),
+    Route(CLOCK, operations.move_clock, methods=["PUT"]),
+    Route(HEALTH, operations.show_health, methods=["GET"]),
 ]
 
 

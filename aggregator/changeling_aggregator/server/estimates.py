@@ -12,13 +12,14 @@ from math import floor, isnan
 from typing import Any, TypeAlias
 
 from changeling_protocol import Node, Survey
+from changeling_protocol.wire import JSON, ErrorCode
 from changeling_statistics.estimation import Change, Histogram, UsedNode, change, histogram, series, sliding
 from changeling_statistics.instants import format_instant, parse_instant
 from changeling_statistics.tallies import Tallies
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..errors import TurnedDown
 from ..store.counted import sealed_nodes, tallies_of
 from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
@@ -67,7 +68,7 @@ _Estimated: TypeAlias = Callable[[Survey, Tallies, float], Histogram | Change | 
 async def _answer(request: Request, estimated: _Estimated) -> Response:
     survey = survey_in_path(request).survey
     content = service_of(request).estimating.submit(partial(_content, request, survey, estimated))
-    return Response(await asyncio.wrap_future(content), media_type="application/json")
+    return Response(await asyncio.wrap_future(content), media_type=JSON)
 
 
 def _content(request: Request, survey: Survey, estimated: _Estimated) -> bytes:
@@ -96,7 +97,7 @@ def _made(
     try:
         found = estimated()
     except ValueError as error:
-        raise HTTPException(422, f"{error}") from error
+        raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if isinstance(found, Histogram | Change):
         content = {**_as_json(survey, found), "nodes": _nodes_as_json(found.nodes, sealed)}
     else:

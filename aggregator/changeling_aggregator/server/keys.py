@@ -4,11 +4,12 @@ Keys are made with `changeling keys new` on the store itself, never over the net
 """
 
 from changeling_protocol import BadSignature, MalformedBytes, SealingKey
+from changeling_protocol.wire import ErrorCode, encode_key_list
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..errors import TurnedDown
 from ..store.sealing_keys import publish_key
 from .requests import read_body, require_admin, service_of
 from .responses import packed
@@ -20,7 +21,8 @@ MOST_KEY_BYTES = 4096
 async def list_keys(request: Request) -> Response:
     service = service_of(request)
     now = service.clock()
-    return packed({"keys": [k.signed for k in service.registry.keys.values() if k.key.valid_at(now)]})
+    published = service.registry.keys.values()
+    return packed(encode_key_list(each.signed for each in published if each.key.valid_at(now)))
 
 
 async def put_key(request: Request) -> Response:
@@ -31,11 +33,11 @@ async def put_key(request: Request) -> Response:
         key = SealingKey.from_signed(signed, service.settings.authority)
         added = await run_in_threadpool(_publish, service, key, signed)
     except BadSignature as error:
-        raise HTTPException(403, f"{error}") from error
+        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
     except MalformedBytes as error:
-        raise HTTPException(400, f"{error}") from error
+        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
     except ValueError as error:
-        raise HTTPException(409, f"{error}") from error
+        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
     return JSONResponse({"id": key.id.hex()}, 201 if added else 200)
 
 

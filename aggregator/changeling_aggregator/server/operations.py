@@ -3,11 +3,12 @@
 import json
 from math import inf
 
+from changeling_protocol.wire import ErrorCode
 from changeling_statistics.instants import format_instant
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..errors import TurnedDown
 from ..store.counted import refusals_of, sealed_nodes, tallies_of
 from ..store.log import unfolded
 from .publishable import closed_tallies
@@ -55,19 +56,19 @@ async def move_clock(request: Request) -> Response:
     require_admin(request)
     clock = service_of(request).movable_clock
     if clock is None:
-        raise HTTPException(403, "this server's clock is the real one: nobody moves it")
+        raise TurnedDown(ErrorCode.FORBIDDEN, "this server's clock is the real one: nobody moves it")
     try:
         content = json.loads(await read_body(request, MOST_JSON_BYTES))
     except ValueError as error:
-        raise HTTPException(400, "the body is not JSON") from error
+        raise TurnedDown(ErrorCode.MALFORMED, "the body is not JSON") from error
     match content:
         case {"time": int() | float() as time} if not isinstance(time, bool) and -inf < time < inf:
             try:
                 clock.move_to(time)
             except ValueError as error:
-                raise HTTPException(409, f"{error}") from error
+                raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
             return JSONResponse({"time": clock()})
-    raise HTTPException(400, 'the body is {"time": Unix seconds}')
+    raise TurnedDown(ErrorCode.MALFORMED, 'the body is {"time": Unix seconds}')
 
 
 async def show_health(request: Request) -> Response:

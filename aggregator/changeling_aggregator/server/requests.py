@@ -4,10 +4,10 @@ import asyncio
 import hmac
 
 from changeling_protocol.survey import ID_BYTES
-from starlette.exceptions import HTTPException
+from changeling_protocol.wire import ErrorCode
 from starlette.requests import ClientDisconnect, Request
 
-from ..errors import Overloaded
+from ..errors import Overloaded, TurnedDown
 from ..ingest import PublishedSurvey
 from .service import Service
 
@@ -28,7 +28,7 @@ async def read_body(request: Request, most: int) -> bytes:
     Raises Overloaded where bodies that are on their way, all together, leave no room.
     """
     service = service_of(request)
-    too_large = HTTPException(413, f"a body here has at most {most} bytes", {"connection": "close"})
+    too_large = TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > most:
         raise too_large
@@ -44,9 +44,9 @@ async def read_body(request: Request, most: int) -> bytes:
                     raise Overloaded("more is being sent than this server keeps in memory: come again later")
     except TimeoutError as error:
         sentence = f"a body here arrives within {BODY_SECONDS:g} seconds"
-        raise HTTPException(408, sentence, {"connection": "close"}) from error
+        raise TurnedDown(ErrorCode.TOO_SLOW, sentence, {"connection": "close"}) from error
     except ClientDisconnect as error:
-        raise HTTPException(400, "the body broke off") from error  # which nobody is there to hear
+        raise TurnedDown(ErrorCode.MALFORMED, "the body broke off") from error  # which nobody is there to hear
     finally:
         service.body_bytes -= len(body)
     return bytes(body)
@@ -56,10 +56,12 @@ def require_admin(request: Request) -> None:
     """Let only those pass who show the admin token: 401, or 403 where this server has none."""
     expected = service_of(request).settings.admin_token
     if expected is None:
-        raise HTTPException(403, "this server was started without an admin token: nothing is published here")
+        raise TurnedDown(
+            ErrorCode.FORBIDDEN, "this server was started without an admin token: nothing is published here"
+        )
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(shown.encode(), expected.encode()):
-        raise HTTPException(401, "this needs the admin token", {"www-authenticate": "Bearer"})
+        raise TurnedDown(ErrorCode.UNAUTHORIZED, "this needs the admin token", {"www-authenticate": "Bearer"})
 
 
 def id_in_path(request: Request) -> bytes:
@@ -69,7 +71,7 @@ def id_in_path(request: Request) -> bytes:
     except ValueError:
         id_ = b""
     if len(id_) != ID_BYTES:
-        raise HTTPException(404, f"a survey's id is {2 * ID_BYTES} hexadecimal digits")
+        raise TurnedDown(ErrorCode.NOT_FOUND, f"a survey's id is {2 * ID_BYTES} hexadecimal digits")
     return id_
 
 
@@ -77,5 +79,5 @@ def survey_in_path(request: Request) -> PublishedSurvey:
     """The survey whose id is in the path: 404 where it is not published here."""
     published = service_of(request).registry.surveys.get(id_in_path(request))
     if published is None:
-        raise HTTPException(404, "no survey with this id is published here")
+        raise TurnedDown(ErrorCode.NOT_FOUND, "no survey with this id is published here")
     return published

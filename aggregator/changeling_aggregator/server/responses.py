@@ -1,48 +1,63 @@
-"""The forms of an answer: canonical MessagePack, or JSON; an error is one clear sentence, never a trace."""
+"""The forms of an answer: canonical MessagePack, JSON, or an error, which is a code and one sentence, never a trace."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from changeling_protocol import canonical
+from changeling_protocol.wire import JSON, MSGPACK, STATUS, ErrorAnswer, ErrorCode
 from changeling_statistics.errors import NotEstimable
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from ..errors import Overloaded
+from ..errors import Overloaded, TurnedDown
 
-MEDIA_TYPE = "application/msgpack"
 RETRY_AFTER_SECONDS = 5
+_OF_THE_ROUTER = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
+"""What Starlette itself answers with an error, by status."""
 
 
-def packed(value: Any) -> Response:
-    return Response(canonical.encode(value), media_type=MEDIA_TYPE)
+def packed(body: bytes) -> Response:
+    """An answer of MessagePack or of signed bytes."""
+    return Response(body, media_type=MSGPACK)
 
 
-def _refused(_: Request, error: Exception) -> Response:
+def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a request that is turned down."""
+    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], headers, media_type=JSON)
+
+
+def _turned_down(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TurnedDown)  # noqa: S101
+    return turned_down(error.code, error.detail, error.headers)
+
+
+def _no_route(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    code = _OF_THE_ROUTER.get(error.status_code, ErrorCode.MALFORMED)
+    return turned_down(code, error.detail, error.headers)
 
 
 def _not_estimable(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "not_estimable", "detail": str(error)}, 409)
+    return turned_down(ErrorCode.NOT_ESTIMABLE, str(error))
 
 
 def _come_again(_: Request, error: Exception) -> Response:
     sentence = str(error) if isinstance(error, Overloaded) else "the store cannot be used at the moment"
-    return JSONResponse({"error": sentence}, 503, {"retry-after": str(RETRY_AFTER_SECONDS)})
+    return turned_down(ErrorCode.OVERLOADED, sentence, {"retry-after": str(RETRY_AFTER_SECONDS)})
 
 
-def _broken(_: Request, __: Exception) -> Response:
+def _failed(_: Request, __: Exception) -> Response:
     # uvicorn closes the connection after an exception; who keeps it for the next request must know.
-    return JSONResponse({"error": "the server failed; its log says why"}, 500, {"connection": "close"})
+    return turned_down(ErrorCode.FAILED, "the server failed; its log says why", {"connection": "close"})
 
 
 HANDLERS: dict[Any, Any] = {
-    HTTPException: _refused,
+    TurnedDown: _turned_down,
+    HTTPException: _no_route,
     NotEstimable: _not_estimable,
     Overloaded: _come_again,
     DBAPIError: _come_again,
-    Exception: _broken,
+    Exception: _failed,
 }
 """By the exception that an endpoint raises."""

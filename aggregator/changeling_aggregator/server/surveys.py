@@ -1,27 +1,27 @@
 """Surveys over HTTP: list, fetch, publish. A survey is immutable, so publishing it again changes nothing."""
 
 from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
-from changeling_protocol.upload import MOST_BODY_BYTES
+from changeling_protocol.wire import MOST_BODY_BYTES, ErrorCode
 from changeling_statistics.tallies import slot_count
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ..errors import TurnedDown
 from ..store.surveys import add_survey
 from .requests import id_in_path, read_body, require_admin, service_of, survey_in_path
-from .responses import MEDIA_TYPE
+from .responses import packed
 from .service import Service
 
 
 async def list_surveys(request: Request) -> Response:
     published = service_of(request).registry.surveys
-    rows = [{"id": id_.hex(), "question": entry.survey.question} for id_, entry in published.items()]
+    rows = [{"id": id_.hex(), "question": each.survey.question} for id_, each in published.items()]
     return JSONResponse({"surveys": rows})
 
 
 async def fetch_survey(request: Request) -> Response:
-    return Response(survey_in_path(request).signed, media_type=MEDIA_TYPE)
+    return packed(survey_in_path(request).signed)
 
 
 async def publish_survey(request: Request) -> Response:
@@ -29,7 +29,7 @@ async def publish_survey(request: Request) -> Response:
     signed = await read_body(request, MOST_BODY_BYTES)
     survey = _verified(signed, service_of(request))
     if survey.id != id_in_path(request):
-        raise HTTPException(400, f"this survey's id is {survey.id.hex()}, not the one in the path")
+        raise TurnedDown(ErrorCode.MALFORMED, f"this survey's id is {survey.id.hex()}, not the one in the path")
     added = await run_in_threadpool(_publish, service_of(request), survey, signed)
     return JSONResponse({"id": survey.id.hex()}, 201 if added else 200)
 
@@ -40,13 +40,13 @@ def _verified(signed: bytes, service: Service) -> Survey:
         for track in survey.plan.tracks:
             slot_count(track.randomizer)
     except BadSignature as error:
-        raise HTTPException(403, f"{error}") from error
+        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
     except UnderstatedEpsilon as error:
-        raise HTTPException(422, f"{error}") from error
+        raise TurnedDown(ErrorCode.UNDERSTATED_EPSILON, f"{error}") from error
     except MalformedBytes as error:
-        raise HTTPException(400, f"{error}") from error
+        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
     except TypeError as error:
-        raise HTTPException(422, f"this server cannot count the survey: {error}") from error
+        raise TurnedDown(ErrorCode.INVALID, f"this server cannot count the survey: {error}") from error
     return survey
 
 

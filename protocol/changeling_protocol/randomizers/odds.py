@@ -1,11 +1,12 @@
 """Exact likelihood ratios, and losses rounded up from them."""
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from math import inf, nextafter
 
-_CONTEXT = Context(prec=50, rounding=ROUND_CEILING)
+from ..upwards import upwards
+
 _LN_ERROR = Decimal("1e-45")
 """Decimal.ln is correctly rounded to 50 digits whatever the context's rounding; this covers it upwards."""
 
@@ -31,14 +32,16 @@ class Odds:
     @classmethod
     def within(cls, epsilon: Decimal | float) -> "Odds":
         """The largest odds, of up to about 2^40, whose loss does not exceed `epsilon` (0 < epsilon <= 27)."""
-        if not 0 < epsilon <= 27:
-            raise ValueError(f"the loss of one report must be above 0 and at most 27, got {epsilon}")
-        ratio = Decimal(epsilon).exp(_CONTEXT) * (1 - _LN_ERROR)
-        other = max(1, int(Decimal(2**40) / ratio))
-        odds = cls(max(other, int(other * ratio)), other)
-        while odds.epsilon > epsilon:
-            odds = cls(odds.favoured - 1, other)
-        return odds
+        with upwards():
+            most = Decimal(epsilon)
+            if most.is_nan() or not 0 < most <= 27:
+                raise ValueError(f"the loss of one report must be above 0 and at most 27, got {epsilon}")
+            ratio = most.exp() * (1 - _LN_ERROR)
+            other = max(1, int(2**40 / ratio))
+            odds = cls(max(other, int(other * ratio)), other)
+            while odds.epsilon > most:
+                odds = cls(odds.favoured - 1, other)
+            return odds
 
     @classmethod
     def of_bias(cls, bias: Fraction) -> "Odds":
@@ -61,11 +64,12 @@ def log_ratio(numerator: int, denominator: int) -> Decimal:
     """ln(numerator / denominator) to some 45 digits, rounded up; 0 exactly for equal integers."""
     if numerator == denominator:
         return Decimal(0)
-    logarithm = _CONTEXT.subtract(Decimal(numerator).ln(_CONTEXT), Decimal(denominator).ln(_CONTEXT))
-    return _CONTEXT.add(logarithm, _LN_ERROR)
+    with upwards():
+        return Decimal(numerator).ln() - Decimal(denominator).ln() + _LN_ERROR
 
 
 def rounded_up(loss: Decimal) -> float:
     """The least float that is not below `loss`."""
     nearest = float(loss)
-    return nearest if Decimal(nearest) >= loss else nextafter(nearest, inf)
+    with upwards():
+        return nearest if Decimal(nearest) >= loss else nextafter(nearest, inf)

@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 from changeling_aggregator.cli.files import read_public_key, read_survey
 from changeling_protocol import Survey
+from changeling_protocol.wire import survey_path
+from changeling_protocol.wire.paths import CLOCK, FOLD, SERIES
 
 COMMAND = (sys.executable, "-m", "changeling_commands")
 
@@ -27,16 +29,16 @@ class Deployment:
     admin: httpx.Client
 
     def move_clock(self, time: float) -> None:
-        self._done(self.admin.put("/v1/clock", json={"time": time}))
+        self._done(self.admin.put(CLOCK, json={"time": time}))
 
     def fold(self) -> dict[str, Any]:
         """Fold now; what was folded."""
-        return self._done(self.admin.post("/v1/fold"))
+        return self._done(self.admin.post(FOLD))
 
     def series(self) -> list[dict[str, Any]]:
         """The published histograms of all periods."""
         published: list[dict[str, Any]] = self._done(
-            self.admin.get(f"/v1/surveys/{self.survey.id.hex()}/series?until={self.survey.calendar.periods}")
+            self.admin.get(survey_path(self.survey.id.hex()) + f"{SERIES}?until={self.survey.calendar.periods}")
         )["series"]
         return published
 

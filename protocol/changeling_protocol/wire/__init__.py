@@ -1,0 +1,29 @@
+"""What client and server say to each other over HTTP: paths, bodies, media types and errors, each written once here.
+
+A body that a device sends or reads is canonical MessagePack; what operators and analysts read is JSON. How requests
+are sent and answered is the business of the client and of the server.
+"""
+
+from .acknowledgement import decode_acknowledgement, encode_acknowledgement
+from .bodies import JSON, MOST_BODY_BYTES, MSGPACK
+from .error_answer import STATUS, ErrorAnswer, ErrorCode
+from .key_list import decode_key_list, encode_key_list
+from .paths import survey_path
+from .upload_request import MOST_ENVELOPES, decode_upload_request, encode_upload_request
+
+__all__ = [
+    "JSON",
+    "MOST_BODY_BYTES",
+    "MOST_ENVELOPES",
+    "MSGPACK",
+    "STATUS",
+    "ErrorAnswer",
+    "ErrorCode",
+    "decode_acknowledgement",
+    "decode_key_list",
+    "decode_upload_request",
+    "encode_acknowledgement",
+    "encode_key_list",
+    "encode_upload_request",
+    "survey_path",
+]

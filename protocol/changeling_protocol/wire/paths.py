@@ -1,0 +1,25 @@
+"""Where requests go: the paths behind a server's base URL."""
+
+UPLOADS = "/v1/uploads"
+"""POST an upload request; the answer is an acknowledgement."""
+SURVEYS = "/v1/surveys"
+"""GET the list of published surveys."""
+KEYS = "/v1/keys"
+"""GET the list of sealing keys, PUT a signed one."""
+FOLD = "/v1/fold"
+"""POST to count now what has been uploaded."""
+CLOCK = "/v1/clock"
+"""PUT a time, where a server's clock can be moved."""
+HEALTH = "/health"
+"""GET whether the server can do its work."""
+
+HISTOGRAM, SERIES, CHANGE, STATUS = "/histogram", "/series", "/change", "/status"
+"""Behind a survey's path: GET its estimates, and how its reports are doing."""
+
+
+def survey_path(survey: str) -> str:
+    """The path of one survey: GET its signed bytes, PUT them to publish it.
+
+    survey: its id, in 32 hexadecimal digits.
+    """
+    return f"{SURVEYS}/{survey}"

@@ -1,0 +1,35 @@
+"""The body of an upload: {"envelopes": [bytes, …]}, in canonical MessagePack."""
+
+from collections.abc import Sequence
+
+from .. import canonical
+from ..errors import MalformedBytes
+
+MOST_ENVELOPES = 64
+"""The most envelopes of one request."""
+
+_ENVELOPES = "envelopes"
+_FRAME_ITEMS = 3
+"""The map, its one value, and the list of envelopes."""
+
+
+def encode_upload_request(envelopes: Sequence[bytes]) -> bytes:
+    """The body that carries these envelopes.
+
+    envelopes: sealed uploads, at most MOST_ENVELOPES. Raises ValueError for more.
+    """
+    if len(envelopes) > MOST_ENVELOPES:
+        raise ValueError(f"a request carries at most {MOST_ENVELOPES} envelopes, got {len(envelopes)}")
+    return canonical.encode({_ENVELOPES: list(envelopes)})
+
+
+def decode_upload_request(body: bytes) -> list[bytes]:
+    """The envelopes of a request, unread; empty bytes where something else stands in the place of one.
+
+    So one that is no envelope is refused by itself, and not its neighbours with it.
+    Raises MalformedBytes for a body that is no upload request.
+    """
+    match canonical.decode(body, most_items=MOST_ENVELOPES + _FRAME_ITEMS):
+        case {"envelopes": [*envelopes], **rest} if not rest and len(envelopes) <= MOST_ENVELOPES:
+            return [envelope if isinstance(envelope, bytes) else b"" for envelope in envelopes]
+    raise MalformedBytes(f'an upload is {{"{_ENVELOPES}": [...]}}, at most {MOST_ENVELOPES} of them')

@@ -1,0 +1,139 @@
+"""What client and server say to each other: known bytes, round trips, and that nobody else spells it."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from changeling_protocol import MalformedBytes, SealingKey, Survey, canonical
+from changeling_protocol.refusal import Refusal
+from changeling_protocol.signing import signed, unverified
+from changeling_protocol.wire import (
+    MOST_ENVELOPES,
+    STATUS,
+    ErrorAnswer,
+    ErrorCode,
+    decode_acknowledgement,
+    decode_key_list,
+    decode_upload_request,
+    encode_acknowledgement,
+    encode_key_list,
+    encode_upload_request,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .examples import AUTHORITY, survey
+
+ROOT = Path(__file__).parents[2]
+OTHERS = ("client_sdk", "aggregator", "simulations", "benchmarks")
+
+
+@given(st.lists(st.binary(max_size=40), max_size=MOST_ENVELOPES))
+def test_envelopes_and_keys_come_back(blobs):
+    """Whatever is sent is what is read."""
+    assert decode_upload_request(encode_upload_request(blobs)) == blobs
+    assert decode_key_list(encode_key_list(blobs)) == blobs
+
+
+@given(st.dictionaries(st.integers(0, MOST_ENVELOPES - 1), st.sampled_from(Refusal)))
+def test_an_acknowledgement_comes_back(refused):
+    """Each refused envelope with its reason."""
+    assert decode_acknowledgement(encode_acknowledgement(refused), MOST_ENVELOPES) == refused
+
+
+def test_a_request_carries_so_many_envelopes_and_no_more():
+    """One more is refused by whoever would send it, and by whoever reads it."""
+    with pytest.raises(ValueError, match="at most 64 envelopes, got 65"):
+        encode_upload_request([b""] * (MOST_ENVELOPES + 1))
+    with pytest.raises(MalformedBytes):
+        decode_upload_request(canonical.encode({"envelopes": [b""] * (MOST_ENVELOPES + 1)}))
+
+
+def test_what_is_no_envelope_is_none_by_itself():
+    """An integer or a list in the place of an envelope reads as empty bytes, its neighbours as they are."""
+    assert decode_upload_request(canonical.encode({"envelopes": [b"a", 17, [b"b"], b"c"]})) == [b"a", b"", b"", b"c"]
+
+
+@pytest.mark.parametrize(
+    "pairs", [1, [[2, "late"]], [[-1, "late"]], [[True, "late"]], [[0, b"late"]], [[0]], [0], [[0, "late", 0]]]
+)
+def test_an_acknowledgement_of_other_envelopes_is_none(pairs):
+    """An index beyond what was sent, a boolean for one, a reason that is no text."""
+    with pytest.raises(MalformedBytes):
+        decode_acknowledgement(canonical.encode({"refused": pairs}), 2)
+
+
+def test_a_reason_that_this_version_does_not_know_is_told_as_text():
+    """A later server may refuse for more reasons."""
+    assert decode_acknowledgement(canonical.encode({"refused": [[0, "too-early"]]}), 1) == {0: "too-early"}
+
+
+def _acknowledgement(body):
+    return decode_acknowledgement(body, MOST_ENVELOPES)
+
+
+@pytest.mark.parametrize("read", [decode_key_list, decode_upload_request, _acknowledgement])
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x90", b"<html>", b"\x80", b"\xdd\x00\x10\x00\x00" + b"\x90" * 2**20])
+def test_other_bodies_are_malformed(read, body):
+    """Also a megabyte of empty lists, of which no million objects is made."""
+    with pytest.raises(MalformedBytes):
+        read(body)
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_an_error_is_its_code_and_a_sentence(code):
+    """And comes back; each code has one status, and says in its docstring when it is answered."""
+    answer = ErrorAnswer(code, "Zu groß.")
+    assert json.loads(answer.encode()) == {"error": code.value, "detail": "Zu groß."}
+    assert ErrorAnswer.decode(answer.encode()) == answer
+    assert 400 <= STATUS[code] < 600
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"error": "late"}', b'{"error": 1, "detail": ""}'])
+def test_what_is_no_error_of_ours_is_malformed(body):
+    """Such as the page of a proxy in between."""
+    with pytest.raises(MalformedBytes):
+        ErrorAnswer.decode(body)
+
+
+def test_signed_objects_are_read_without_their_signature_in_one_place():
+    """The same survey and key come back, whoever signed; another kind, or a flipped form, is malformed."""
+    published, key = survey(), SealingKey(bytes(31) + b"\7", 0, 1)
+    assert Survey.unverified(published.signed_by(AUTHORITY)) == published == Survey.from_payload(published.payload)
+    assert SealingKey.unverified(key.signed_by(AUTHORITY)) == key
+    for read, other in ((Survey.unverified, key), (SealingKey.unverified, published)):
+        with pytest.raises(MalformedBytes, match="not a "):
+            read(other.signed_by(AUTHORITY))
+    with pytest.raises(MalformedBytes, match="payload and its signature"):
+        unverified("survey", canonical.encode({"payload": published.payload}))
+    with pytest.raises(MalformedBytes):
+        unverified("survey", signed("survey", {"rubbish": [[]] * 2**16}, AUTHORITY))
+
+
+SPELLED_OTHERWISE = {
+    "aggregator/changeling_aggregator/server/operations.py": {"envelopes", "refused"},  # JSON for operators
+    "aggregator/changeling_commands/table.py": {"keys"},  # the command
+    "simulations/changeling_simulations/demo/deployment.py": {"keys"},  # the command
+}
+
+
+def test_the_wire_is_spelled_in_the_protocol_alone():
+    """No path, media type or member of a body stands in another package, and none packs canonical bytes by itself."""
+    for path in (file for wing in OTHERS for file in (ROOT / wing).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        tree = ast.parse(path.read_text())
+        documented = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if _documents(node)}
+        strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} - documented
+        texts = {each for each in strings if isinstance(each, str)}
+        assert not any("/v1" in each or "application/" in each for each in texts), name
+        assert texts & {"envelopes", "refused", "keys"} <= SPELLED_OTHERWISE.get(name, set()), name
+        assert "canonical" not in {alias.name for node in ast.walk(tree) for alias in _imported(node)}, name
+
+
+def _documents(node: ast.AST) -> bool:
+    return isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _imported(node: ast.AST) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.ImportFrom) else []

@@ -93,7 +93,7 @@ def _groups(option: Option) -> Table:
         lines, through = [], []
         for track in group.tracks:
             lines.append(_in_words(track, period))
-            through.append(f"{track.randomizer.as_fields()['kind']}, {float(track.randomizer.losses.mutations):.3g}")
+            through.append(f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}")
         table.add_row(
             f"{100 * group.share / plan.total_share:.1f}%", "\n".join(lines), "\n".join(through), end_section=True
         )

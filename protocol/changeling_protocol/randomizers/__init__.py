@@ -4,7 +4,7 @@ from .custom import CustomResponse
 from .interface import SYMBOL_LIMIT, Losses, Randomizer, symbol_bytes
 from .kary import KaryResponse
 from .odds import Odds, log_ratio, rounded_up
-from .registry import randomizer_as_fields, randomizer_from_fields
+from .registry import randomizer_as_fields, randomizer_from_fields, register, registered
 from .sign_vectors import SignVectors
 from .signed_subset import BALANCED, SignedSubset
 from .spaces import MutationSpace, Space, StateSpace
@@ -29,6 +29,8 @@ __all__ = [
     "log_ratio",
     "randomizer_as_fields",
     "randomizer_from_fields",
+    "register",
+    "registered",
     "rounded_up",
     "symbol_bytes",
 ]

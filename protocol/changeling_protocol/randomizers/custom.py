@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from ..coins import Coins
 from .interface import Losses
 from .odds import log_ratio
+from .registry import register
 from .spaces import Space
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class CustomResponse:
     """P(o|v) = weights[o][v] / Σ_o weights[o][v]: a row per symbol, a column per input, any column totals.
@@ -21,6 +23,7 @@ class CustomResponse:
     (ε, δ), but `losses` raises ValueError, and so no survey can be made of it.
     """
 
+    kind: ClassVar[str] = "custom"
     space: Space
     weights: tuple[tuple[int, ...], ...]
 
@@ -64,7 +67,14 @@ class CustomResponse:
         raise ValueError("the integer drawn is not below the input's total")
 
     def as_fields(self) -> dict[str, Any]:
-        return {"kind": "custom", "weights": [list(row) for row in self.weights]}
+        return {"weights": [list(row) for row in self.weights]}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        match fields:
+            case {"weights": [*rows], **rest} if not rest and all(isinstance(row, list) for row in rows):
+                return cls(space, tuple(tuple(row) for row in rows))
+        return None
 
 
 @lru_cache(maxsize=64)

@@ -1,12 +1,12 @@
 """What every randomizer is: exact integer odds, a sampler on them, and the loss they cost.
 
-The other half, tally slots, decoder and covariance, stands in changeling_statistics.randomizers.
+What the statistics know of each, its tallies, decoder and covariance, stands in changeling_statistics.randomizers.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from ..coins import Coins
 from .spaces import Space
@@ -30,7 +30,12 @@ class Losses:
 
 
 class Randomizer(Hashable, Protocol):
-    """Maps a true input to a random symbol by exact integer weights; a value, so that it can key a cache."""
+    """Maps a true input to a random symbol by exact integer weights; a value, so that it can key a cache.
+
+    kind: the name that it is registered under, and known by in signed bytes.
+    """
+
+    kind: ClassVar[str]
 
     @property
     def space(self) -> Space: ...
@@ -60,7 +65,15 @@ class Randomizer(Hashable, Protocol):
         ...
 
     def as_fields(self) -> dict[str, Any]:
-        """The randomizer in a survey's signed bytes."""
+        """Its parameters in a survey's signed bytes, besides its kind and its space."""
+        ...
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        """The randomizer on this space whose `as_fields` these are, or None where they are not of its form.
+
+        fields: of canonical MessagePack, without booleans. Raises ValueError where a parameter is out of range.
+        """
         ...
 
 

@@ -5,14 +5,16 @@ The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; P
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from ..coins import Coins
 from .interface import Losses
 from .odds import Odds
+from .registry import register
 from .spaces import Space
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class KaryResponse:
     """k-RR on a space of m inputs, its symbols being the inputs.
@@ -20,6 +22,7 @@ class KaryResponse:
     p = a / (a + (m-1)b)        q = b / (a + (m-1)b)        a:b = odds
     """
 
+    kind: ClassVar[str] = "k-rr"
     space: Space
     odds: Odds
 
@@ -52,4 +55,11 @@ class KaryResponse:
         return other + (other >= true)
 
     def as_fields(self) -> dict[str, Any]:
-        return {"kind": "k-rr", "odds": [self.odds.favoured, self.odds.other]}
+        return {"odds": [self.odds.favoured, self.odds.other]}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        match fields:
+            case {"odds": [int(a), int(b)], **rest} if not rest:
+                return cls(space, Odds(a, b))
+        return None

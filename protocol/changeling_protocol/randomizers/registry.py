@@ -1,18 +1,18 @@
-"""Randomizers to and from the fields of a survey's signed bytes."""
+"""Randomizers by their wire names, to and from the fields of a survey's signed bytes.
 
-from fractions import Fraction
-from math import gcd
-from typing import Any
+Knows no kind of randomizer: each registers itself, and reads and writes its own parameters.
+"""
 
-from .custom import CustomResponse
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
 from .interface import Randomizer
-from .kary import KaryResponse
-from .odds import Odds
-from .signed_subset import SignedSubset
 from .spaces import MutationSpace, Space, StateSpace
-from .subset_selection import SubsetSelection
-from .unary_encoding import UnaryEncoding
 
+R = TypeVar("R", bound=Randomizer)
+
+_KINDS: dict[str, type[Randomizer]] = {}
 _SPACES: dict[str, dict[str, bool]] = {
     "mutations": {"repeats": False},
     "mutation-pairs": {"repeats": True},
@@ -21,8 +21,25 @@ _SPACES: dict[str, dict[str, bool]] = {
 }
 
 
+def register(randomizer: type[R]) -> type[R]:
+    """Make a class of randomizers known by its wire name, `kind`; used as a class decorator.
+
+    A survey that names a kind can be read wherever the kind is registered, and nowhere else. Raises ValueError where
+    another class has the name.
+    """
+    if _KINDS.setdefault(randomizer.kind, randomizer) is not randomizer:
+        raise ValueError(f"the kind {randomizer.kind!r} is taken by {_KINDS[randomizer.kind].__name__}")
+    return randomizer
+
+
+def registered() -> Mapping[str, type[Randomizer]]:
+    """Every class of randomizers by its wire name, in the order of registration."""
+    return MappingProxyType(_KINDS)
+
+
 def randomizer_as_fields(randomizer: Randomizer) -> dict[str, Any]:
-    return {"space": _space_name(randomizer.space), **randomizer.as_fields()}
+    """The fields of a survey's signed bytes that say which randomizer this is: its kind, its space, its parameters."""
+    return {"kind": randomizer.kind, "space": _space_name(randomizer.space), **randomizer.as_fields()}
 
 
 def randomizer_from_fields(fields: dict[str, Any], answers: int) -> Randomizer:
@@ -31,31 +48,10 @@ def randomizer_from_fields(fields: dict[str, Any], answers: int) -> Randomizer:
     Raises ValueError for anything else.
     """
     match fields:
-        case {"space": str(name), **own} if not _holds_booleans(own):
-            if (randomizer := _in_space(_space(name, answers), own)) is not None:
+        case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS and not _holds_booleans(own):
+            if (randomizer := _KINDS[kind].from_fields(_space(space, answers), own)) is not None:
                 return randomizer
     raise ValueError(f"not a randomizer: {fields!r}")
-
-
-def _in_space(space: Space, fields: dict[str, Any]) -> Randomizer | None:
-    match space, fields:
-        case _, {"kind": "k-rr", "odds": [int(a), int(b)], **rest} if not rest:
-            return KaryResponse(space, Odds(a, b))
-        case MutationSpace(), {
-            "kind": "signed-subset",
-            "odds": [int(a), int(b)],
-            "pluses": int(pluses),
-            "spoken": [int(u), int(of)],
-            **rest,
-        } if not rest and 1 <= u <= of and gcd(u, of) == 1:
-            return SignedSubset(space, Odds(a, b), pluses, Fraction(u, of))
-        case StateSpace(), {"kind": "subset", "odds": [int(a), int(b)], "chosen": int(chosen), **rest} if not rest:
-            return SubsetSelection(space, Odds(a, b), chosen)
-        case StateSpace(), {"kind": "unary", "odds": [int(a), int(b)], **rest} if not rest:
-            return UnaryEncoding(space, Odds(a, b))
-        case _, {"kind": "custom", "weights": [*rows], **rest} if not rest and all(isinstance(r, list) for r in rows):
-            return CustomResponse(space, tuple(tuple(row) for row in rows))
-    return None
 
 
 def _holds_booleans(value: Any) -> bool:

@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from math import gcd
+from typing import Any, ClassVar, Self
 
 from ..coins import Coins
 from .interface import SYMBOL_LIMIT, Losses
 from .odds import Odds, log_ratio
+from .registry import register
 from .sign_vectors import SignVectors
-from .spaces import MutationSpace
+from .spaces import MutationSpace, Space
 
 BALANCED = 0
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class SignedSubset:
     """Over the mutations of z answers, d = z + 1 states with NULL; symbols are "nothing" and the sign vectors.
@@ -35,6 +38,7 @@ class SignedSubset:
     Symbol 0 is nothing where u < 1; then come the vectors by rank. Raises ValueError from 2^63 symbols on.
     """
 
+    kind: ClassVar[str] = "signed-subset"
     space: MutationSpace
     odds: Odds
     pluses: int = BALANCED
@@ -123,11 +127,20 @@ class SignedSubset:
 
     def as_fields(self) -> dict[str, Any]:
         return {
-            "kind": "signed-subset",
             "odds": [self.odds.favoured, self.odds.other],
             "pluses": self.pluses,
             "spoken": [self.spoken.numerator, self.spoken.denominator],
         }
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        match space, fields:
+            case (
+                MutationSpace(),
+                {"odds": [int(a), int(b)], "pluses": int(pluses), "spoken": [int(u), int(whole)], **rest},
+            ) if not rest and 1 <= u <= whole and gcd(u, whole) == 1:
+                return cls(space, Odds(a, b), pluses, Fraction(u, whole))
+        return None
 
     def _weights(self, true: int) -> tuple[int, int]:
         """Of favoured and of other symbols, both 1 where there is no change to favour."""

@@ -4,15 +4,17 @@ Of all reports at loss ln(a/b) it has the least variance for one of the sizes (Y
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from ..coins import Coins
 from .interface import SYMBOL_LIMIT, Losses
 from .odds import Odds
+from .registry import register
 from .sign_vectors import SignVectors
-from .spaces import StateSpace
+from .spaces import Space, StateSpace
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class SubsetSelection:
     """On a space of m states: every set of `chosen` states, those that hold the truth favoured a:b.
@@ -22,6 +24,7 @@ class SubsetSelection:
     A symbol is the rank of its set. Raises ValueError from 2^63 symbols on.
     """
 
+    kind: ClassVar[str] = "subset"
     space: StateSpace
     odds: Odds
     chosen: int
@@ -72,4 +75,11 @@ class SubsetSelection:
         return subsets.rank(subsets.completed(subsets.completing(fixed).unrank(rest), fixed))
 
     def as_fields(self) -> dict[str, Any]:
-        return {"kind": "subset", "odds": [self.odds.favoured, self.odds.other], "chosen": self.chosen}
+        return {"odds": [self.odds.favoured, self.odds.other], "chosen": self.chosen}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        match space, fields:
+            case StateSpace(), {"odds": [int(a), int(b)], "chosen": int(chosen), **rest} if not rest:
+                return cls(space, Odds(a, b), chosen)
+        return None

@@ -4,16 +4,18 @@ The true state's bit is set with 1/2, every other with b/(a+b); loss ln(a/b) (Wa
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from ..coins import Coins
 from .interface import Losses
 from .odds import Odds
-from .spaces import StateSpace
+from .registry import register
+from .spaces import Space, StateSpace
 
 MOST_BITS = 62
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class UnaryEncoding:
     """On a space of m <= 62 states. Bit i of a symbol speaks of input i.
@@ -21,6 +23,7 @@ class UnaryEncoding:
     Pr(symbol | v) = b^k · a^(m-1-k) / 2(a+b)^(m-1),     k = how many bits besides v's are set
     """
 
+    kind: ClassVar[str] = "unary"
     space: StateSpace
     odds: Odds
 
@@ -64,7 +67,14 @@ class UnaryEncoding:
         return symbol
 
     def as_fields(self) -> dict[str, Any]:
-        return {"kind": "unary", "odds": [self.odds.favoured, self.odds.other]}
+        return {"odds": [self.odds.favoured, self.odds.other]}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        match space, fields:
+            case StateSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
+                return cls(space, Odds(a, b))
+        return None
 
     @property
     def _other_total(self) -> int:

@@ -16,7 +16,7 @@ from changeling_central.dynamic.fully_dynamic import FullyDynamic, Update, fully
 from changeling_central.dynamic.insertion_deletion import InsertionMinusDeletion, insertion_minus_deletion
 from changeling_central.static import MultiplicativeWeights
 from changeling_statistics.changelog import Changelog
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimate import Floats
 from changeling_statistics.tallies import Counts
 
 from tests.seeded_noise import SeededNoise

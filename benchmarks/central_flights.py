@@ -20,7 +20,7 @@ from changeling_central.release.counters import CounterMethod, counter_method
 from changeling_central.release.methods import PeriodChange
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics.changelog import Changelog, read_csv
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimate import Floats
 
 from tests.seeded_noise import SeededNoise
 

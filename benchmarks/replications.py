@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import KaryResponse, Randomizer, Survey, Track
-from changeling_simulations.node_sampler import probabilities
+from changeling_protocol import Survey, Track
 from changeling_simulations.population import Population
-from changeling_statistics.estimation.batches import decode_many
-from changeling_statistics.estimation.conservation import conserves, without_sum
+from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation.releases import Releases, releases
 from changeling_statistics.estimation.sampling import weighed
 from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.tallies import NodeTally, Tallies, slot_count
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import NodeTally, Tallies
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -78,8 +77,8 @@ def _decoded(known: Releases, tallies: dict[tuple[int, int], list[NodeTally]]) -
     values, covariances, products = [], [], []
     tracks = known.survey.plan.tracks
     for used, x in zip(known.nodes, known.expansion.tolist(), strict=True):
-        batch = decode_many(tracks[used.track].randomizer, tallies[used.track, used.number])
-        change, spread, told = batch.values, batch.covariances, batch.products
+        decoded = counterpart_of(tracks[used.track].randomizer).estimates(tallies[used.track, used.number])
+        change, spread, told = decoded.values, decoded.covariances, decoded.products
         if told is None and tracks[used.track].reports_changes:
             raise ValueError(f"track {used.track}'s tallies do not tell who changed, which is not replicated here")
         told = np.zeros_like(spread) if told is None else told
@@ -138,22 +137,7 @@ def _node(
     node, space = track.node(at), track.randomizer.space
     pairs = zip(population.frozen[:, node.start].tolist(), population.frozen[:, node.end].tolist(), strict=True)
     true = np.array([space.index(*pair) for pair in pairs])
-    inputs = np.unique(true)
-    counts = np.stack([reporting[:, true == one].sum(1) for one in inputs], axis=1)
-    slots = _slots(track.randomizer, inputs, counts, generator)
+    counts = np.stack([reporting[:, true == each].sum(1) for each in range(space.size)], axis=1)
+    slots = counterpart_of(track.randomizer).sample_slots(counts, generator)
     reports = int(counts[0].sum())
     return [NodeTally(reports, row) for row in slots]
-
-
-def _slots(randomizer: Randomizer, inputs: Counts, counts: Counts, generator: np.random.Generator) -> Counts:
-    slots = np.zeros((len(counts), slot_count(randomizer)), np.int64)
-    if isinstance(randomizer, KaryResponse):
-        odds, m = randomizer.odds, randomizer.symbols
-        kept = generator.binomial(counts, (odds.favoured - odds.other) / randomizer.total())
-        slots += generator.multinomial(counts.sum(1) - kept.sum(1), np.full(m, 1 / m))
-        slots[:, inputs] += kept
-        return slots
-    chances = probabilities(randomizer)
-    for column, one in enumerate(inputs.tolist()):
-        slots += generator.multinomial(counts[:, column], chances[one])
-    return slots

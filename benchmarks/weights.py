@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
+from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.covers import cover_row
-from changeling_statistics.estimation.estimate import Floats
 from changeling_statistics.estimation.network import Network
 from changeling_statistics.estimation.recursion import run
 

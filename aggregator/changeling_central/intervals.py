@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimate import Floats
 
 from .node_noise import Law, NodeNoise
 

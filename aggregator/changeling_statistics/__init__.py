@@ -42,7 +42,8 @@ from .planning import (
     predict,
     sliding_plan,
 )
-from .tallies import NodeTally, Tallies, tally
+from .randomizers import counterpart_of
+from .tallies import NodeTally, Tallies
 
 __all__ = [
     "BadChangelog",
@@ -68,6 +69,7 @@ __all__ = [
     "bands",
     "change",
     "compare_plans",
+    "counterpart_of",
     "delta_at",
     "displayed",
     "epsilon_at",
@@ -88,5 +90,4 @@ __all__ = [
     "sliding_plan",
     "smoothed_series",
     "superpopulation_change",
-    "tally",
 ]

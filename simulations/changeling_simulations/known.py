@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Randomizer, Survey
-from changeling_statistics.estimation.conservation import conserves, without_sum
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.conservation import conserves, without_sum
+from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.report_variance import report_covariance
 from changeling_statistics.planning.prediction import Prediction, predict
 

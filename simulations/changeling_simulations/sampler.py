@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from changeling_protocol import Survey, Track
+from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import Counts, NodeTally, Tallies
 
-from .node_sampler import sample_tally
 from .population import Population
 
 
@@ -29,7 +29,7 @@ def sample_nodes(
         for number, track in plan.numbered(group):
             for at, weights in enumerate(reporting(track, members[:, group], generator), 1):
                 counts = population.mutation_counts(track, track.node(at), weights)
-                yield (number, at), sample_tally(track.randomizer, counts, generator)
+                yield (number, at), counterpart_of(track.randomizer).sample(counts, generator)
 
 
 def sample_tallies(population: Population, survey: Survey, generator: np.random.Generator) -> Tallies:

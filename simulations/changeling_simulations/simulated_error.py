@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from changeling_protocol import Survey
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.recursion import run
 from changeling_statistics.estimation.releases import releases
 from changeling_statistics.tallies import Tallies

@@ -8,7 +8,7 @@ from math import prod
 from changeling_protocol import AtMost, Calendar, Group, Randomizer, Track
 from changeling_statistics.accounting import PrivacyCurve, curve_of, worst_curve
 from changeling_statistics.accounting.curve import SILENT
-from changeling_statistics.accounting.likelihoods import merged
+from changeling_statistics.randomizers.likelihoods import merged
 
 from tests.enumeration import changelogs, group_inputs, probability
 

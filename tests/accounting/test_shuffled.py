@@ -22,6 +22,7 @@ from changeling_statistics.accounting import epsilon_at, loss_statement, shuffle
 from changeling_statistics.accounting.curve import SILENT
 from changeling_statistics.accounting.rounds import differing_rounds
 from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
+from changeling_statistics.randomizers import counterpart_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,7 +155,7 @@ def test_a_flat_release_is_charged_one_round_for_each_report_that_differs():
     """2κ rounds of one k-RR report each, all alike; a panel of r nodes r rounds, shared by r/N of the entries."""
     calendar, once = Calendar(0, 60, 16), AtMost(2)
     ((each, count),) = differing_rounds(flat(kary(3), 16), calendar, once, False).items()
-    assert (count, each.alike, each.kary) == (4, 1, kary(3))
+    assert (count, each.alike, each.blanket) == (4, 1, counterpart_of(kary(3)).blanket)
     assert each.local == pytest.approx(1.0986122886681098)
     panel = flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2)
     ((each, count),) = differing_rounds(panel, calendar, once, False).items()
@@ -167,7 +168,7 @@ def test_a_hierarchy_is_charged_its_dearest_envelopes():
     rounds = differing_rounds(group, Calendar(0, 60, 16), AtMost(1), False)
     by_size = {round(each.local / 1.0986122886681098): count for each, count in rounds.items()}
     assert by_size == {3: 1, 2: 3, 1: 1}
-    assert all(each.kary is None for each in rounds)
+    assert all(each.blanket is None for each in rounds)
 
 
 def test_tracks_that_never_end_together_are_charged_apart():
@@ -175,7 +176,8 @@ def test_tracks_that_never_end_together_are_charged_apart():
     state, changes = KaryResponse(StateSpace(3), Odds(5, 1)), kary(3)
     group = Group((Track(1, state, 0, 1), Track(1, changes, 1, 16)))
     rounds = differing_rounds(group, Calendar(0, 60, 16), AtMost(3), True)
-    assert {each.kary: count for each, count in rounds.items()} == {state: 1, changes: 4}
+    blankets = {counterpart_of(randomizer).blanket: count for randomizer, count in ((state, 1), (changes, 4))}
+    assert {each.blanket: count for each, count in rounds.items()} == blankets
 
 
 def test_reports_drawn_differently_share_no_crowd():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from changeling_protocol import SealingKey, Survey
 from changeling_statistics.estimation import histogram_change
-from changeling_statistics.tallies import tally
+from changeling_statistics.randomizers import counterpart_of
 
 from .devices import envelope, report
 from .serving import ServerProcess, survey_path
@@ -42,7 +42,7 @@ def test_the_histogram_is_the_sum_of_its_nodes_with_their_covariance(server: Ser
     answer(server, key, survey, 3, narrow)
     status, found = get(server, survey, "histogram", period=3)
     parts = [
-        histogram_change(tally(track.randomizer, np.array(symbols, np.uint64)), track.randomizer)
+        histogram_change(counterpart_of(track.randomizer).tally(np.array(symbols, np.uint64)), track.randomizer)
         for track, symbols in ((survey.plan.tracks[1], wide), (survey.plan.tracks[0], narrow))
     ]
     expected = parts[0] + parts[1]

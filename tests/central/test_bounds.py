@@ -10,7 +10,7 @@ from changeling_central.static import BasicCounting
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics.accounting import randomizer_curve
 from changeling_statistics.estimation import histogram_change
-from changeling_statistics.estimation.decoders import decoder_of
+from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
 
 from benchmarks.central_bounds import unbeatable
@@ -78,7 +78,7 @@ def test_the_products_estimate_is_that_aggregation(bias):
         estimate = histogram_change(NodeTally(n, np.array([n - ones, ones])), randomizer)
         assert estimate.values[0] == pytest.approx(float(F(n, 2) - F(n - 2 * ones) / (2 * bias)), rel=1e-12, abs=1e-12)
     for true in (0, 1):
-        stated = decoder_of(randomizer).report_covariance(true)[0, 0]
+        stated = counterpart_of(randomizer).report_covariance(true)[0, 0]
         assert sqrt(n * stated) == pytest.approx(sqrt((1 - bias**2) * n) / (2 * float(bias)), rel=1e-12)
 
 
@@ -121,7 +121,7 @@ def test_the_gap_of_local_to_central_is_the_square_root_of_n(bias):
     """At the same loss the deviations that the two mechanisms state are √(n/2) apart, whatever the bias."""
     loss = F(log1p(bias) - log1p(-bias))
     central = BasicCounting().under(loss, F(0)).variance
-    local = decoder_of(sign_response(bias)).report_covariance(0)[0, 0]
+    local = counterpart_of(sign_response(bias)).report_covariance(0)[0, 0]
     for n in (100, 10**6):
         assert sqrt(n * local / central) == pytest.approx(sqrt(n / 2), rel=1e-9)
 

@@ -16,7 +16,7 @@ from changeling_protocol import (
 )
 from changeling_protocol.randomizers import BALANCED
 from changeling_statistics.estimation import histogram_change
-from changeling_statistics.tallies import tally
+from changeling_statistics.randomizers import counterpart_of
 
 
 def steep(space):
@@ -76,7 +76,7 @@ LARGER = [
 def name(randomizer) -> str:
     space = randomizer.space
     kind = f"{type(space).__name__[0]}{space.answers}{'+' * getattr(space, 'repeats', False)}"
-    rest = [f"{value}" for value in randomizer.as_fields().values()]
+    rest = [randomizer.kind, *(f"{value}" for value in randomizer.as_fields().values())]
     return f"{kind}{'' if getattr(space, 'null', True) else '-closed'}-{'-'.join(rest)}"[:60].replace(" ", "")
 
 
@@ -100,7 +100,7 @@ def matrices(randomizer):
 
 
 def one_report(randomizer, symbol):
-    return histogram_change(tally(randomizer, np.array([symbol], dtype=np.uint64)), randomizer)
+    return histogram_change(counterpart_of(randomizer).tally(np.array([symbol], dtype=np.uint64)), randomizer)
 
 
 def worst_fraction(randomizer, above, below) -> Fraction:
@@ -111,3 +111,30 @@ def worst_fraction(randomizer, above, below) -> Fraction:
         for o in range(randomizer.symbols)
     ]
     return max((Fraction(row[u], row[v]) for row in rows for u in above for v in below), default=Fraction(1))
+
+
+def covariance_around(decoded, chances, truth):
+    """Of decoded values, a row per outcome, with these chances."""
+    away = decoded - truth
+    return (away * chances[:, None]).T @ away
+
+
+def expected_covariance(counterpart) -> bool:
+    """Check the estimated covariance of one report for every true input; returns whether it is labelled as a bound.
+
+    Unbiased; or, where labelled, never below the exact one in any direction.
+    """
+    randomizer = counterpart.randomizer
+    P, M = matrices(randomizer)
+    tallies = [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
+    estimates = [counterpart.estimate(tally) for tally in tallies]
+    decoded = np.array([estimate.values for estimate in estimates])
+    for u in possible(randomizer.space):
+        expected = sum(P[o, u] * estimate.covariance for o, estimate in enumerate(estimates))
+        exact = covariance_around(decoded, P[:, u], M[:, u])
+        scale = max(1, abs(exact).max())
+        if estimates[0].upper_bound:
+            assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9 * scale
+        else:
+            np.testing.assert_allclose(expected, exact, atol=1e-9 * scale)
+    return estimates[0].upper_bound

@@ -18,7 +18,8 @@ from changeling_protocol import (
 from changeling_statistics.errors import EmptyNode
 from changeling_statistics.estimation import Estimate, histogram_change, input_counts
 from changeling_statistics.estimation.report_variance import mean_report_variances
-from changeling_statistics.tallies import NodeTally, slot_count, tally
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import NodeTally
 
 from benchmarks.decoding import measure
 
@@ -152,13 +153,13 @@ def test_large_alphabets_are_kept_as_sums():
     """16 answers have 48,621 sign vectors: 35 slots instead, a million reports tallied in seconds and decoded."""
     signed = SignedSubset(MutationSpace(16), Odds(100, 1), spoken=Fraction(1, 30))
     subset = SubsetSelection(StateSpace(16), Odds(20, 1), 6)
-    assert slot_count(signed) == 1 + 2 * 17
-    assert slot_count(subset) == 17
+    assert counterpart_of(signed).slots == 1 + 2 * 17
+    assert counterpart_of(subset).slots == 17
     generator = np.random.default_rng(3)
     for randomizer in (signed, subset):
         symbols = generator.integers(0, randomizer.symbols, 10**6).astype(np.uint64)
         started = perf_counter()
-        estimate = histogram_change(tally(randomizer, symbols), randomizer)
+        estimate = histogram_change(counterpart_of(randomizer).tally(symbols), randomizer)
         assert perf_counter() - started < 20
         assert estimate.values.shape == (16,)
         assert estimate.upper_bound == (randomizer is signed)

@@ -18,11 +18,11 @@ from changeling_protocol import (
 )
 from changeling_statistics.errors import NotEstimable
 from changeling_statistics.estimation import change, cover_series, histogram, histogram_change, series, sliding
-from changeling_statistics.estimation.batches import decode_many
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses
 from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.solution import Solution, sandwich
-from changeling_statistics.tallies import NodeTally, tally
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import NodeTally
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import calendar, dense_row, noiseless, random_tallies
@@ -92,7 +92,7 @@ def test_the_covariance_is_that_of_the_estimates_over_all_reports():
         tallies, probability = {}, 1.0
         for at, (key, true) in enumerate(inputs.items()):
             both = symbols[2 * at : 2 * at + 2]
-            tallies[key] = tally(response, np.array(both, dtype=np.uint64))
+            tallies[key] = counterpart_of(response).tally(np.array(both, dtype=np.uint64))
             for symbol, one in zip(both, true, strict=True):
                 probability *= response.weight(symbol, one) / response.total()
         for i, retrospective in enumerate((False, True)):
@@ -239,11 +239,11 @@ def test_tracks_decoded_at_once_are_decoded_as_their_nodes_are(randomizer):
     generator = np.random.default_rng(1)
     uniform = np.full(randomizer.symbols, 1 / randomizer.symbols)
     tallies = [NodeTally(300, generator.multinomial(300, uniform)) for _ in range(5)]
-    batch = decode_many(randomizer, tallies)
+    decoded = counterpart_of(randomizer).estimates(tallies)
     for at, one in enumerate(tallies):
         alone = histogram_change(one, randomizer)
-        np.testing.assert_allclose(batch.values[at], alone.values, atol=1e-8)
-        np.testing.assert_allclose(batch.covariances[at], alone.covariance, atol=1e-6)
+        np.testing.assert_allclose(decoded.values[at], alone.values, atol=1e-8)
+        np.testing.assert_allclose(decoded.covariances[at], alone.covariance, atol=1e-6)
 
 
 def test_one_more_period_is_a_function_of_the_state_and_its_releases():

@@ -15,12 +15,12 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics.estimation.decoders import decoder_of
 from changeling_statistics.estimation.report_variance import (
     mean_report_variance,
     mean_report_variances,
     report_covariance,
 )
+from changeling_statistics.randomizers import counterpart_of
 
 
 def odds_of(loss: float) -> Odds:
@@ -93,7 +93,7 @@ def test_a_share_is_a_share(share):
 )
 def test_large_alphabets_are_quick(randomizer):
     """10,000 symbols, or 16 answers: averages and covariances in well under a second, from symmetry alone."""
-    decoder_of.cache_clear()
+    counterpart_of.cache_clear()
     started = perf_counter()
     unchanged, changed = mean_report_variances(randomizer)
     assert report_covariance(randomizer, 1).shape == (randomizer.space.answers,) * 2

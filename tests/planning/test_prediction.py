@@ -17,14 +17,14 @@ from changeling_protocol import (
 )
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
-from changeling_statistics.estimation.decoders import decoder_of
 from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.sampling_forms import Design, draws
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.estimation.true_sampling import true_sampling_covariance
 from changeling_statistics.planning import optimal_plan, predict
 from changeling_statistics.planning.prediction import _weighed
-from changeling_statistics.tallies import NodeTally, tally
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import NodeTally
 
 from benchmarks.cohort import cohort
 
@@ -65,7 +65,8 @@ def one_entry(survey, tracks, history, at):
                     randomizer, node = of.track.randomizer, of.track.nodes()[e]
                     true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
                     probability *= randomizer.weight(symbol, true) / randomizer.total(true)
-                    decoded = decoder_of(randomizer).estimate(tally(randomizer, np.array([symbol], np.uint64)))
+                    counterpart = counterpart_of(randomizer)
+                    decoded = counterpart.estimate(counterpart.tally(np.array([symbol], np.uint64)))
                     total += of.K[e, at] / of.chance * decoded.values
                 yield probability, total
 

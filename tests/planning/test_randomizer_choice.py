@@ -1,13 +1,24 @@
 """The randomizer of every report is the best at its charge."""
 
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
-from changeling_protocol import AtMost, KaryResponse, Odds, SignedSubset, StateSpace, SubsetSelection, TimeBounded
+from changeling_protocol import (
+    AtMost,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    TimeBounded,
+)
 from changeling_protocol.cost import track_cost
-from changeling_statistics.estimation.expected import class_variances
-from changeling_statistics.planning.losses import KARY, SIGNED, Span, odds_within, reports_that_tell
-from changeling_statistics.planning.randomizer_choice import _signed, best_change, best_state
+from changeling_statistics.planning.losses import Span, odds_within, reports_that_tell
+from changeling_statistics.planning.randomizer_choice import best_change, best_state
+from changeling_statistics.randomizers import class_variances, kary
+from changeling_statistics.randomizers.signed_subset import offers as signed
 
 from .wishes import wish
 
@@ -20,8 +31,8 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
         return
     for pluses in range(answers // 2 + 1):
         for moved in (0.0, 0.03, 0.5):
-            choice = _signed(answers, Odds(12, 1), pluses, moved, conserved)
-            found, exact = choice.conserved, class_variances(choice.make(), conserved)
+            offer = signed.offer(answers, Odds(12, 1), pluses, moved, conserved)
+            found, exact = offer.conserved, class_variances(offer.make(), conserved)
             assert found.none == pytest.approx(exact.none, rel=1e-9)
             assert found.moved == pytest.approx(exact.moved, rel=1e-9)
             if not conserved:  # in a closed cohort nobody comes after the first period
@@ -31,17 +42,18 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
 @pytest.mark.parametrize(("loss", "stated"), [(1, 8.6), (3, 0.70), (8, 0.004)])
 def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, stated):
     """design.md 4.1: z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
-    assert _signed(4, Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(stated, rel=0.12)
+    assert signed.offer(4, Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(stated, rel=0.12)
 
 
 @pytest.mark.parametrize("moved", [0.001, 0.02, 0.3])
 def test_the_chance_to_speak_is_the_best_one(moved):
     """No other u gives less variance for this share of changes."""
-    best = _signed(4, Odds(20, 1), 0, moved, False)
-    u = float(best.randomizer.spoken)
+    best = signed.offer(4, Odds(20, 1), 0, moved, False)
+    randomizer = best.make()
+    u = float(randomizer.spoken)
     for factor in (0.5, 0.9, 1.1, 2.0):
         if u * factor <= 1:
-            other = SignedSubset(best.make().space, Odds(20, 1), 0, best.randomizer.spoken.__class__(u * factor))
+            other = SignedSubset(randomizer.space, Odds(20, 1), 0, Fraction(u * factor))
             assert class_variances(other, False).mixed(moved) >= best.variances.mixed(moved) - 1e-12
 
 
@@ -71,14 +83,13 @@ def test_reports_that_tell_are_counted_as_the_charge_counts_them(closed, constra
     """Odds from the inverse of cost(κ, N) charge at most the budget, and all of it where anything tells."""
     of = wish(constraint=constraint, closed=closed)
     budget = Decimal(5)
-    kary = span.track(
-        KaryResponse(
-            _signed(3, Odds(2, 1), 0, 0.1, False).make().space, odds_within(budget, reports_that_tell(of, span, KARY))
-        )
-    )
-    odds = odds_within(budget, reports_that_tell(of, span, SIGNED))
-    signed = span.track(_signed(3, odds, 0, 0.1, False).make())
-    for track, unit in ((kary, KARY), (signed, SIGNED)):
+    truth_odds = odds_within(budget, reports_that_tell(of, span, kary.UNIT_LOSSES))
+    sign_odds = odds_within(budget, reports_that_tell(of, span, signed.UNIT_LOSSES))
+    for randomizer, unit in (
+        (KaryResponse(MutationSpace(3), truth_odds), kary.UNIT_LOSSES),
+        (signed.offer(3, sign_odds, 0, 0.1, False).make(), signed.UNIT_LOSSES),
+    ):
+        track = span.track(randomizer)
         cost = track_cost(track, of.calendar, of.constraint, closed)
         assert cost <= budget
         if reports_that_tell(of, span, unit):

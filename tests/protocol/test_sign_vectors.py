@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from changeling_protocol import MutationSpace, Odds, SignedSubset, StateSpace, SubsetSelection, UnaryEncoding
 from changeling_protocol.randomizers import SignVectors
-from changeling_statistics.symbol_contents import contents, unrank_signs
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.randomizers.sign_vectors import unrank_signs
 
 SMALL = [
     SignVectors(0, ((0, 0),)),
@@ -76,7 +77,7 @@ def test_the_largest_alphabets_are_unranked_exactly(randomizer):
 def test_bits_are_read_up_to_the_last():
     """Bit i of a symbol speaks of input i, also of the 62nd."""
     response = UnaryEncoding(StateSpace(61), Odds(3, 1))
-    said = contents(response, np.array([0, 1, 2**61, response.symbols - 1], np.uint64))
+    said = counterpart_of(response).contents(np.array([0, 1, 2**61, response.symbols - 1], np.uint64))
     assert said.sum(1).tolist() == [0, 1, 1, 62]
     assert said[1, 0] == said[2, 61] == 1
 

@@ -20,10 +20,10 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations.population import Population
-from changeling_simulations.sampler import reporting, sample_tallies, sample_tally
+from changeling_simulations.sampler import reporting, sample_tallies
 from changeling_simulations.synthetic import synthetic_changelog
 from changeling_statistics.changelog import read_rows
-from changeling_statistics.tallies import tally
+from changeling_statistics.randomizers import counterpart_of
 from scipy.stats import chi2, chi2_contingency, chisquare
 
 FALSE_ALARM = 1e-6
@@ -43,10 +43,10 @@ def test_the_sampler_and_the_device_are_not_told_apart(true):
     """20,000 devices with coins of their own against one draw: chi-squared of the two tallies."""
     n, m = 20_000, RESPONSE.symbols
     coins = (Coins(bytes(32), i.to_bytes(4)) for i in range(n))
-    devices = tally(RESPONSE, np.array([RESPONSE.respond(true, own) for own in coins], np.uint64))
+    devices = counterpart_of(RESPONSE).tally(np.array([RESPONSE.respond(true, own) for own in coins], np.uint64))
     counts = np.zeros(m, np.int64)
     counts[true] = n
-    sampled = sample_tally(RESPONSE, counts, np.random.default_rng(1))
+    sampled = counterpart_of(RESPONSE).sample(counts, np.random.default_rng(1))
     assert sampled.reports == devices.reports == n
     assert chi2_contingency([devices.slots, sampled.slots]).pvalue > FALSE_ALARM
 
@@ -62,7 +62,7 @@ def test_a_tally_of_three_entries_has_its_exact_distribution():
     generator, counts, n = np.random.default_rng(2), np.array([2, 0, 1]), 60_000
     seen = dict.fromkeys(exact, 0)
     for _ in range(n):
-        seen[tuple(sample_tally(response, counts, generator).slots.tolist())] += 1
+        seen[tuple(counterpart_of(response).sample(counts, generator).slots.tolist())] += 1
     assert chisquare(list(seen.values()), [n * p for p in exact.values()], sum_check=False).pvalue > FALSE_ALARM
 
 
@@ -70,7 +70,7 @@ def test_mean_and_covariance_are_those_of_the_responses():
     """Mean P s and covariance diag(P s) - P diag(s) P' over 20,000 draws: every entry within its sampling error."""
     s, draws = np.array([500, 0, 30, 7, 0, 200, 1]), 20_000
     generator, P = np.random.default_rng(3), probabilities(RESPONSE)
-    slots = np.array([sample_tally(RESPONSE, s, generator).slots for _ in range(draws)], float)
+    slots = np.array([counterpart_of(RESPONSE).sample(s, generator).slots for _ in range(draws)], float)
     mean, covariance = P @ s, np.diag(P @ s) - P @ np.diag(s) @ P.T
     away = slots - mean
     distance = draws * away.mean(0) @ np.linalg.pinv(covariance) @ away.mean(0)
@@ -78,12 +78,6 @@ def test_mean_and_covariance_are_those_of_the_responses():
     products = away[:, :, None] * away[:, None, :]
     z = (products.mean(0) - covariance) / (products.std(0) / np.sqrt(draws))
     assert np.abs(z).max() < 5.8  # 28 figures at 7e-9 each, by normal approximation
-
-
-def test_a_randomizer_without_a_sampler_is_named():
-    """Until one is registered."""
-    with pytest.raises(TypeError, match="object"):
-        sample_tally(object(), np.zeros(3, np.int64), np.random.default_rng(0))
 
 
 def test_random_nodes_are_subsets_drawn_uniformly():

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from changeling_protocol import KaryResponse, Survey
+from changeling_protocol import Survey
 from changeling_protocol.cost import track_cost
 from changeling_protocol.randomizers import rounded_up
 from changeling_statistics.durations import format_duration
@@ -18,28 +18,23 @@ def console() -> Console:
 
 
 def cost_table(survey: Survey) -> Table:
-    """What each track can cost an entry, and all of them."""
+    """What each track can cost an entry, and all of them; the largest odds are those of one report."""
     table = Table(title="What the plan can cost an entry", show_footer=True)
     table.add_column("track", footer="total", justify="right")
     table.add_column("reports on", footer="")
     table.add_column("nodes", justify="right")
     table.add_column("width", justify="right")
-    table.add_column("odds of the truth", justify="right")
+    table.add_column("largest odds", justify="right")
     table.add_column("epsilon", justify="right", footer=f"{rounded_up(survey.cost):.4f}")
     for number, track in enumerate(survey.plan.tracks):
         cost = track_cost(track, survey.calendar, survey.constraint, survey.closed)
-        randomizer = track.randomizer
-        odds = (
-            f"{randomizer.odds.favoured / randomizer.odds.other:.6g} : 1"
-            if isinstance(randomizer, KaryResponse)
-            else "–"
-        )
+        losses = track.randomizer.losses
         table.add_row(
             str(number),
             "changes" if track.reports_changes else "states",
             str(track.count),
             format_duration(track.width * survey.calendar.period),
-            odds,
+            f"{float(max(losses.mutations, losses.appears, losses.vanishes).exp()):.6g} : 1",
             f"{rounded_up(cost):.4f}",
         )
     return table

@@ -11,7 +11,8 @@ from typing import TypeAlias
 import polars as pl
 from changeling_protocol import Survey
 from changeling_protocol.refusal import Refusal
-from changeling_statistics.tallies import NodeTally, tally
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import NodeTally
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..store import LogEntry, NodeKey
@@ -88,7 +89,7 @@ def _count_track(
         if of_node.is_empty():
             continue
         fresh += len(of_node)
-        counted.tallies[key] = tally(track.randomizer, of_node["symbol"].to_numpy())
+        counted.tallies[key] = counterpart_of(track.randomizer).tally(of_node["symbol"].to_numpy())
         counted.ids[key] = id_bytes(of_node)
         for piece, until in early_pieces(of_node, survey, track):
             _, stream, position, _ = pieces[piece].entry

@@ -2,7 +2,7 @@
 
 from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
 from changeling_protocol.wire import MOST_BODY_BYTES, ErrorCode
-from changeling_statistics.tallies import slot_count
+from changeling_statistics.randomizers import counterpart_of
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -38,7 +38,7 @@ def _verified(signed: bytes, service: Service) -> Survey:
     try:
         survey = Survey.from_signed(signed, service.settings.authority)
         for track in survey.plan.tracks:
-            slot_count(track.randomizer)
+            counterpart_of(track.randomizer)
     except BadSignature as error:
         raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
     except UnderstatedEpsilon as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from changeling_protocol import Node, cover
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.network import Indices, Network
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance
 

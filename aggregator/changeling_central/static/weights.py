@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil, log, sqrt
 
 import numpy as np
-from changeling_statistics.estimation.estimate import Floats
+from changeling_statistics.estimate import Floats
 from changeling_statistics.tallies import Counts
 
 from ..node_noise import calibrated

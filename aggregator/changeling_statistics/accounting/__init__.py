@@ -1,7 +1,6 @@
 """What a survey can cost an entry beyond the pure epsilon. Pure: no clock, no HTTP, no database."""
 
 from .curve import Corner, PrivacyCurve, curve_of, node_curve, randomizer_curve, worst_curve
-from .likelihoods import Kind, likelihoods, telling_pairs
 from .shuffled import ShuffledLoss, shuffled_loss
 from .statement import Figure, LossStatement, loss_statement
 from .transcript import delta_at, epsilon_at
@@ -9,18 +8,15 @@ from .transcript import delta_at, epsilon_at
 __all__ = [
     "Corner",
     "Figure",
-    "Kind",
     "LossStatement",
     "PrivacyCurve",
     "ShuffledLoss",
     "curve_of",
     "delta_at",
     "epsilon_at",
-    "likelihoods",
     "loss_statement",
     "node_curve",
     "randomizer_curve",
     "shuffled_loss",
-    "telling_pairs",
     "worst_curve",
 ]

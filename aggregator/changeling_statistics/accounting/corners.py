@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from changeling_protocol import Calendar, Constraint, Track
 
+from ..randomizers import PairKind
 from .compositions import Composition, track_compositions
 from .curve import PrivacyCurve, node_curve, worst_curve
 from .distributions import Parts
-from .likelihoods import Kind
 
 MOST_CORNERS = 128
 MOST_PAIRED = 400
 
-Kinds = dict[Kind, PrivacyCurve]
+Kinds = dict[PairKind, PrivacyCurve]
 
 
 def track_corners(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[Parts]:
@@ -25,12 +25,12 @@ def track_corners(track: Track, calendar: Calendar, constraint: Constraint, clos
     Those that another one covers at every ε are left out, and those of equal curves fall together; of more than
     MOST_CORNERS the kinds are replaced by the least curve above them, a looser bound.
     """
-    kinds = {kind: node_curve(track.randomizer, kind) for kind in Kind}
+    kinds = {kind: node_curve(track.randomizer, kind) for kind in PairKind}
     compositions = track_compositions(track, calendar, constraint, closed)
     if track.reports_changes:
         compositions = _uncovered(compositions, kinds)
     corners = _as_parts(compositions, kinds)
-    for alike in ((Kind.APPEARS, Kind.VANISHES), (Kind.MUTATIONS, Kind.APPEARS, Kind.VANISHES)):
+    for alike in ((PairKind.APPEARS, PairKind.VANISHES), (PairKind.MUTATIONS, PairKind.APPEARS, PairKind.VANISHES)):
         if len(corners) > MOST_CORNERS:
             one = worst_curve(kinds[kind] for kind in alike)
             corners = _as_parts(compositions, kinds | dict.fromkeys(alike, one))
@@ -39,7 +39,7 @@ def track_corners(track: Track, calendar: Calendar, constraint: Constraint, clos
 
 def _uncovered(compositions: list[Composition], kinds: Kinds) -> list[Composition]:
     """The compositions (s, a, b) left when one kind of node tells no more than what may stand in its place."""
-    mutations, appears, vanishes = kinds[Kind.MUTATIONS], kinds[Kind.APPEARS], kinds[Kind.VANISHES]
+    mutations, appears, vanishes = kinds[PairKind.MUTATIONS], kinds[PairKind.APPEARS], kinds[PairKind.VANISHES]
     if _covers(appears, mutations) or _covers(vanishes, mutations):
         # (s - 1, a + 1, b) and (s - 1, a, b + 1) are allowed wherever (s, a, b) is.
         return [each for each in compositions if each.both == 0]
@@ -60,14 +60,14 @@ def _covers(one: PrivacyCurve, other: PrivacyCurve) -> bool:
 
 def _pair(kinds: Kinds) -> PrivacyCurve | None:
     """One node where a mutation appears together with one where one vanishes; None where that is a long list."""
-    appears, vanishes = kinds[Kind.APPEARS], kinds[Kind.VANISHES]
+    appears, vanishes = kinds[PairKind.APPEARS], kinds[PairKind.VANISHES]
     return appears.together(vanishes) if len(appears.points) * len(vanishes.points) <= MOST_PAIRED else None
 
 
 def _as_parts(compositions: Sequence[Composition], kinds: Kinds) -> list[Parts]:
     """Compositions with equal curves counted together, and none twice."""
     found: dict[frozenset[tuple[PrivacyCurve, int]], Parts] = {}
-    pair = _pair(kinds) if kinds[Kind.APPEARS] != kinds[Kind.VANISHES] else None
+    pair = _pair(kinds) if kinds[PairKind.APPEARS] != kinds[PairKind.VANISHES] else None
     for each in compositions:
         parts: Counter[PrivacyCurve] = Counter()
         paired = 0
@@ -75,10 +75,10 @@ def _as_parts(compositions: Sequence[Composition], kinds: Kinds) -> list[Parts]:
             # For signed subsets a pair lies on the lattice of two mutations, and each alone does not.
             paired = min(each.appears, each.vanishes)
             parts[pair] += paired
-        parts[kinds[Kind.APPEARS]] += each.appears - paired
-        parts[kinds[Kind.VANISHES]] += each.vanishes - paired
-        parts[kinds[Kind.MUTATIONS]] += each.both
-        parts[kinds[Kind.INSERTIONS]] += each.insertions
+        parts[kinds[PairKind.APPEARS]] += each.appears - paired
+        parts[kinds[PairKind.VANISHES]] += each.vanishes - paired
+        parts[kinds[PairKind.MUTATIONS]] += each.both
+        parts[kinds[PairKind.INSERTIONS]] += each.insertions
         kept = +parts
         found[frozenset(kept.items())] = kept
     return list(found.values())

@@ -16,7 +16,7 @@ from math import inf, nextafter
 from changeling_protocol import Randomizer
 from changeling_protocol.randomizers import log_ratio, rounded_up
 
-from .likelihoods import Kind, Likelihoods, likelihoods, telling_pairs
+from ..randomizers import Likelihoods, PairKind, counterpart_of
 
 Point = tuple[Fraction, Fraction]
 
@@ -108,15 +108,16 @@ def worst_curve(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
 
 
 @lru_cache(maxsize=512)
-def node_curve(randomizer: Randomizer, kind: Kind) -> PrivacyCurve:
+def node_curve(randomizer: Randomizer, kind: PairKind) -> PrivacyCurve:
     """The curve of one node between inputs of a kind; SILENT if there is none."""
-    pairs = telling_pairs(randomizer, kind)
-    return worst_curve([SILENT, *(curve_of(likelihoods(randomizer, u, v)) for u, v in pairs)])
+    counterpart = counterpart_of(randomizer)
+    pairs = counterpart.telling_pairs(kind)
+    return worst_curve([SILENT, *(curve_of(counterpart.likelihoods(u, v)) for u, v in pairs)])
 
 
 def randomizer_curve(randomizer: Randomizer) -> PrivacyCurve:
     """The curve of one report, whatever the two inputs."""
-    return worst_curve(node_curve(randomizer, kind) for kind in Kind)
+    return worst_curve(node_curve(randomizer, kind) for kind in PairKind)
 
 
 def _concave(points: Iterable[Point]) -> PrivacyCurve:

@@ -10,21 +10,25 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from math import prod
 
-from changeling_protocol import Calendar, Constraint, Group, KaryResponse, Track
+from changeling_protocol import Calendar, Constraint, Group, Track
 from changeling_protocol.randomizers import rounded_up
 
+from ..randomizers import Blanket, counterpart_of
 from .compositions import most_differing
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One closing. local: the loss of the whole envelope between any two inputs, in nats, rounded up. alike: the
-    probability that another entry of the group sends an envelope of the same form. kary: the randomizer, if the
-    envelope holds a single k-RR report."""
+    """One closing.
+
+    local: the loss of the whole envelope between any two inputs, in nats, rounded up. alike: the probability that
+    another entry of the group sends an envelope of the same form. blanket: how a report splits into the truth and a
+    uniform symbol, if the envelope holds a single report that does.
+    """
 
     local: float
     alike: float
-    kary: KaryResponse | None
+    blanket: Blanket | None
 
 
 def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Counter[Round]:
@@ -69,6 +73,5 @@ def _round(tracks: tuple[Track, ...]) -> Round:
     drawn = [track.reports / track.count for track in tracks if track.reports < track.count]
     # A lone report hides among those that report the node; of several, some may be there and others not.
     alike = prod(drawn) if len(tracks) == 1 else prod(min(share, 1 - share) for share in drawn)
-    randomizer = tracks[0].randomizer
-    kary = randomizer if len(tracks) == 1 and isinstance(randomizer, KaryResponse) else None
-    return Round(rounded_up(local), alike, kary)
+    blanket = counterpart_of(tracks[0].randomizer).blanket if len(tracks) == 1 else None
+    return Round(rounded_up(local), alike, blanket)

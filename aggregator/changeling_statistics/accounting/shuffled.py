@@ -84,7 +84,7 @@ def rounds_epsilon(survey: Charged, delta: float, entries: int) -> tuple[float, 
 
 def _group_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, set[str]]:
     rounds = differing_rounds(group, survey.calendar, survey.constraint, survey.closed)
-    sources = {BLANKET if each.kary else CLONES for each in rounds}
+    sources = {BLANKET if each.blanket else CLONES for each in rounds}
     share = group.share / survey.plan.total_share
     certain = share == 1 and all(each.alike == 1 for each in rounds)
     missed = 0.0 if certain else CROWD_SHARE * delta
@@ -108,11 +108,10 @@ def _group_epsilon(survey: Charged, group: Group, delta: float, entries: int) ->
 
 def _profile(each: Round, entries: int) -> Profile:
     """δ(ε) of one round among so many entries of the same form."""
-    kary, local = each.kary, each.local
-    if kary is None:
+    blanket, local = each.blanket, each.local
+    if blanket is None:
         return lambda epsilons: clones_deltas(local, entries, epsilons)
-    truth, other = kary.odds.favoured / kary.total(), kary.odds.other / kary.total()
-    return lambda epsilons: blanket_deltas(truth, other, kary.symbols, entries, epsilons)
+    return lambda epsilons: blanket_deltas(blanket.truth, blanket.other, blanket.symbols, entries, epsilons)
 
 
 def _crowd(others: int, chance: float, missed: float) -> int:

@@ -1,9 +1,9 @@
 """From tallies to histograms: pure functions, no HTTP, no store, no clock."""
 
+from ..estimate import Estimate
 from .covers import cover_histogram, cover_series
 from .decoding import histogram_change, input_counts
 from .display import displayed
-from .estimate import Estimate
 from .histograms import Change, Histogram, change, histogram, series, sliding
 from .regions import Ellipsoid, bands, correlated_bands, intervals, region
 from .releases import UsedNode

@@ -11,9 +11,9 @@ import numpy as np
 from changeling_protocol import Node, Survey, cover
 
 from ..errors import NotEstimable
+from ..estimate import Estimate, Floats
 from ..tallies import Tallies
 from .decoding import histogram_change
-from .estimate import Estimate, Floats
 from .histograms import Histogram
 from .network import Network
 from .releases import UsedNode

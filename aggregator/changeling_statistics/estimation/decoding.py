@@ -6,9 +6,10 @@ Knows tallies and randomizers; nothing of surveys, time or HTTP.
 from changeling_protocol import KaryResponse, Randomizer
 
 from ..errors import EmptyNode
+from ..estimate import Estimate, Floats
+from ..randomizers import counterpart_of
+from ..randomizers.kary import KaryCounterpart
 from ..tallies import NodeTally
-from .decoders import KaryDecoder, decoder_of
-from .estimate import Estimate, Floats
 
 
 def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
@@ -25,9 +26,12 @@ def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
     """
     if tally.reports == 0:
         raise EmptyNode("nothing was reported on this node")
-    return decoder_of(randomizer).estimate(tally)
+    return counterpart_of(randomizer).estimate(tally)
 
 
 def input_counts(tally: NodeTally, randomizer: KaryResponse) -> Floats:
-    """ŝ = P⁻¹O = (O - n·q) / (p - q): how many reports came from each input; shape (m,), O(m)."""
-    return KaryDecoder(randomizer).input_counts(tally)
+    """How many reports came from each input, unbiased: ŝ = P⁻¹O = (O - n·q) / (p - q), shape (m,), in O(m).
+
+    Raises ValueError where the randomizer says nothing.
+    """
+    return KaryCounterpart(randomizer).input_counts(tally)

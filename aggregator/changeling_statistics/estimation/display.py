@@ -6,7 +6,7 @@ back into an estimate, a difference or a region.
 
 import numpy as np
 
-from .estimate import Floats
+from ..estimate import Floats
 
 
 def displayed(values: Floats, population: float, *, null: bool = True) -> Floats:

@@ -5,45 +5,28 @@ uniformly random other answer at a steady rate; nobody's answer is taken away. A
 is estimated as unbiasedly, only less well. Knows no tally and no survey.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol import CustomResponse, ExpectedChanges, Node, Randomizer
+from changeling_protocol import ExpectedChanges, Node, Randomizer
 from changeling_protocol.expectation import MICRO
 
-from .conservation import conserves, without_sum
-from .estimate import Floats
+from ..conservation import conserves
+from ..estimate import Floats
+from ..randomizers import class_variances
 from .network import Indices
-from .report_variance import report_covariance
-
-
-@dataclass(frozen=True, slots=True)
-class Variances:
-    """The response variance of one report, mean over the answers, in entries squared, by what the entry did.
-
-    none: nothing, or its state is no answer. came: came to an answer, or its state is one. moved: to another one.
-    """
-
-    none: float
-    came: float
-    moved: float
-
-    def mixed(self, moved: float, came: float = 0.0) -> float:
-        """Of a report of which one cannot know, given the shares of entries."""
-        return (1 - came - moved) * self.none + came * self.came + moved * self.moved
 
 
 @lru_cache(maxsize=2**16)
 def expected_variance(randomizer: Randomizer, node: Node, expected: ExpectedChanges, closed: bool) -> float:
     """The response variance of one report on a node, mean over the answers, in entries squared."""
     answers, changes = randomizer.space.answers, randomizer.space.reports_changes
-    of = class_variances(randomizer, conserves(closed, changes, node.start))
+    variances = class_variances(randomizer, conserves(closed, changes, node.start))
     before, after = there(expected, node.start), there(expected, node.end)
     if not changes:
-        return (1 - after) * of.none + after * of.came
-    gone = before * (1 - 1 / answers) * (1 - stays(answers, expected) ** node.width)
-    return of.mixed(gone, after - before)
+        return (1 - after) * variances.none + after * variances.came
+    moved = before * (1 - 1 / answers) * (1 - stays(answers, expected) ** node.width)
+    return variances.mixed(moved, after - before)
 
 
 @lru_cache(maxsize=2**16)
@@ -83,35 +66,3 @@ def there(expected: ExpectedChanges, time: int) -> float:
 def stays(answers: int, expected: ExpectedChanges) -> float:
     """φ = 1 - ρ z/(z-1): how much of what tells an entry from chance is left after a period, ρ being the rate."""
     return max(0.0, 1 - expected.later / MICRO * answers / (answers - 1)) if answers > 1 else 1.0
-
-
-@lru_cache(maxsize=4096)
-def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
-    """A randomizer that treats all answers alike has one figure for all inputs of a class; else it is the mean."""
-    none, came, moved = ([_variance(randomizer, true, conserved) for true in kind] for kind in _kinds(randomizer))
-    return Variances(_mean(none), _mean(came), _mean(moved or came))
-
-
-def _kinds(randomizer: Randomizer) -> tuple[list[int], list[int], list[int]]:
-    space = randomizer.space
-    if not isinstance(randomizer, CustomResponse):
-        z, changes = space.answers, space.reports_changes
-        none = [space.index(0, 0)] if changes or space.size > z else []
-        return none, [space.index(0, 1)], [space.index(1, 2)] if changes and z > 1 else []
-    pairs = {true: space.pair(true) for true in range(space.size)}
-    return (
-        [true for true, (old, new) in pairs.items() if old == new == 0],
-        [true for true, (old, new) in pairs.items() if old == 0 < new],
-        [true for true, (old, new) in pairs.items() if 0 < old != new > 0],
-    )
-
-
-def _variance(randomizer: Randomizer, true: int, conserved: bool) -> float:
-    covariance = report_covariance(randomizer, true)
-    if conserved:
-        covariance = without_sum(np.zeros(len(covariance)), covariance)[1]
-    return float(np.trace(covariance)) / len(covariance)
-
-
-def _mean(figures: list[float]) -> float:
-    return sum(figures) / len(figures) if figures else 0.0

@@ -11,8 +11,8 @@ from typing import overload
 import numpy as np
 from changeling_protocol import Node, Survey
 
+from ..estimate import Estimate
 from ..tallies import Tallies
-from .estimate import Estimate
 from .reach import check_period, not_estimable
 from .releases import Releases, UsedNode, releases
 from .solution import Solution

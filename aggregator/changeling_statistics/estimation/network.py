@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import Floats
+from ..estimate import Floats
 
 Indices = NDArray[np.intp]
 IN_CACHE = 1024

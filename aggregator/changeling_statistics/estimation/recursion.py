@@ -12,7 +12,7 @@ import numpy as np
 from changeling_protocol import ReleasePlan
 from numpy.typing import NDArray
 
-from .estimate import Floats
+from ..estimate import Floats
 from .network import Indices, Network
 
 GROUND = 0

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .estimate import Estimate, Floats
+from ..estimate import Estimate, Floats
 
 FLAT = 1e-9
 """Directions with less than this share of the largest variance are known exactly, like the sum of a closed cohort."""

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 from changeling_protocol import Node, Survey
 
+from ..conservation import conserves, without_sum
+from ..estimate import Floats
+from ..randomizers import counterpart_of
 from ..tallies import NodeTally, Tallies
-from .batches import decode_many
-from .conservation import conserves, without_sum
-from .estimate import Floats
 from .expected import expected_spread, expected_variance
 from .network import Indices, Network
 
@@ -92,11 +92,11 @@ class Releases:
         for number, track in enumerate(self.survey.plan.tracks):
             at = np.flatnonzero(self.track == number)
             if len(at):
-                batch = decode_many(track.randomizer, [self.tallies[e] for e in at])
-                values[at], covariances[at] = batch.values, batch.covariances
-                changed[at], bounded = batch.changed, bounded or batch.upper_bound
-                if batch.products is not None:
-                    products[at] = batch.products
+                decoded = counterpart_of(track.randomizer).estimates([self.tallies[e] for e in at])
+                values[at], covariances[at] = decoded.values, decoded.covariances
+                changed[at], bounded = decoded.changed, bounded or decoded.upper_bound
+                if decoded.products is not None:
+                    products[at] = decoded.products
         tracks = self.survey.plan.tracks
         conserved = np.flatnonzero(
             [conserves(self.survey.closed, tracks[used.track].reports_changes, used.node.start) for used in self.nodes]

@@ -1,12 +1,10 @@
-"""How noisy one report is: what a plan is weighed by before anybody answers.
-
-Knows randomizers and what their decoders precompute; no tally, no survey.
-"""
+"""How noisy one report is, before anybody answers. Knows randomizers; no tally, no survey."""
 
 from changeling_protocol import Randomizer
 
-from .decoders import decoder_of
-from .estimate import Floats
+from ..estimate import Floats
+from ..randomizers import counterpart_of
+from ..randomizers.variances import InputClasses, mean_variance
 
 
 def report_covariance(randomizer: Randomizer, true: int) -> Floats:
@@ -14,7 +12,7 @@ def report_covariance(randomizer: Randomizer, true: int) -> Floats:
 
     Raises ValueError outside the randomizer's space, TypeError for an unknown kind of randomizer.
     """
-    return decoder_of(randomizer).report_covariance(true)
+    return counterpart_of(randomizer).report_covariance(true)
 
 
 def mean_report_variance(randomizer: Randomizer, share_changed: float) -> float:
@@ -33,4 +31,12 @@ def mean_report_variance(randomizer: Randomizer, share_changed: float) -> float:
 
 def mean_report_variances(randomizer: Randomizer) -> tuple[float, float]:
     """The two ends of `mean_report_variance`: without a change, and with a uniformly random one."""
-    return decoder_of(randomizer).mean_variances()
+    space, z = randomizer.space, randomizer.space.answers
+    classes = InputClasses.of(space, counterpart_of(randomizer).answers_alike)
+    none, came, left, moved = (
+        mean_variance(randomizer, inputs) for inputs in (classes.none, classes.came, classes.left, classes.moved)
+    )
+    if space.reports_changes:
+        return none, (came + left + (z - 1) * moved) / (z + 1)
+    over_states = ((space.size - z) * none + z * came) / space.size
+    return over_states, over_states

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import Floats
+from ..estimate import Floats
 from .network import Indices
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from changeling_protocol import AtMost
 from numpy.typing import NDArray
 
-from .estimate import Floats
+from ..estimate import Floats
 from .network import Indices
 from .releases import Releases, shares
 from .routes import Routes

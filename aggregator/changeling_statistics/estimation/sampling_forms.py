@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from changeling_protocol import Survey
 
-from .estimate import Floats
+from ..estimate import Floats
 from .network import Indices
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from changeling_protocol import Survey
 
+from ..estimate import Floats
 from ..tallies import Tallies
-from .estimate import Floats
 from .histograms import Histogram, Nodes
 from .network import Network
 from .reach import check_period, not_estimable

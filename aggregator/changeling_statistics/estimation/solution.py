@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .estimate import Estimate, Floats
+from ..estimate import Estimate, Floats
 from .network import Network
 from .reach import not_estimable
 from .recursion import run

@@ -7,10 +7,10 @@ same kind is meant, so who changed is random too. Not independent from node to n
 import numpy as np
 from changeling_protocol import Randomizer
 
-from ..tallies import NodeTally, counts_symbols
-from .batches import symbol_squares
+from ..estimate import Estimate
+from ..randomizers import counterpart_of
+from ..tallies import NodeTally
 from .decoding import histogram_change
-from .estimate import Estimate
 
 
 def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
@@ -22,9 +22,8 @@ def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate
     EmptyNode if nothing was reported, and ValueError where the tally keeps sums of symbols. Pan 2023, appendix C,
     which has proportions where counts belong; design.md 4.3.
     """
-    if not counts_symbols(randomizer):
-        raise ValueError(f"a tally of {randomizer.symbols} symbols keeps sums, from which O O' is not known")
     values = histogram_change(tally, randomizer).values
-    z = len(values)
-    squares = (tally.slots.astype(np.float64) @ symbol_squares(randomizer)).reshape(z, z)
+    squares = counterpart_of(randomizer).squares(tally)
+    if squares is None:
+        raise ValueError(f"a tally of {randomizer.symbols} symbols keeps sums, from which O O' is not known")
     return Estimate(values, squares - np.outer(values, values) / tally.reports)

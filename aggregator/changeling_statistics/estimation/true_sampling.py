@@ -6,7 +6,7 @@ For simulations; nothing a server could compute.
 import numpy as np
 from numpy.typing import NDArray
 
-from .estimate import Floats
+from ..estimate import Floats
 from .sampling_forms import Design, forms
 
 

@@ -13,11 +13,12 @@ from itertools import pairwise, product
 import numpy as np
 from changeling_protocol import Group
 
-from ..estimation.estimate import Floats
-from ..estimation.expected import Variances, stays, there
+from ..estimate import Floats
+from ..estimation.expected import stays, there
 from ..estimation.network import Indices
+from ..randomizers import Offer
 from .losses import Span
-from .randomizer_choice import Choice, best_change, best_state
+from .randomizer_choice import best_change, best_state
 from .wish import LEAST_EPSILON, Wish
 
 MOST_PANEL_REPORTS = 16
@@ -41,7 +42,7 @@ class Part:
     """One track of a candidate, its randomizer chosen and not yet made."""
 
     span: Span
-    choice: Choice
+    offer: Offer
     changes: bool
 
 
@@ -75,7 +76,7 @@ class Candidate:
         return replace(self, sampling=np.zeros(len(self.sampling)))
 
     def group(self, share: int = 1) -> Group:
-        return Group(tuple(part.span.track(part.choice.make()) for part in self.parts), share)
+        return Group(tuple(part.span.track(part.offer.make()) for part in self.parts), share)
 
 
 def candidates(wish: Wish) -> list[Candidate]:
@@ -155,16 +156,16 @@ def _hierarchy(wish: Wish, known: "_Expected", branching: int, layers: int) -> t
 
 
 def _state(wish: Wish, span: Span, budget: Decimal, reports: int) -> tuple[Part, ...] | None:
-    choice = best_state(wish.answers, not wish.closed, budget, reports)
+    offer = best_state(wish.answers, not wish.closed, budget, reports)
     whole = span if span.count > 1 else Span(span.width, span.first, span.last)
-    return None if choice is None else (Part(whole, choice, changes=False),)
+    return None if offer is None else (Part(whole, offer, changes=False),)
 
 
 def _changes(wish: Wish, known: "_Expected", span: Span, budget: Decimal) -> tuple[Part, ...] | None:
     if span.count < 1 or budget < LEAST_EPSILON:
         return None
-    choice = best_change(wish, span, budget, known.moved(span.width))
-    return None if choice is None else (Part(span, choice, changes=True),)
+    offer = best_change(wish, span, budget, known.moved(span.width))
+    return None if offer is None else (Part(span, offer, changes=True),)
 
 
 def _joined(*parts: tuple[Part, ...] | None) -> tuple[Part, ...] | None:
@@ -189,19 +190,15 @@ class _Expected:
         return Candidate(kind, parts, *edges, np.concatenate(responses), np.concatenate(spreads))
 
     def _edges(self, part: Part) -> tuple[Indices, Indices, Floats, Floats]:
-        span, choice, z = part.span, part.choice, self._wish.answers
+        span, offer, z = part.span, part.offer, self._wish.answers
         end = span.first + span.width * np.arange(1, span.count + 1)
         start = end - span.width if part.changes else np.zeros_like(end)
         before, after = self._there[start], self._there[end]
         moved = before * self.moved(span.width) if part.changes else np.zeros(len(end))
-        response = _mixed(choice.variances, moved, after - before)
+        response = offer.variances.mixed(moved, after - before)
         if part.changes and self._wish.closed:
-            response = np.where(start > 0, _mixed(choice.conserved, moved, after - before), response)
+            response = np.where(start > 0, offer.conserved.mixed(moved, after - before), response)
         # An entry that moved left one answer and came to another; one that came did half of it.
         spread = (2 * moved + after - before) / z - (self._wish.closed & (start == 0)) / z**2
         chance = span.reports / span.count
         return start, end, response / chance, spread / chance
-
-
-def _mixed(of: Variances, moved: Floats, came: Floats) -> Floats:
-    return (1 - came - moved) * of.none + came * of.came + moved * of.moved

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimation.estimate import Floats
+from ..estimate import Floats
 from ..estimation.network import Indices
 from .candidates import Candidate
 from .resistances import Edges, drops, potentials, resistances, sums

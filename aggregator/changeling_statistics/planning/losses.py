@@ -16,9 +16,6 @@ MOST_LOSS = Decimal(27)
 """Odds.within reaches so far; more would hardly be more accurate."""
 _SAFE = 1 - Decimal("1e-40")
 """Losses are rounded up at the 45th digit; this keeps sums of them below the budget."""
-KARY = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(1), insertions=Decimal(1))
-SIGNED = Losses(mutations=Decimal(1), appears=Decimal("0.5"), vanishes=Decimal("0.5"), insertions=Decimal(1))
-"""Losses in units of λ; how λ divides between appearing and vanishing does not change cost(κ, N)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 
 from changeling_protocol import Calendar, Constraint, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Track
 from changeling_protocol.cost import node_cost
-from changeling_protocol.randomizers import Losses
 
-_UNIT = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(1), insertions=Decimal(1))
+from ..randomizers.kary import UNIT_LOSSES
 
 
 def hierarchical_plan(
@@ -46,4 +45,4 @@ def hierarchical_plan(
 def _reports_that_tell(width: int, calendar: Calendar, constraint: Constraint) -> Decimal:
     """In how many reports of a cadence two changelogs can differ."""
     bounds = [calendar.time(i) for i in range(0, calendar.periods + 1, width)]
-    return node_cost(_UNIT, constraint.most_nodes(bounds), len(bounds) - 1)
+    return node_cost(UNIT_LOSSES, constraint.most_nodes(bounds), len(bounds) - 1)

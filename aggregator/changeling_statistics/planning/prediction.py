@@ -12,7 +12,7 @@ import numpy as np
 from changeling_protocol import Survey, Track
 from numpy.typing import NDArray
 
-from ..estimation.estimate import Floats
+from ..estimate import Floats
 from ..estimation.expected import expected_products, expected_variance
 from ..estimation.network import Indices, Network
 from ..estimation.releases import planned_variance

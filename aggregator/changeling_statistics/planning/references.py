@@ -5,7 +5,8 @@ from decimal import Decimal
 
 from changeling_protocol import Group, KaryResponse, MutationSpace, ReleasePlan
 
-from .losses import KARY, Span, odds_within, reports_that_tell
+from ..randomizers.kary import UNIT_LOSSES
+from .losses import Span, odds_within, reports_that_tell
 from .option import Option
 from .randomizer_choice import best_state
 from .wish import Wish
@@ -48,7 +49,7 @@ def _shapes(wish: Wish) -> Iterator[tuple[int, int]]:
 def _paper(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
     """As `hierarchical_plan`, and in a closed cohort at the charge of one, which leaves more for every report."""
     spans = [Span(branching**i, 0, wish.periods) for i in range(layers)]
-    odds = odds_within(wish.epsilon, sum((reports_that_tell(wish, span, KARY) for span in spans), Decimal(0)))
+    odds = odds_within(wish.epsilon, sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0)))
     if odds is None:
         return None
     response = KaryResponse(MutationSpace(wish.answers), odds)
@@ -58,7 +59,7 @@ def _paper(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
 def _sampled(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
     groups = []
     for span in (Span(branching**i, 0, wish.periods) for i in range(layers)):
-        odds = odds_within(wish.epsilon, reports_that_tell(wish, span, KARY))
+        odds = odds_within(wish.epsilon, reports_that_tell(wish, span, UNIT_LOSSES))
         if odds is None:
             return None
         groups.append(Group((span.track(KaryResponse(MutationSpace(wish.answers), odds)),)))
@@ -66,10 +67,10 @@ def _sampled(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
 
 
 def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
-    choice = best_state(wish.answers, not wish.closed, wish.epsilon, reports)
-    if choice is None:
+    offer = best_state(wish.answers, not wish.closed, wish.epsilon, reports)
+    if offer is None:
         return None
-    return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(choice.make()),)),))
+    return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(offer.make()),)),))
 
 
 def _best(wish: Wish, name: str, plans: Iterable[Named]) -> Option | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimation.estimate import Floats
+from ..estimate import Floats
 from ..estimation.network import Indices
 
 GROUND = 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimation.estimate import Floats
+from ..estimate import Floats
 from .design_problem import Problem
 from .wish import Objective
 

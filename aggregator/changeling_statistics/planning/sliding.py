@@ -9,7 +9,8 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 
 from changeling_protocol import Group, KaryResponse, MutationSpace, Odds, ReleasePlan
 
-from .losses import KARY, MOST_LOSS, Span, reports_that_tell
+from ..randomizers.kary import UNIT_LOSSES
+from .losses import MOST_LOSS, Span, reports_that_tell
 from .wish import LEAST_EPSILON, Wish
 
 
@@ -30,7 +31,7 @@ def sliding_plan(wish: Wish, window: int, slide: int = 1) -> ReleasePlan:
     spans = [Span(window, first, wish.periods) for first in range(0, window, slide)]
     spans = [span for span in spans if span.count]
     with localcontext(prec=50, rounding=ROUND_FLOOR):
-        each = wish.epsilon / sum((reports_that_tell(wish, span, KARY) for span in spans), Decimal(0))
+        each = wish.epsilon / sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0))
         each = min(each * (1 - Decimal("1e-40")), MOST_LOSS)
     if each < LEAST_EPSILON:
         raise ValueError(

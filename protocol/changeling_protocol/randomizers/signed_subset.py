@@ -93,19 +93,23 @@ class SignedSubset:
         return Losses(self.odds.epsilon, log_ratio(a * none, some), log_ratio(some, b * none), insertions)
 
     def total(self, true: int) -> int:
-        _, b = self._weights(true)
+        _, b = self.favour(true)
         u, count = self.spoken, self.vectors.count
         gain = self.favoured * (self.odds.favoured - self.odds.other) if true else 0
         return u.denominator * count * b + u.numerator * gain
 
     def weight(self, symbol: int, true: int) -> int:
-        a, b = self._weights(true)
+        a, b = self.favour(true)
         u = self.spoken
         if symbol < self.quiet:
             return (u.denominator - u.numerator) * self.vectors.count * b
         old, new = self.space.pair(true)
         signs = self.vectors.unrank(symbol - self.quiet)
         return u.numerator * (a if true and signs[new] == 1 and signs[old] == -1 else b)
+
+    def favour(self, true: int) -> tuple[int, int]:
+        """What a vector that the input favours weighs against any other: a and b, or 1 and 1 without a change."""
+        return (self.odds.favoured, self.odds.other) if true else (1, 1)
 
     def respond(self, true: int, coins: Coins) -> int:
         return self.symbol_at(coins.below(self.total(true)), true)
@@ -114,7 +118,7 @@ class SignedSubset:
         """The symbol that the integer `drawn` in [0, total) selects: its kind first, then which of the kind."""
         if not 0 <= true < self.space.size:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
-        a, b = self._weights(true)
+        a, b = self.favour(true)
         old, new = self.space.pair(true)
         for fixed in self._kinds(old, new):
             each = self.spoken.numerator * (a if true and fixed == {new: 1, old: -1} else b)
@@ -141,10 +145,6 @@ class SignedSubset:
             ) if not rest and 1 <= u <= whole and gcd(u, whole) == 1:
                 return cls(space, Odds(a, b), pluses, Fraction(u, whole))
         return None
-
-    def _weights(self, true: int) -> tuple[int, int]:
-        """Of favoured and of other symbols, both 1 where there is no change to favour."""
-        return (self.odds.favoured, self.odds.other) if true else (1, 1)
 
     @staticmethod
     def _kinds(old: int, new: int) -> Iterator[dict[int, int]]:

@@ -1,44 +1,18 @@
-"""What symbols say of each state: sign vectors, sets and bits, unranked many at once.
+"""Sign vectors, many at once: unranked as the protocol unranks them, and their sums drawn without drawing each.
 
-The vectorised twin of the protocol's unranking; it sums nothing and knows no estimator.
+Knows no randomizer; it sums and decodes nothing.
 """
 
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import SignedSubset, SubsetSelection, UnaryEncoding
 from changeling_protocol.randomizers import SignVectors
 from changeling_protocol.randomizers.sign_vectors import arrangements
 from numpy.typing import NDArray
 
-Contents: TypeAlias = NDArray[np.int8]
-"""Shape (n, states): +1, -1 or 0 for signs; 1 or 0 for sets and bits. A state report's states are its inputs."""
-ByContents: TypeAlias = SignedSubset | SubsetSelection | UnaryEncoding
-"""Randomizers whose symbols say something of every state."""
-
-
-def contents(randomizer: ByContents, symbols: NDArray[np.uint64]) -> Contents:
-    """What each of n symbols says, shape (n, states), all of them in range; "nothing" is a row of zeros."""
-    match randomizer:
-        case SignedSubset():
-            told = symbols >= randomizer.quiet
-            signs = np.zeros((len(symbols), randomizer.states), np.int8)
-            signs[told] = unrank_signs(randomizer.vectors, symbols[told].astype(np.int64) - randomizer.quiet)
-            return signs
-        case SubsetSelection():
-            return unrank_signs(randomizer.subsets, symbols.astype(np.int64))
-        case UnaryEncoding():
-            bits = np.arange(randomizer.space.size, dtype=np.uint64)
-            return (symbols.astype(np.uint64)[:, None] >> bits & np.uint64(1)).astype(np.int8)
-
-
-@lru_cache(maxsize=64)
-def all_contents(randomizer: ByContents) -> Contents:
-    """The contents of every symbol in order, shape (symbols, states); for small alphabets."""
-    every = contents(randomizer, np.arange(randomizer.symbols, dtype=np.uint64))
-    every.flags.writeable = False
-    return every
+from ..estimate import Floats
+from ..tallies import Counts
+from .symbol_contents import Contents
 
 
 def unrank_signs(vectors: SignVectors, ranks: NDArray[np.int64]) -> Contents:
@@ -77,3 +51,36 @@ def _sizes(vectors: SignVectors, left: int) -> NDArray[np.int64]:
                 if most_pluses - p + most_minuses - q <= used:
                     table[p + 1, q + 1] = arrangements(left, p, q)
     return table
+
+
+def sample_vector_sums(vectors: SignVectors, counts: Counts, generator: np.random.Generator) -> tuple[Counts, Counts]:
+    """Pluses and minuses per position of counts[i] uniform vectors, each of shape (len(counts), length).
+
+    Position by position: how many get a plus, a minus or a zero there, given how many of each they have left.
+    """
+    shapes = np.array(vectors.shapes, np.intp)
+    # left[i, p, q]: how many vectors of row i still have p pluses and q minuses to place.
+    left = np.zeros((len(counts), *(shapes.max(0) + 1)), np.int64)
+    sizes = np.array([arrangements(vectors.length, *shape) / vectors.count for shape in vectors.shapes])
+    left[:, shapes[:, 0], shapes[:, 1]] = generator.multinomial(counts, sizes)
+    pluses, minuses = (np.zeros((len(counts), vectors.length), np.int64) for _ in range(2))
+    for position in range(vectors.length):
+        drawn = generator.multinomial(left, _chances(left.shape[1:], vectors.length - position))
+        pluses[:, position] = drawn[..., 0].sum((1, 2))
+        minuses[:, position] = drawn[..., 1].sum((1, 2))
+        left = drawn[..., 2].copy()
+        left[:, :-1] += drawn[:, 1:, :, 0]
+        left[:, :, :-1] += drawn[:, :, 1:, 1]
+    return pluses, minuses
+
+
+@lru_cache(maxsize=1024)
+def _chances(shape: tuple[int, int], length: int) -> Floats:
+    """Of +, - and 0 at the first of `length` positions, by how many pluses and minuses are left."""
+    chances = np.zeros((*shape, 3))
+    chances[..., 2] = 1
+    for p, q in np.ndindex(shape):
+        if every := arrangements(length, p, q):
+            first = ((p - 1, q), (p, q - 1), (p, q))
+            chances[p, q] = [arrangements(length - 1, *rest) / every for rest in first]
+    return chances

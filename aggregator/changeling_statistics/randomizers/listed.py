@@ -1,39 +1,31 @@
-"""Decoding a custom matrix: a left inverse of it on what must be estimated."""
+"""Decoding by the listed matrix: a left inverse of it on what must be estimated. Needs nothing but the odds."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from changeling_protocol import CustomResponse
 from numpy.typing import NDArray
 
-from ...tallies import NodeTally
-from ..change_map import change_map
 from ..estimate import Estimate, Floats
-from .inputs import mean_over_kinds, possible_inputs
+from ..tallies import NodeTally
+from .change_map import change_map
+from .counted import Counted
+from .counterpart import R_co
 
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class CustomDecoder:
+class Listed(Counted[R_co]):
     """A = M_δv (P'D⁻¹P)⁺P'D⁻¹, D the mean of P's columns: unbiased, and of all unbiased decoders the one with
     the least variance where all inputs are equally frequent. Dense, O(symbols·m²) once.
-
-    Raises ValueError where P has no left inverse on the histogram's changes.
     """
 
-    randomizer: CustomResponse
-
-    def __post_init__(self) -> None:
-        if not _same(self._weights @ self._matrix, self._map):
-            raise ValueError(
-                "this randomizer cannot be decoded without bias: two mixtures of inputs that change the histogram "
-                "differently send the same symbols equally often"
-            )
-
     def estimate(self, tally: NodeTally) -> Estimate:
-        """The covariance's last term is left out, which bounds it, where the symbols do not identify it."""
+        """The covariance's last term is left out, which bounds it, where the symbols do not identify it.
+
+        Raises ValueError where P has no left inverse on the histogram's changes.
+        """
         O = tally.slots.astype(np.float64)
         covariance = (self._weights * O) @ self._weights.T
         if self._identified:
@@ -45,13 +37,8 @@ class CustomDecoder:
         delta = np.zeros(self.randomizer.space.answers + 1)
         delta[new] += 1
         delta[old] -= 1
-        covariance: Floats = (self._weights * _columns(self.randomizer)[:, true]) @ self._weights.T
+        covariance: Floats = (self._weights * self.probabilities[true]) @ self._weights.T
         return covariance - np.outer(delta[1:], delta[1:])
-
-    def mean_variances(self) -> tuple[float, float]:
-        variances = np.zeros(self.randomizer.space.size)
-        variances[self._possible] = (self._weights**2 @ self._matrix - self._map**2).mean(0)
-        return mean_over_kinds(self.randomizer.space, lambda shares: float(variances @ shares))
 
     @cached_property
     def _identified(self) -> bool:
@@ -61,12 +48,15 @@ class CustomDecoder:
 
     @cached_property
     def _possible(self) -> NDArray[np.intp]:
-        return np.flatnonzero(possible_inputs(self.randomizer.space))
+        """The inputs that occur: all but the paper's pairs (r, r), which are reported as no change."""
+        inputs, pairs = np.arange(self.randomizer.space.size), change_map(self.randomizer.space)
+        possible = (inputs == 0) | (pairs.old != pairs.new) | (not self.randomizer.space.reports_changes)
+        return np.flatnonzero(possible)
 
     @cached_property
     def _matrix(self) -> Floats:
         """P, shape (symbols, possible inputs)."""
-        return _columns(self.randomizer)[:, self._possible]
+        return np.ascontiguousarray(self.probabilities.T)[:, self._possible]
 
     @cached_property
     def _map(self) -> Floats:
@@ -85,13 +75,13 @@ class CustomDecoder:
     @cached_property
     def _weights(self) -> Floats:
         """A, shape (z, symbols)."""
-        return self._map @ self._inverse
-
-
-def _columns(randomizer: CustomResponse) -> Floats:
-    """P, its integers divided exactly before they are rounded."""
-    totals = [randomizer.total(v) for v in range(randomizer.space.size)]
-    return np.array([[w / total for w, total in zip(row, totals, strict=True)] for row in randomizer.weights])
+        weights = self._map @ self._inverse
+        if not _same(weights @ self._matrix, self._map):
+            raise ValueError(
+                "this randomizer cannot be decoded without bias: two mixtures of inputs that change the histogram "
+                "differently send the same symbols equally often"
+            )
+        return weights
 
 
 def _same(found: Floats, wanted: Floats) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from changeling_protocol.randomizers import Space
 from numpy.typing import NDArray
 
-from .estimate import Floats
+from ..estimate import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

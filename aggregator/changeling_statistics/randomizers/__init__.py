@@ -1,0 +1,37 @@
+"""One room for each randomizer: what the statistics know of it, registered once.
+
+A room is a file, or a folder, that no other room imports. It holds the randomizer's counterpart (tallies, decoder,
+covariances, likelihoods, sampler) and what the planner may offer of it. What two rooms need stands beside them:
+`counted` and `listed` for small alphabets, `symbol_contents` and `named_states` for symbols that say something of
+every state.
+"""
+
+from . import custom, kary, signed_subset, subset_selection, unary_encoding
+from .counterpart import Blanket, Counterpart
+from .decoded_nodes import DecodedNodes
+from .likelihoods import Likelihoods, PairKind
+from .offers import ChangeOffers, Offer, Variances
+from .registry import change_offers, counterpart_of, register, state_offers
+from .variances import class_variances, offer_of
+
+__all__ = [
+    "Blanket",
+    "ChangeOffers",
+    "Counterpart",
+    "DecodedNodes",
+    "Likelihoods",
+    "Offer",
+    "PairKind",
+    "Variances",
+    "change_offers",
+    "class_variances",
+    "counterpart_of",
+    "custom",
+    "kary",
+    "offer_of",
+    "register",
+    "signed_subset",
+    "state_offers",
+    "subset_selection",
+    "unary_encoding",
+]

@@ -1,0 +1,112 @@
+"""Reports of signed subsets: tallied, decoded, told apart and drawn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from changeling_protocol import SignedSubset
+from numpy.typing import NDArray
+
+from ...estimate import Estimate, Floats
+from ...tallies import Counts, NodeTally
+from ..likelihoods import Likelihoods, PairKind, merged, one_pair
+from ..sign_vectors import unrank_signs
+from ..symbol_contents import Contents, WithContents
+from .decoding import Decoder
+from .sampling import sample_sums
+
+
+@dataclass(frozen=True)
+class SignedSubsetCounterpart(WithContents[SignedSubset]):
+    """The sums say how many reports said nothing, then how many gave each state 0..z a plus, then a minus."""
+
+    answers_alike = True
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        return Decoder(self.randomizer)
+
+    @property
+    def sum_slots(self) -> int:
+        return 1 + 2 * self.randomizer.states
+
+    def contents(self, symbols: NDArray[np.uint64]) -> Contents:
+        """The signs of each symbol, shape (n, d); "nothing" is a row of zeros."""
+        randomizer = self.randomizer
+        told = symbols >= randomizer.quiet
+        signs = np.zeros((len(symbols), randomizer.states), np.int8)
+        signs[told] = unrank_signs(randomizer.vectors, symbols[told].astype(np.int64) - randomizer.quiet)
+        return signs
+
+    def added_up(self, symbols: NDArray[np.uint64]) -> Counts:
+        said, quiet = self.contents(symbols), np.count_nonzero(symbols < self.randomizer.quiet)
+        pluses, minuses = (np.count_nonzero(said == sign, axis=0) for sign in (1, -1))
+        return np.concatenate([[quiet], pluses, minuses]).astype(np.int64)
+
+    def estimate(self, tally: NodeTally) -> Estimate:
+        """Δv̂ = c·Σw, with an unbiased covariance where symbols are counted and tell it, and else with a bound."""
+        O, d = tally.slots.astype(np.float64), self.randomizer.states
+        if self.counts_symbols:
+            w = self.all_contents
+            sums, quiet = O @ w, O[: self.randomizer.quiet].sum()
+            covariance, upper_bound = self.decoder.counted(w.T @ (O[:, None] * w), tally.reports, quiet)
+        else:
+            sums, quiet = O[1 : 1 + d] - O[1 + d :], O[0]
+            covariance, upper_bound = self.decoder.summed(tally.reports, quiet), True
+        return Estimate(self.decoder.scale * sums[1:], covariance[1:, 1:], upper_bound)
+
+    def changed(self, tallies: Sequence[NodeTally]) -> Floats:
+        """From how many said nothing; slot 0 counts them in either form."""
+        if not self.randomizer.quiet:
+            return super().changed(tallies)
+        return np.array([self.decoder.changed(tally.reports, float(tally.slots[0])) for tally in tallies])
+
+    def report_covariance(self, true: int) -> Floats:
+        return self.decoder.covariance(*self.randomizer.space.pair(true))[1:, 1:]
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """All symbols that an input favours have one weight, all others another, and "nothing" one of its own."""
+        randomizer, w = self.randomizer, self.all_contents
+        found = np.empty((randomizer.space.size, randomizer.symbols))
+        for true in range(randomizer.space.size):
+            old, new = randomizer.space.pair(true)
+            favoured = (w[:, new] == 1) & (w[:, old] == -1)
+            for chosen in (favoured, ~favoured):
+                symbols = np.flatnonzero(chosen)
+                if len(symbols):
+                    found[true, symbols] = self._probability(int(symbols[-1]), true)
+            if randomizer.quiet:
+                found[true, 0] = self._probability(0, true)
+        return found
+
+    def likelihoods(self, u: int, v: int) -> Likelihoods:
+        randomizer = self.randomizer
+        vectors, space = randomizer.vectors, randomizer.space
+        (au, bu), (av, bv) = (randomizer.favour(true) for true in (u, v))
+        spoken = randomizer.spoken.numerator
+        wanted = [{new: 1, old: -1} for old, new in (space.pair(true) for true in (u, v))]
+        favours_u, favours_v = (randomizer.favoured if true else 0 for true in (u, v))
+        agree = u and v and all(wanted[1].get(state, sign) == sign for state, sign in wanted[0].items())
+        both = vectors.completing({**wanted[0], **wanted[1]}).count if agree else 0
+        only_u, only_v = favours_u - both, favours_v - both
+        quiet = (randomizer.spoken.denominator - spoken) * vectors.count
+        classes = [
+            (quiet * bu, quiet * bv, 1),
+            (spoken * au, spoken * av, both),
+            (spoken * au, spoken * bv, only_u),
+            (spoken * bu, spoken * av, only_v),
+            (spoken * bu, spoken * bv, vectors.count - both - only_u - only_v),
+        ]
+        return merged(classes, randomizer.total(u), randomizer.total(v))
+
+    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
+        """Of two mutations one and its reverse, which no vector favours both."""
+        return one_pair(self.randomizer.space, kind)
+
+    def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        return sample_sums(self.randomizer, counts, generator)
+
+    def _probability(self, symbol: int, true: int) -> float:
+        return self.randomizer.weight(symbol, true) / self.randomizer.total(true)

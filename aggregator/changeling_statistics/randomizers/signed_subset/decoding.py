@@ -1,0 +1,126 @@
+"""Decoding signed subset selection: add the signs up and scale; its covariance follows from symmetry alone.
+
+Every state but the two of a mutation looks alike, so second moments need four numbers, whatever z is.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from changeling_protocol import SignedSubset
+
+from ...estimate import Floats
+from .moments import SignMoments
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A vector w decodes to c·w and nothing to 0, with c = Z / uK and Z = 1 + uK.
+
+    Without a change E ww' = u·B; with a change old -> new it is (u/Z)·B + (uK/Z)·B_F, where B and B_F are the
+    second moments of a uniform vector and of a uniform favoured one:
+
+        B   = ξ + (η - ξ) I               η the share of signs that are not zero, ξ fixed by the sum of the signs
+        B_F = the same with η_F and ξ_F over the other states; 1, 1, -1 at (old, old), (new, new), (old, new)
+
+    Shapes here are over all d states, NULL included.
+    """
+
+    randomizer: SignedSubset
+
+    @property
+    def scale(self) -> float:
+        """c: what one sign is worth, in entries."""
+        return self._norm / self._gain
+
+    def covariance(self, old: int, new: int) -> Floats:
+        """Of one decoded report, shape (d, d), in entries squared; of no change where old == new."""
+        c, u, of = self.scale, self._spoken, self._moments
+        B = _alike(of.states, of.nonzero, of.pair)
+        if old == new:
+            return c * c * u * B
+        favoured = _alike(of.states, of.nonzero_rest, of.pair_rest)
+        moved = np.zeros((of.states, of.states))
+        ends = np.ix_([old, new], [old, new])
+        moved[ends] = [[1, -1], [-1, 1]]
+        favoured[[old, new], :] = favoured[:, [old, new]] = 0
+        favoured[ends] = moved[ends]
+        return c * c * u / self._norm * B + c * favoured - moved
+
+    def changed(self, reports: int, quiet: float) -> float:
+        """n_c: "nothing", said by so many, has probability 1 - u without a change and (1 - u)/Z with one; u < 1."""
+        return (reports - quiet / (1 - self._spoken)) / (1 - 1 / self._norm)
+
+    def counted(self, squares: Floats, reports: int, quiet: float) -> tuple[Floats, bool]:
+        """The covariance estimated from counts of symbols, shape (d, d), and whether it is a bound.
+
+        squares: Σww' over all reports. quiet: how many said nothing. It is c²·Σww' less Σδδ' where the second moments
+        tell it, which they do unless u = 1 or, for balanced vectors of an even number of states, always; there the
+        last term is bounded by zero.
+        """
+        randomizer, d = self.randomizer, self._moments.states
+        told = randomizer.spoken < 1 and (d == 2 or d % 2 == 1 or randomizer.pluses != 0)
+        moved = self._moved(squares, reports, quiet) if told else np.zeros((d, d))
+        return self.scale**2 * squares - moved, not told
+
+    def summed(self, reports: int, quiet: float) -> Floats:
+        """An upper bound from sums alone, shape (d, d): (n_0 + g·n_c)·C_0, where g·C_0 is the least multiple of C_0
+        above the covariance of every change.
+
+        Where u = 1 nothing tells n_c, and the larger of the two multiples counts for everybody. It has to cover
+        entries that all change alike: for balanced vectors with u = min(1, 1/K), up to an eighth too large.
+        """
+        if self.randomizer.quiet:
+            return (reports + (self._excess - 1) * self.changed(reports, quiet)) * self.covariance(0, 0)
+        return reports * max(1.0, self._excess) * self.covariance(0, 0)
+
+    def _moved(self, squares: Floats, reports: int, quiet: float) -> Floats:
+        """Σδδ' over the entries that changed, without bias, from Σww' and how many said nothing.
+
+        With m_ik changes between i and k, t_i = Σ_k m_ik and n_c in all, off the diagonal
+        E Σww' = ξν + (1/c){ξ_F (n_c - t_i - t_k) - (1 - ξ_F) m_ik}, ν the number of vectors but for the favour.
+        """
+        c, d, u = self.scale, self._moments.states, self._spoken
+        xi, xi_rest = self._moments.pair, self._moments.pair_rest
+        base = u / (1 - u) * quiet
+        changed = self.changed(reports, quiet)
+        off = squares - np.diag(np.diag(squares))
+        common = xi * base + xi_rest * changed / c
+        touched = c * ((d - 1) * common - 2 * xi_rest * changed / c - off.sum(1)) / (1 + xi_rest * (d - 3))
+        spread = touched[:, None] + touched[None, :]
+        between = (c * (common - off) - xi_rest * spread) / (1 - xi_rest)
+        np.fill_diagonal(between, 0)
+        moved: Floats = np.diag(touched) - between
+        return moved
+
+    @cached_property
+    def _excess(self) -> float:
+        """g, the same for every mutation: the largest eigenvalue of its covariance in units of C_0."""
+        values, vectors = np.linalg.eigh(self.covariance(0, 0))
+        kept = values > 1e-9 * values[-1]
+        whitening = vectors[:, kept] / np.sqrt(values[kept])
+        return float(np.linalg.eigvalsh(whitening.T @ self.covariance(0, 1) @ whitening)[-1])
+
+    @cached_property
+    def _moments(self) -> SignMoments:
+        return SignMoments.of(self.randomizer.states, self.randomizer.pluses)
+
+    @property
+    def _spoken(self) -> float:
+        """u."""
+        return float(self.randomizer.spoken)
+
+    @cached_property
+    def _gain(self) -> float:
+        """uK."""
+        odds = self.randomizer.odds
+        return self._spoken * self._moments.favoured * ((odds.favoured - odds.other) / odds.other)
+
+    @property
+    def _norm(self) -> float:
+        """Z."""
+        return 1 + self._gain
+
+
+def _alike(d: int, diagonal: float, elsewhere: float) -> Floats:
+    return np.full((d, d), elsewhere) + (diagonal - elsewhere) * np.eye(d)

@@ -1,0 +1,85 @@
+"""Subset selection: sets that hold the truth more often than not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import comb
+
+import numpy as np
+from changeling_protocol import Odds, StateSpace, SubsetSelection
+from numpy.typing import NDArray
+
+from ..estimate import Floats
+from ..tallies import Counts
+from .likelihoods import Likelihoods, merged
+from .named_states import NamedStates, Naming
+from .offers import Offer
+from .registry import register
+from .sign_vectors import sample_vector_sums, unrank_signs
+from .symbol_contents import Contents
+from .variances import offer_of
+
+
+@dataclass(frozen=True)
+class SubsetCounterpart(NamedStates[SubsetSelection]):
+    """A state is named where it is in the set."""
+
+    @cached_property
+    def naming(self) -> Naming:
+        m, size, total = self.randomizer.space.size, self.randomizer.chosen, self.randomizer.total()
+        a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
+        return Naming(
+            held=a * _sets(m - 1, size - 1) / total,
+            other=(a * _sets(m - 2, size - 2) + b * _sets(m - 2, size - 1)) / total,
+            held_other=a * _sets(m - 2, size - 2) / total,
+            others=(a * _sets(m - 3, size - 3) + b * _sets(m - 3, size - 2)) / total,
+        )
+
+    def contents(self, symbols: NDArray[np.uint64]) -> Contents:
+        return unrank_signs(self.randomizer.subsets, symbols.astype(np.int64))
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
+        return np.where(self.all_contents.T == 1, a / total, b / total)
+
+    def likelihoods(self, u: int, v: int) -> Likelihoods:
+        a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
+        sets = self.randomizer.subsets
+        both, one = (sets.completing({u: 1, v: other}).count for other in (1, 0))
+        rest = sets.count - both - 2 * one
+        return merged([(a, a, both), (a, b, one), (b, a, one), (b, b, rest)], total, total)
+
+    def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """A response is uniform over all sets, or else over those that hold the truth."""
+        randomizer = self.randomizer
+        subsets, size = randomizer.subsets, randomizer.space.size
+        favoured = generator.binomial(counts, 1 - subsets.count * randomizer.odds.other / randomizer.total())
+        uniform = np.array([counts.sum() - favoured.sum()])
+        named: Counts = sample_vector_sums(subsets, uniform, generator)[0][0]
+        others, _ = sample_vector_sums(subsets.completing({0: 1}), favoured, generator)
+        for true in range(size):
+            named[np.arange(size) != true] += others[true]
+        named += favoured
+        return named
+
+
+def _sets(of: int, size: int) -> int:
+    return comb(of, size) if of >= 0 and size >= 0 else 0
+
+
+@lru_cache(maxsize=1024)
+def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
+    """Sets of about m/(e^ε + 1) states (Ye and Barg 2018); those of one state are k-RR."""
+    m, offers = space.size, []
+    best = m / (odds.favoured / odds.other + 1)
+    for chosen in {int(best), int(best) + 1} - {0, 1}:
+        if chosen < m:
+            try:
+                offers.append(offer_of(SubsetSelection(space, odds, chosen)))
+            except ValueError:  # too many sets for a fixed-width symbol
+                continue
+    return tuple(offers)
+
+
+register(SubsetSelection, SubsetCounterpart, states=_states)

@@ -1,0 +1,61 @@
+"""Optimal unary encoding: one bit a state, each randomized on its own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from changeling_protocol import Odds, StateSpace, UnaryEncoding
+from changeling_protocol.randomizers.unary_encoding import MOST_BITS
+from numpy.typing import NDArray
+
+from ..estimate import Floats
+from ..tallies import Counts
+from .likelihoods import Likelihoods, merged
+from .named_states import NamedStates, Naming
+from .offers import Offer
+from .registry import register
+from .symbol_contents import Contents
+from .variances import offer_of
+
+
+@dataclass(frozen=True)
+class UnaryCounterpart(NamedStates[UnaryEncoding]):
+    """A state is named where its bit is set."""
+
+    @cached_property
+    def naming(self) -> Naming:
+        q = self._q
+        return Naming(held=0.5, other=q, held_other=0.5 * q, others=q * q)
+
+    def contents(self, symbols: NDArray[np.uint64]) -> Contents:
+        bits = np.arange(self.randomizer.space.size, dtype=np.uint64)
+        return (symbols.astype(np.uint64)[:, None] >> bits & np.uint64(1)).astype(np.int8)
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        named = self.all_contents.T
+        others = named.sum(0) - named
+        chances: Floats = 0.5 * self._q**others * (1 - self._q) ** (self.randomizer.space.size - 1 - others)
+        return chances
+
+    def likelihoods(self, u: int, v: int) -> Likelihoods:  # noqa: ARG002
+        """The other bits have one law whatever the input, so only the bits of u and v speak."""
+        a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
+        return merged([(a, b, 1), (b, a, 1), (a, a, 1), (b, b, 1)], 2 * (a + b), 2 * (a + b))
+
+    def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        bits: Counts = generator.binomial(counts, 0.5) + generator.binomial(counts.sum() - counts, self._q)
+        return bits
+
+    @property
+    def _q(self) -> float:
+        return self.randomizer.odds.other / (self.randomizer.odds.favoured + self.randomizer.odds.other)
+
+
+@lru_cache(maxsize=1024)
+def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
+    return (offer_of(UnaryEncoding(space, odds)),) if 2 <= space.size <= MOST_BITS else ()
+
+
+register(UnaryEncoding, UnaryCounterpart, states=_states)

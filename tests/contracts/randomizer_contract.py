@@ -1,0 +1,268 @@
+"""What every randomizer must satisfy: device's half, counterpart and aggregated sampler, by enumeration."""
+
+from collections import Counter
+from decimal import Decimal
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from changeling_protocol import Coins, Randomizer, Track
+from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered, symbol_bytes
+from changeling_protocol.upload import Report, _columns, read_columns
+from changeling_statistics.accounting import curve_of
+from changeling_statistics.estimation import histogram_change, superpopulation_change
+from changeling_statistics.estimation.report_variance import mean_report_variance, report_covariance
+from changeling_statistics.randomizers import PairKind, class_variances, counterpart_of
+from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
+from changeling_statistics.randomizers.variances import InputClasses
+from scipy.stats import chi2_contingency
+
+from tests.enumeration import log_from_below
+
+from .randomizers import (
+    covariance_around,
+    expected_covariance,
+    matrices,
+    name,
+    one_report,
+    possible,
+    worst_fraction,
+)
+
+FALSE_ALARM = 1e-6
+"""The chance that a right sampler fails one of the chi-squared tests below, were its seed drawn anew."""
+
+
+class RandomizerContract:
+    """Inherit it, and name examples: several parameters of each kind.
+
+    small: few enough symbols and totals to enumerate every draw. larger: what small ones never show.
+    """
+
+    small: ClassVar[list[Randomizer]] = []
+    larger: ClassVar[list[Randomizer]] = []
+
+    def pytest_generate_tests(self, metafunc):
+        for argument, examples in (("small_one", self.small), ("randomizer", [*self.small, *self.larger])):
+            if argument in metafunc.fixturenames:
+                metafunc.parametrize(argument, examples, ids=name)
+
+    def test_the_sampler_has_exactly_the_stated_probabilities(self, small_one):
+        """Of all integers below the total each symbol is selected by exactly its weight, and the weights add up."""
+        for true in range(small_one.space.size):
+            total = small_one.total(true)
+            counted = Counter(small_one.symbol_at(drawn, true) for drawn in range(total))
+            weights = {symbol: small_one.weight(symbol, true) for symbol in range(small_one.symbols)}
+            assert counted == {symbol: weight for symbol, weight in weights.items() if weight}
+            assert sum(weights.values()) == total
+
+    def test_a_response_is_the_symbol_of_one_integer_below_the_total(self, randomizer):
+        """So the coins of a report decide it, and nothing else does."""
+        for true in range(randomizer.space.size):
+            for key in range(20):
+                response = randomizer.respond(true, Coins(bytes(32), bytes([key])))
+                drawn = Coins(bytes(32), bytes([key])).below(randomizer.total(true))
+                assert response == randomizer.symbol_at(drawn, true)
+                assert 0 <= response < randomizer.symbols
+
+    def test_the_losses_are_the_enumerated_ones_rounded_up(self, randomizer):
+        """By kind of the two inputs: never below the largest log ratio over all symbols, above by less than 1e-40."""
+        space, losses = randomizer.space, randomizer.losses
+        inputs = possible(space)
+        mutations = [u for u in inputs if u] if space.reports_changes else inputs
+        still = [0] if space.reports_changes else inputs
+        insertions = [u for u in mutations if space.pair(u)[0] == 0]
+        for stated, above, below in [
+            (losses.mutations, mutations, mutations),
+            (losses.appears, mutations, still),
+            (losses.vanishes, still, mutations),
+            (losses.insertions, insertions, insertions),
+        ]:
+            excess = stated - log_from_below(worst_fraction(randomizer, above, below))
+            assert 0 <= excess < Decimal("1e-40")
+
+    def test_inputs_outside_the_space_are_refused_without_being_shown(self, small_one):
+        """An error never holds an answer."""
+        for outside in (small_one.space.size, 777, -1):
+            with pytest.raises(ValueError, match="numbered") as raised:
+                small_one.respond(outside, Coins(b"k", b"c"))
+            assert "777" not in str(raised.value)
+
+    def test_a_randomizer_comes_back_from_its_fields(self, randomizer):
+        """What a survey signs of a randomizer is all of it, integers only; anything else is refused."""
+        fields, answers = randomizer_as_fields(randomizer), randomizer.space.answers
+        assert registered()[fields["kind"]] is type(randomizer)
+        assert randomizer_from_fields(fields, answers) == randomizer
+        assert len({randomizer, randomizer_from_fields(fields, answers)}) == 1
+        broken = [{}, {**fields, "more": 1}, {**fields, "kind": "other"}, {**fields, "space": "other"}]
+        for key in fields:
+            broken += [{k: v for k, v in fields.items() if k != key}, {**fields, key: [True]}, {**fields, key: 0.5}]
+        for wrong in broken:
+            with pytest.raises(ValueError, match="randomizer"):
+                randomizer_from_fields(wrong, answers)
+
+    def test_symbols_have_a_fixed_width(self, small_one):
+        """Every symbol goes through an upload's columns in the same number of bytes."""
+        track, width = Track(1, small_one, 0, 1), symbol_bytes(small_one)
+        assert small_one.symbols - 1 < 256**width
+        for symbol in range(small_one.symbols):
+            columns = _columns([Report(0, 1, bytes(16), symbol)], width)
+            assert len(columns) == 20 + width
+            assert next(iter(read_columns(track, 0, columns))).symbol == symbol
+
+    def test_the_decoded_change_is_unbiased_for_every_true_input(self, randomizer):
+        """For every true input that occurs, the expectation over all reports of the decoded change is the change."""
+        P, M = matrices(randomizer)
+        decoded = np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)])
+        u = possible(randomizer.space)
+        np.testing.assert_allclose((decoded.T @ P)[:, u], M[:, u], atol=1e-10)
+
+    def test_the_covariance_of_a_report_is_the_enumerated_one(self, randomizer):
+        """report_covariance for every true input, and its averages over answers and mutations or states."""
+        P, M = matrices(randomizer)
+        decoded = np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)])
+        space, variances = randomizer.space, {}
+        for u in possible(space):
+            exact = covariance_around(decoded, P[:, u], M[:, u])
+            np.testing.assert_allclose(report_covariance(randomizer, u), exact, atol=1e-9 * max(1, abs(exact).max()))
+            variances[u] = np.diag(exact).mean()
+        changed = np.mean([v for u, v in variances.items() if u or not space.reports_changes])
+        unchanged = variances[0] if space.reports_changes else changed
+        for share in (0, 0.25, 1):
+            expected = (1 - share) * unchanged + share * changed
+            assert mean_report_variance(randomizer, share) == pytest.approx(expected, abs=1e-12)
+        with pytest.raises(ValueError, match="numbered"):
+            report_covariance(randomizer, space.size)
+
+    def test_the_variance_of_a_class_is_the_mean_over_its_inputs(self, randomizer):
+        """Where answers are said to be treated alike, one input of a class has the variance of all."""
+        classes = InputClasses.of(randomizer.space, answers_alike=False)
+        found = class_variances(randomizer, False)
+        for stated, inputs in ((found.none, classes.none), (found.came, classes.came), (found.moved, classes.moved)):
+            exact = [np.diag(report_covariance(randomizer, u)).mean() for u in inputs]
+            assert not exact or stated == pytest.approx(np.mean(exact), abs=1e-12)
+
+    def test_the_estimated_covariance_is_unbiased_or_a_labelled_upper_bound(self, randomizer):
+        """For every true input; where it is labelled an upper bound, never below in any direction."""
+        counterpart = counterpart_of(randomizer)
+        assert expected_covariance(counterpart) in (True, False)
+
+    def test_values_and_covariance_are_unbiased_for_two_entries_at_once(self, small_one):
+        """Over every outcome of two entries' reports, with exact probabilities."""
+        if small_one.symbols > 10:
+            pytest.skip("too many outcomes")
+        P, M = matrices(small_one)
+        counterpart, inputs = counterpart_of(small_one), possible(small_one.space)
+        outcomes = {
+            pair: histogram_change(counterpart.tally(np.array(pair, np.uint64)), small_one)
+            for pair in product(range(small_one.symbols), repeat=2)
+        }
+        decoded = np.array([estimate.values for estimate in outcomes.values()])
+        for u, v in [(inputs[0], inputs[-1]), (inputs[-1], inputs[-1]), (inputs[len(inputs) // 2], inputs[-1])]:
+            chances = np.array([P[o, u] * P[p, v] for o, p in outcomes])
+            truth = M[:, u] + M[:, v]
+            np.testing.assert_allclose(chances @ decoded, truth, atol=1e-9)
+            exact = covariance_around(decoded, chances, truth)
+            expected = sum(chance * e.covariance for chance, e in zip(chances, outcomes.values(), strict=True))
+            if next(iter(outcomes.values())).upper_bound:
+                assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9
+            else:
+                np.testing.assert_allclose(expected, exact, atol=1e-9 * max(1, abs(exact).max()))
+
+    def test_nodes_decoded_at_once_are_decoded_as_each_is(self, randomizer):
+        """Values and covariances; and what tells who changed is unbiased for that, where it is told."""
+        generator, counterpart = np.random.default_rng(3), counterpart_of(randomizer)
+        drawn = [generator.integers(0, randomizer.symbols, 200).astype(np.uint64) for _ in range(3)]
+        tallies = [counterpart.tally(symbols) for symbols in drawn]
+        decoded = counterpart.estimates(tallies)
+        for at, tally in enumerate(tallies):
+            alone = counterpart.estimate(tally)
+            np.testing.assert_allclose(decoded.values[at], alone.values, atol=1e-8)
+            np.testing.assert_allclose(decoded.covariances[at], alone.covariance, rtol=1e-9, atol=1e-8)
+            assert decoded.upper_bound == alone.upper_bound
+        P, M = matrices(randomizer)
+        each = counterpart.estimates(
+            [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
+        )
+        for u in possible(randomizer.space):
+            if each.products is not None:
+                expected = np.einsum("o,oyz->yz", P[:, u], each.products)
+                np.testing.assert_allclose(expected, np.outer(M[:, u], M[:, u]), atol=1e-9)
+            if not np.isnan(each.changed).any():
+                assert P[:, u] @ each.changed == pytest.approx(float(u > 0), abs=1e-9)
+
+    def test_the_superpopulation_covariance_is_that_of_multinomial_reports(self, randomizer):
+        """A {diag(O) - OO'/n} A', A from single reports."""
+        symbols = np.random.default_rng(4).integers(0, randomizer.symbols, 50).astype(np.uint64)
+        O = np.bincount(symbols.astype(int), minlength=randomizer.symbols)
+        A = np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)]).T
+        found = superpopulation_change(counterpart_of(randomizer).tally(symbols), randomizer).covariance
+        np.testing.assert_allclose(found, A @ (np.diag(O) - np.outer(O, O) / 50) @ A.T, rtol=1e-9, atol=1e-8)
+
+    def test_tallies_add_up(self, randomizer):
+        """A tally counts every report once, in any order and division, in as many slots as it says."""
+        counterpart = counterpart_of(randomizer)
+        symbols = np.random.default_rng(1).integers(0, randomizer.symbols, 300).astype(np.uint64)
+        whole = counterpart.tally(symbols)
+        parts = counterpart.tally(symbols[200:]) + counterpart.tally(symbols[:200])
+        assert whole.reports == parts.reports == 300
+        assert whole.slots.dtype == np.int64
+        assert len(whole.slots) == counterpart.slots
+        np.testing.assert_array_equal(whole.slots, parts.slots)
+        assert counterpart.tally(symbols[:0]).reports == 0
+
+    def test_the_likelihoods_are_those_of_the_listed_alphabet(self, small_one):
+        """For every pair of inputs the classes of symbols give the curve of the listed ones."""
+        for u, v in {pair for kind in PairKind for pair in all_pairs(small_one.space, kind)}:
+            stated = counterpart_of(small_one).likelihoods(u, v)
+            assert curve_of(stated) == curve_of(listed_likelihoods(small_one, u, v))
+
+    def test_the_telling_pairs_are_of_their_kind(self, small_one):
+        """There is one wherever there are any; that none tells more is shown by the curves, in tests/accounting."""
+        for kind in PairKind:
+            telling = counterpart_of(small_one).telling_pairs(kind)
+            every = all_pairs(small_one.space, kind)
+            assert set(telling) <= set(every)
+            assert bool(telling) == bool(every)
+
+    def test_the_blanket_is_the_randomizer(self, small_one):
+        """The truth with the one probability, every other symbol with the other."""
+        blanket = counterpart_of(small_one).blanket
+        if blanket is not None:
+            P, _ = matrices(small_one)
+            m = blanket.symbols
+            stated = np.full((m, m), blanket.other) + (blanket.truth - blanket.other) * np.eye(m)
+            np.testing.assert_allclose(P, stated, atol=1e-15)
+
+    def test_the_device_and_the_aggregated_sampler_are_not_told_apart(self, small_one):
+        """2,000 devices with coins of their own against one draw: chi-squared of the two tallies, per input."""
+        n, size = 2000, small_one.space.size
+        counterpart, generator = counterpart_of(small_one), np.random.default_rng(7)
+        for true in sorted({0, size // 2, size - 1}):
+            coins = (Coins(bytes(32), bytes([true]) + i.to_bytes(4)) for i in range(n))
+            devices = counterpart.tally(np.array([small_one.respond(true, own) for own in coins], np.uint64))
+            sampled = counterpart.sample(n * np.eye(size, dtype=np.int64)[true], generator)
+            assert sampled.reports == devices.reports == n
+            table = np.array([devices.slots, sampled.slots])
+            table = table[:, table.sum(0) > 0]
+            assert table.shape[1] == 1 or chi2_contingency(table).pvalue > FALSE_ALARM
+
+    def test_several_nodes_are_drawn_as_one_is(self, randomizer):
+        """A row of slots for a row of counts, with every report in it; decoded, each holds the truth within six of
+        its exact standard deviations."""
+        counterpart, size = counterpart_of(randomizer), randomizer.space.size
+        counts = np.random.default_rng(5).integers(0, 3000, (3, size))
+        counts[0] = 0
+        _, M = matrices(randomizer)
+        slots = counterpart.sample_slots(counts, np.random.default_rng(6))
+        assert slots.shape == (3, counterpart.slots)
+        assert not slots[0].any()
+        inputs = possible(randomizer.space)
+        counts[:, [u for u in range(size) if u not in inputs]] = 0
+        for row in counts[1:]:
+            drawn = counterpart.sample(row, np.random.default_rng(6))
+            exact = sum(row[u] * report_covariance(randomizer, u) for u in inputs)
+            away = counterpart.estimate(drawn).values - M @ row
+            assert drawn.reports == row.sum()
+            assert np.all(np.abs(away) < 6 * np.sqrt(np.diag(exact)) + 1e-9)

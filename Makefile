@@ -18,13 +18,13 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --doctest-modules protocol client_sdk aggregator simulations benchmarks
+	$(BIN)/pytest --doctest-modules protocol client_sdk aggregator simulations benchmarks demo
 
 test: setup
 	$(BIN)/pytest tests
 
 demo: setup
-	$(BIN)/python -m changeling_simulations.demo
+	$(BIN)/python -m demo
 
 bench-plans: setup
 	$(BIN)/python -m benchmarks plans

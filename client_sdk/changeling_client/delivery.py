@@ -1,7 +1,7 @@
-"""Talking to the server: three requests, and the manners that go with them.
+"""Talking to the server: three requests, sent with good manners.
 
-Requests carry nothing of the host app: no cookies, no credentials, no headers of a client it shares. Whatever
-goes wrong is ServerTrouble, in words that hold nothing but a status or the name of an error.
+Requests carry nothing of the host app: no cookies, no credentials, no headers of a client that it shares. Whatever
+goes wrong is ServerTrouble, whose words hold nothing but a status or the name of an error.
 """
 
 from __future__ import annotations
@@ -33,15 +33,20 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_SECONDS = 10.0
-"""To connect, and for each part of an answer."""
+"""How long to wait for a connection, and for each part of an answer."""
 MOST_SECONDS = 60.0
-"""For an answer's body."""
+"""How long an answer's body may take in all."""
 MOST_RETRY_AFTER_SECONDS = 86_400
 """A server that asks for more silence than a day is asked again after a day."""
 
 
 class Server:
-    """The aggregation server at a base URL. Raises ValueError for one that is neither HTTPS nor loopback."""
+    """The aggregation server, as a device speaks with it.
+
+    url: its base URL; HTTPS, or on loopback. http: the app's own client, if requests are to go through it.
+    clock: hears the server's time with every answer.
+    Raises ValueError for a URL that will not do.
+    """
 
     def __init__(self, url: str, http: httpx.Client | None, clock: DeviceClock) -> None:
         _check_url(url)
@@ -50,14 +55,14 @@ class Server:
         self._own: httpx.Client | None = None
         self._clock = clock
         self._silent_ms = range(0)
-        """When not to ask, by the device's clock; one that was set back is no reason to wait longer."""
+        """When not to ask, by the device's clock: a range, so that a clock that was set back does not wait longer."""
 
     def survey(self, survey: bytes) -> bytes:
-        """The signed bytes the server has under this id, unverified. Raises ServerTrouble."""
+        """The signed survey that the server has under this id; nothing of it is checked. Raises ServerTrouble."""
         return self._ask("GET", survey_path(survey.hex()))
 
     def sealing_keys(self) -> list[bytes]:
-        """The signed sealing keys, unverified. Raises ServerTrouble."""
+        """The server's signed sealing keys; their signatures are not checked. Raises ServerTrouble."""
         body = self._ask("GET", KEYS)
         try:
             return decode_key_list(body)
@@ -65,7 +70,11 @@ class Server:
             raise ServerTrouble("the server's list of sealing keys cannot be read") from None
 
     def upload(self, envelopes: Sequence[bytes]) -> dict[int, str]:
-        """Hands envelopes over; those not among the refused, {index: reason}, are durable. Raises ServerTrouble."""
+        """Hands envelopes over, at most MOST_ENVELOPES of them.
+
+        Returns the reasons of those that were refused, by place; all others are on the server's disk.
+        Raises ServerTrouble; then any of them may have arrived.
+        """
         body = self._ask("POST", UPLOADS, encode_upload_request(envelopes))
         try:
             return decode_acknowledgement(body, len(envelopes))
@@ -73,6 +82,7 @@ class Server:
             raise ServerTrouble("the server's acknowledgement cannot be read") from None
 
     def close(self) -> None:
+        """Closes the connections that are our own."""
         if self._own is not None:
             self._own.close()
             self._own = None
@@ -108,7 +118,7 @@ class Server:
         return self._own
 
     def _hear(self, response: httpx.Response, asked_ms: int) -> None:
-        """Takes in the server's clock, and for how long it wants silence."""
+        """Takes in the server's time, and for how long it asks not to be asked."""
         if (date := _unix_ms(response.headers.get("date", ""))) is not None:
             self._clock.hears(date, asked_ms)
         after = response.headers.get("retry-after", "")
@@ -142,7 +152,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _content(response: httpx.Response) -> bytes:
-    """Its body, refused where it is packed, too long or too slow: an app has memory and time for better things."""
+    """The body of an answer. Raises ServerTrouble for one that is compressed, too long or too slow."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise ServerTrouble("the server packed an answer that was to be plain")
     body, deadline = bytearray(), monotonic() + MOST_SECONDS
@@ -156,7 +166,7 @@ def _content(response: httpx.Response) -> bytes:
 
 
 def _unix_ms(date: str) -> int | None:
-    """The time of an HTTP date."""
+    """The Unix milliseconds of an HTTP date; None if it is none."""
     try:
         moment = parsedate_to_datetime(date)
         if moment.tzinfo is None:  # "-0000": nothing to do with the zone the device is in

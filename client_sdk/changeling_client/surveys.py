@@ -1,11 +1,13 @@
-"""The surveys this store has joined, and what they can cost together."""
+"""The surveys that a store has joined, and what they can cost together."""
 
 import sqlite3
 from decimal import Decimal
 from functools import lru_cache
 
-from changeling_protocol import Survey
+from changeling_protocol import ProtocolError, Survey
 from changeling_protocol.survey import ID_BYTES, from_micro
+
+from .errors import StoreUnusable
 
 
 def survey_id(named: bytes | str) -> bytes:
@@ -20,26 +22,31 @@ def survey_id(named: bytes | str) -> bytes:
 
 
 def insert(db: sqlite3.Connection, survey: Survey) -> None:
+    """Keeps a survey whose signature was verified. Its epsilon counts from now on."""
     db.execute("INSERT INTO surveys VALUES (?, ?, ?)", (survey.id, survey.payload, survey.epsilon_micro))
 
 
 def load(db: sqlite3.Connection, id_: bytes) -> Survey | None:
-    """The survey, if this store has joined it."""
+    """The survey with this id; None if the store has not joined it. Raises StoreUnusable."""
     row = db.execute("SELECT payload FROM surveys WHERE id = ?", (id_,)).fetchone()
     return None if row is None else _read(row[0])
 
 
 def load_all(db: sqlite3.Connection) -> list[Survey]:
+    """All surveys of the store, in the order of their ids. Raises StoreUnusable."""
     return [_read(payload) for (payload,) in db.execute("SELECT payload FROM surveys ORDER BY id")]
 
 
 def spent(db: sqlite3.Connection) -> Decimal:
-    """The sum of the epsilons the store's surveys state; one that has ended still counts."""
+    """The sum of the epsilons that the store's surveys state; one that has ended still counts."""
     (total,) = db.execute("SELECT coalesce(sum(epsilon_micro), 0) FROM surveys").fetchone()
     return from_micro(total)
 
 
 @lru_cache(maxsize=64)
 def _read(payload: bytes) -> Survey:
-    """Its signature was verified when it was joined; the cost is computed again."""
-    return Survey.from_payload(payload)
+    """Its signature was verified when it was joined; its cost is computed again."""
+    try:
+        return Survey.from_payload(payload)
+    except ProtocolError as error:
+        raise StoreUnusable(f"the store holds a survey that cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""Changelogs that travel with the project, by name."""
+"""The changelogs that come with the package, found by name."""
 
 from pathlib import Path
 
@@ -6,14 +6,15 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def bundled_names() -> list[str]:
-    """The names that `changeling-sim run NAME` knows: file names with dashes, without suffix."""
+    """The names that `changeling-sim run NAME` knows."""
     return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.csv"))
 
 
 def changelog_path(name: str) -> Path:
-    """A file of that path, or else the bundled changelog of that name.
+    """Where a changelog is: the file of that path if there is one, else the bundled changelog of that name.
 
-    Raises FileNotFoundError, naming what is bundled, where there is neither.
+    name: a path, or one of `bundled_names()`.
+    Raises FileNotFoundError, which lists the bundled names, if there is neither.
     """
     path = Path(name)
     if path.exists():

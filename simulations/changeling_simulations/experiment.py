@@ -29,10 +29,13 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """Histograms at the ends of periods 1..T, each of shape (T, z), in entries.
+    """A survey's estimates beside the truth, at the ends of periods 1..T.
 
-    truth: as it was. frozen: of what the devices reported on. estimates: as published. variances: as published,
-    in entries squared, from the responses alone.
+    survey: the survey. entries: how many entries answered.
+    truth: the histograms as they were, shape (T, z), in entries.
+    frozen: the histograms of what the devices reported on, shape (T, z), in entries.
+    estimates: the published histograms, shape (T, z), in entries.
+    variances: the published variances of the estimates given `frozen`, shape (T, z), in entries squared.
     """
 
     survey: Survey
@@ -44,46 +47,54 @@ class Experiment:
 
     @property
     def standard_errors(self) -> Floats:
-        """Shape (T, z), in entries; nan where so few reported that the estimated variance is below zero."""
+        """The published standard errors, shape (T, z), in entries.
+
+        nan where so few reported that the estimated variance is below zero.
+        """
         return np.sqrt(np.where(self.variances >= 0, self.variances, np.nan))
 
     @property
     def rms_error(self) -> float:
-        """Root mean square, over times and answers, of estimate - truth, as a fraction of the entries."""
+        """The root mean square of estimate - truth over times and answers, as a fraction of the entries."""
         return self._rms(self.estimates - self.truth)
 
     @property
     def rms_noise(self) -> float:
-        """The part of it that is noise: estimate - frozen."""
+        """The part of `rms_error` that is noise: that of estimate - frozen."""
         return self._rms(self.estimates - self.frozen)
 
     @property
     def rms_freezing(self) -> float:
-        """The part of it that is the bias of freezing: frozen - truth."""
+        """The part of `rms_error` that is the bias of freezing: that of frozen - truth."""
         return self._rms(self.frozen - self.truth)
 
     @property
     def worst_freezing(self) -> float:
-        """The largest bias of freezing at any time of any answer, as a fraction of the entries."""
+        """The largest bias of freezing, at any time and of any answer, as a fraction of the entries."""
         return float(np.abs(self.frozen - self.truth).max() / self.entries)
 
     def devices_for(self, standard_error: float = POINT) -> Floats:
-        """How many entries give this standard error of a fraction at the end of each period, shape (T,).
+        """How many entries it takes for this standard error at the end of each period, shape (T,).
 
-        n·(se/standard_error)², with se² the mean over the answers: the variance of a fraction falls as 1/n.
+            n·(se / standard_error)²,  as the variance of a fraction falls as 1/n; se² is the mean over the answers
+
+        standard_error: of a fraction of the entries; 0.01 is one percentage point.
         """
         variances: Floats = self.variances.mean(axis=1) / self.entries
         return variances / standard_error**2
 
     def write_csv(self, path: Path) -> None:
-        """One row a period and answer, in entries."""
+        """Writes a row for each period and answer, with a header; counts are in entries, times in UTC.
+
+        Raises OSError if the file cannot be written.
+        """
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["period", "time", "answer", "truth", "frozen", "estimate", "standard_error"])
             writer.writerows(self._rows())
 
     def times(self) -> list[datetime]:
-        """The ends of the periods."""
+        """The ends of periods 1..T, in UTC."""
         calendar = self.survey.calendar
         return [datetime.fromtimestamp(calendar.time(i), UTC) for i in range(1, calendar.periods + 1)]
 
@@ -109,9 +120,9 @@ def epsilon_text(epsilon: Decimal) -> str:
 
 
 def compare(population: Population, survey: Survey, tallies: Tallies) -> Experiment:
-    """The estimates of a survey's tallies beside the population that answered.
+    """Estimates histograms from a survey's tallies, and sets them beside the population that answered.
 
-    Raises NotEstimable where the plan does not reach the end of a period.
+    Raises NotEstimable if the plan does not reach the end of a period.
     """
     histograms = series(survey, tallies, survey.calendar.periods)
     return Experiment(
@@ -125,8 +136,10 @@ def compare(population: Population, survey: Survey, tallies: Tallies) -> Experim
 
 
 def simulate(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
-    """Simulates one survey of a population: all entries answer, through the aggregated sampler.
+    """Simulates a survey that every entry of a population answers, and sets its estimates beside the truth.
 
-    generator: repeats the run with the same seed. Raises NotEstimable where the plan does not reach a period's end.
+    population, survey: of the same answers, in the same order, and as many periods.
+    generator: draws everything; with the same seed the simulation is the same.
+    Raises ValueError if the two do not fit, NotEstimable if the plan does not reach the end of a period.
     """
     return compare(population, survey, sample_tallies(population, survey, generator))

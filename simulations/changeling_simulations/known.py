@@ -1,6 +1,7 @@
-"""The exact error of a survey's estimates given everybody's history: what a simulation must scatter by.
+"""The exact error of a survey's estimates, where everybody's history is known: how far simulations must scatter.
 
-Only a simulation knows it. The weights are those of the estimator; the variances are the population's own.
+Only a simulation can know it. Releases are weighted as the estimator weights them; their variances are the exact ones
+of this population.
 """
 
 from dataclasses import dataclass
@@ -17,26 +18,32 @@ from .population import Population
 
 @dataclass(frozen=True)
 class Known:
-    """A population's moments, exactly, of what its devices report on."""
+    """The exact moments of a population that the prediction of an error needs, of what its devices report on."""
 
     survey: Survey
     population: Population
 
     def report_variances(self, track: int) -> Floats:
-        of = self.survey.plan.tracks[track]
-        kept = per_input(of.randomizer, False)
-        conserved = per_input(of.randomizer, True) if conserves(self.survey.closed, of.reports_changes, 1) else kept
+        """The mean variance of a report on each node of a track, mean over the answers, shape (nodes,)."""
+        reported = self.survey.plan.tracks[track]
+        closed, changes = self.survey.closed, reported.reports_changes
+        kept = per_input(reported.randomizer, False)
+        conserved = per_input(reported.randomizer, True) if conserves(closed, changes, 1) else kept
         return np.array(
             [
-                self.population.mutation_counts(of, node)
-                @ (conserved if conserves(self.survey.closed, of.reports_changes, node.start) else kept)
+                self.population.mutation_counts(reported, node)
+                @ (conserved if conserves(closed, changes, node.start) else kept)
                 / self.population.entries
-                for node in of.nodes()
+                for node in reported.nodes()
             ]
         )
 
     @property
     def products(self) -> Floats:
+        """How often entries hold an answer at both of two times 0..T, shape (T+1, T+1), mean over the answers.
+
+        A share of the entries; in a closed cohort the covariance of holding the answer at both times.
+        """
         z, n = len(self.survey.answers), self.population.entries
         products = np.zeros((self.population.periods + 1,) * 2)
         for answer in range(1, z + 1):
@@ -52,21 +59,26 @@ class Known:
 def known_error(
     population: Population, survey: Survey, *, retrospective: bool = False, devices: int | None = None
 ) -> Prediction:
-    """The error given the histories, sampling of shares included; the bias of freezing is left out.
+    """The exact error of a survey's estimates given the histories of a population.
 
-    devices: as many as the population has entries, unless it stands for another number of the same kind.
+    Which entry draws which group is part of the error; the bias of freezing is not.
+    retrospective: whether histograms are estimated when all is over, from everything.
+    devices: how many entries of this kind answer; if not given, as many as the population has.
     """
     n = population.entries if devices is None else devices
     return predict(survey, n, retrospective=retrospective, population=Known(survey, population))
 
 
 def per_input(randomizer: Randomizer, conserved: bool) -> Floats:
-    """The variance of one report by its true input, mean over the answers, shape (m,)."""
+    """The variance of one report for each true input, mean over the answers, shape (m,).
+
+    conserved: whether the sum over all states is known, as in a closed cohort.
+    """
     z = randomizer.space.answers
-    found = np.zeros(randomizer.space.size)
-    for true in range(len(found)):
+    variances = np.zeros(randomizer.space.size)
+    for true in range(len(variances)):
         covariance = report_covariance(randomizer, true)
         if conserved:
             covariance = without_sum(np.zeros(z), covariance)[1]
-        found[true] = np.trace(covariance) / z
-    return found
+        variances[true] = np.trace(covariance) / z
+    return variances

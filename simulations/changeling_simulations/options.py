@@ -8,6 +8,7 @@ from changeling_statistics.durations import parse_duration
 
 
 def epsilon(text: str) -> Decimal:
+    """An epsilon, above 0, as it is written."""
     try:
         value = Decimal(text)
     except InvalidOperation:
@@ -18,7 +19,7 @@ def epsilon(text: str) -> Decimal:
 
 
 def count(text: str) -> int:
-    """A whole number, which may be written as 1e6."""
+    """A whole number, at least 1, which may be written as 1e6."""
     try:
         value = Decimal(text)
     except InvalidOperation:
@@ -31,7 +32,7 @@ def count(text: str) -> int:
 
 
 def duration(text: str) -> int:
-    """Seconds."""
+    """The seconds of a duration such as 1d or 13w."""
     try:
         return parse_duration(text)
     except ValueError as error:

@@ -24,7 +24,11 @@ ARC = np.linspace(0, np.pi, 40)
 
 
 def save_plan_plot(comparison: Comparison, chosen: Option, path: Path) -> None:
-    """A PNG, or whatever format the path's suffix names."""
+    """Draws compared plans into a file: PNG, or what format the path's suffix names.
+
+    chosen: the plan whose release graph is drawn.
+    Raises ValueError for a format there is not, OSError if the file cannot be written.
+    """
     draw(comparison, chosen).savefig(path, dpi=150)
 
 
@@ -74,8 +78,8 @@ def _name_lines(panel: Any, comparison: Comparison) -> None:
         for name, option in comparison.options.items()
         if np.isfinite(option.prediction.errors[-1])
     ]
-    found = [100 * option.prediction.errors for option in comparison.options.values()]
-    finite = np.concatenate([errors[np.isfinite(errors)] for errors in found])
+    lines = [100 * option.prediction.errors for option in comparison.options.values()]
+    finite = np.concatenate([errors[np.isfinite(errors)] for errors in lines])
     gap = 0.075 * float(np.log10(finite.max() / finite.min()) + 0.15)
     at = -np.inf
     for height, name, option in sorted(last, key=lambda each: each[0]):
@@ -136,8 +140,8 @@ def _draw_graph(panel: Any, option: Option) -> None:
 
 
 def _conductances(option: Option) -> dict[tuple[int, int], float]:
-    """1/σ² of every edge as the estimator plans it, parallel ones added up."""
-    survey, found = option.survey, dict[tuple[int, int], float]()
+    """1/σ² of every edge of the release graph, as the estimator plans it; parallel edges are added up."""
+    survey, conductances = option.survey, dict[tuple[int, int], float]()
     for group in range(len(survey.plan.groups)):
         share = survey.plan.groups[group].share / survey.plan.total_share
         for number, track in survey.plan.numbered(group):
@@ -145,8 +149,8 @@ def _conductances(option: Option) -> dict[tuple[int, int], float]:
             for node in track.nodes():
                 start = node.start if track.reports_changes else 0
                 variance = planned_variance(survey, number, node, chance, 1 / chance)
-                found[start, node.end] = found.get((start, node.end), 0.0) + 1 / variance
-    return found
+                conductances[start, node.end] = conductances.get((start, node.end), 0.0) + 1 / variance
+    return conductances
 
 
 def _states(option: Option) -> set[tuple[int, int]]:

@@ -15,7 +15,10 @@ MOST_GROUPS = 12
 
 
 def print_comparison(console: Console, comparison: Comparison, delta: float) -> None:
-    """Two tables, a verdict, and the groups of the optimal plan."""
+    """Prints plans side by side: how accurate, how costly, a verdict, and the groups of the optimal plan.
+
+    delta: of the (epsilon, delta) figures.
+    """
     console.print(_accuracy(comparison))
     console.print(_costs(comparison, delta))
     console.print(escape(comparison.verdict), highlight=False)
@@ -40,14 +43,14 @@ def _accuracy(comparison: Comparison) -> Table:
         table.add_column(column, justify="right")
     periods = wish.periods
     for option in comparison.options.values():
-        found = option.prediction
-        at = [found.at(period) for period in (1, (periods + 1) // 2, periods)]
-        figures = [_points(error) for error in (found.mean, found.worst, *at)]
+        prediction = option.prediction
+        at = [prediction.at(period) for period in (1, (periods + 1) // 2, periods)]
+        figures = [_points(error) for error in (prediction.mean, prediction.worst, *at)]
         best = option is comparison.planned.option
         table.add_row(
             escape(option.title),
             *figures,
-            _many(found.devices_for(objective=wish.objective)),
+            _many(prediction.devices_for(objective=wish.objective)),
             style="bold" if best else None,
         )
     return table
@@ -105,7 +108,8 @@ def _groups(option: Option) -> Table:
 
 
 def _in_words(track: Track, period: int) -> str:
-    """
+    """What is reported on a track, as a designer reads it.
+
     >>> from changeling_protocol import KaryResponse, Odds, StateSpace
     >>> response = KaryResponse(StateSpace(3), Odds(3, 1))
     >>> _in_words(Track(1, response, 0, 14, reported=2), 86_400)

@@ -20,12 +20,16 @@ MOST_MARKERS = 60
 
 
 def save_plot(experiment: Experiment, path: Path, title: str | None = None) -> None:
-    """A PNG, or whatever format the path's suffix names."""
+    """Draws an experiment into a file: PNG, or what format the path's suffix names.
+
+    title: if not given, it tells the number of entries and the total epsilon.
+    Raises ValueError for a format there is not, OSError if the file cannot be written.
+    """
     draw(experiment, title).savefig(path, dpi=150)
 
 
 def draw(experiment: Experiment, title: str | None = None) -> "Figure":
-    """Percent of the entries over time; the band is ±2 standard errors."""
+    """The picture of an experiment: percent of the entries over time, with bands of ±2 standard errors."""
     from matplotlib.figure import Figure
 
     answers = experiment.survey.answers

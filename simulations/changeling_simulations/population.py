@@ -18,11 +18,13 @@ States: TypeAlias = NDArray[np.uint16]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Population:
-    """Distinct histories over T periods.
+    """The distinct histories of a population over T periods, and how many entries have each.
 
-    answers: names of the states 1..z; state 0 is NULL. true, frozen: states at period ends, shape (rows, T+1),
-    column 0 being before the calendar, all NULL; frozen is what the devices report on. weights: how many
-    entries have the history, shape (rows,).
+    answers: the names of the states 1..z; state 0 is NULL.
+    true: the states at the ends of periods 0..T, shape (rows, T+1); at period 0, before the calendar, all are NULL.
+    frozen: the same of what the devices report on, where the constraint has frozen some entries.
+    weights: how many entries have each history, shape (rows,).
+    Raises ValueError if the shapes do not fit, or there is no entry.
     """
 
     answers: tuple[str, ...]
@@ -40,9 +42,10 @@ class Population:
 
     @classmethod
     def from_changelog(cls, changelog: Changelog, calendar: Calendar, constraint: Constraint) -> "Population":
-        """What the devices of a changelog's entries hold, joining as the calendar starts.
+        """The population of a changelog's entries, who all join as the calendar starts.
 
-        An answer held at the start is inserted then; mutations after the last period are left out.
+        An answer held by then is inserted then; mutations after the last period are left out.
+        constraint: what freezes an entry in its `frozen` history.
         """
         inside = changelog.since(calendar.start)
         ends = [calendar.time(i) for i in range(1, calendar.periods + 1)]
@@ -55,15 +58,19 @@ class Population:
 
     @property
     def entries(self) -> int:
+        """How many entries there are."""
         return int(self.weights.sum())
 
     @property
     def periods(self) -> int:
-        """T."""
+        """T, how many periods the histories last."""
         return len(self.true[0]) - 1
 
     def resampled(self, entries: int, generator: np.random.Generator) -> "Population":
-        """So many entries drawn from this population with replacement (the bootstrap), all at once."""
+        """A population of so many entries, drawn from this one with replacement (the bootstrap).
+
+        Takes no longer for a billion entries. Raises ValueError for fewer than one.
+        """
         if entries < 1:
             raise ValueError(f"a population must have an entry, got {entries}")
         weights = generator.multinomial(entries, self.weights / self.entries)
@@ -71,17 +78,17 @@ class Population:
         return replace(self, true=self.true[drawn], frozen=self.frozen[drawn], weights=weights[drawn])
 
     def histogram(self) -> Counts:
-        """The true histogram at times 0 to T: shape (T+1, z), entries per answer."""
+        """The true histograms at times 0..T, shape (T+1, z), in entries."""
         return self._count(self.true)
 
     def frozen_histogram(self) -> Counts:
-        """The histogram of what the devices report on, shape (T+1, z). It is what estimates are unbiased for."""
+        """The histograms of what the devices report on, shape (T+1, z), in entries: what estimates are unbiased for."""
         return self._count(self.frozen)
 
     def mutation_counts(self, track: Track, node: Node, weights: Counts | None = None) -> Counts:
-        """s: how many entries have which input of the track's randomizer on a node, shape (m,).
+        """How many entries have each input of a track's randomizer on a node: s, shape (m,).
 
-        weights: how many entries of each row report on the node; without them, all.
+        weights: how many entries of each row report on the node, shape (rows,); if not given, all of them.
         """
         d, space = len(self.answers) + 1, track.randomizer.space
         pairs = self.frozen[:, node.start].astype(np.intp) * d + self.frozen[:, node.end]
@@ -97,7 +104,7 @@ class Population:
 
 
 def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
-    """Which mutations a device lets through, shape (mutations,): an entry's first refused one freezes it."""
+    """Which mutations the devices let through, shape (mutations,); the first that is refused freezes its entry."""
     kept = np.zeros(len(changelog), np.bool_)
     entry, first, mutations, frozen = -1, 0, 0, False
     for row, (who, time) in enumerate(zip(changelog.entry.tolist(), changelog.time.tolist(), strict=True)):
@@ -117,5 +124,5 @@ def _distinct(rows: States) -> tuple[States, Counts]:
 
 
 def _weighted_counts(values: NDArray[np.integer], weights: Counts, size: int) -> Counts:
-    """Sums of weights by value, shape (size,). They are added as floats: exact below 2^53 entries."""
+    """The sum of the weights of each value, shape (size,). Added as floats, which is exact below 2^53 entries."""
     return np.bincount(values, weights, size).astype(np.int64)

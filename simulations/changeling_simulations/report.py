@@ -11,7 +11,7 @@ LAST_PERIODS = 3
 
 
 def print_report(console: Console, experiment: Experiment) -> None:
-    """The last periods as a table, and the whole in a few lines."""
+    """Prints the last periods of an experiment as a table, and all of it in a few lines."""
     console.print(_histograms(experiment))
     console.print(_summary(experiment))
 

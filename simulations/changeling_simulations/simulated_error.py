@@ -16,24 +16,28 @@ from .sampler import sample_tallies
 def simulated_errors(
     population: Population, survey: Survey, seeds: Iterator[np.random.Generator], *, retrospective: bool = False
 ) -> Floats:
-    """The mean squared error of the fractions at every time, mean over the answers, of one survey for each seed.
+    """The mean squared error of the estimated fractions in repeated surveys, shape (seeds, T), mean over the answers.
 
-    Shape (seeds, T). Against what the devices report on: the bias of freezing is another matter.
+    It is the error against what the devices report on, so the bias of freezing is left out.
+    seeds: a generator for each survey. retrospective: whether estimates are made when all is over, from everything.
     """
     truth, n = population.frozen_histogram()[1:], population.entries
-    found = []
+    errors = []
     for generator in seeds:
         values = estimated(survey, sample_tallies(population, survey, generator), retrospective=retrospective)
-        found.append((((values - truth) / n) ** 2).mean(1))
-    return np.array(found)
+        errors.append((((values - truth) / n) ** 2).mean(1))
+    return np.array(errors)
 
 
 def estimated(survey: Survey, tallies: Tallies, *, retrospective: bool = False) -> Floats:
-    """The histograms at times 1..T, shape (T, z), without their covariances; nan where not estimable."""
+    """The estimated histograms at times 1..T, shape (T, z), in entries, nan where a time is not estimable.
+
+    Without their covariances, which take longer.
+    """
     known, periods = releases(survey, tallies), survey.calendar.periods
     if retrospective:
         values: Floats = known.network.fit(known.changes)[1:]
         return values
     nothing = np.full(len(survey.answers), np.nan)
-    found = run(known.network, known.changes, np.zeros((len(known), 0)), periods)
-    return np.array([nothing if one is None else one.values for one in found])
+    solutions = run(known.network, known.changes, np.zeros((len(known), 0)), periods)
+    return np.array([nothing if solution is None else solution.values for solution in solutions])

@@ -1,4 +1,4 @@
-"""A survey to simulate: the paper's plan at a given epsilon, with the parts that only a server needs left open."""
+"""A survey to simulate: the paper's plan at a given epsilon. What only a server needs is filled with anything."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,9 +17,12 @@ def paper_survey(
     branching: int = 2,
     layers: int = 1,
 ) -> Survey:
-    """The survey whose entries all report on every layer of a hierarchy, and lose at most epsilon.
+    """A survey whose entries all report on every layer of a hierarchy through k-RR, as in Pan 2023.
 
-    Raises ValueError where there is no such plan.
+    answers: the names of the answers. calendar, constraint: the survey's.
+    epsilon: the most that an entry may lose over the whole calendar.
+    branching: layers have nodes of 1, c, c², … periods. layers: how many; one is the flat release.
+    Raises ValueError if there is no such plan.
     """
     plan = hierarchical_plan(len(answers), calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
     return Survey(

@@ -1,4 +1,4 @@
-"""A changelog of made-up entries, for who has none yet."""
+"""A changelog of made-up entries, for designers who have none yet."""
 
 import numpy as np
 from changeling_protocol import Calendar
@@ -11,7 +11,10 @@ START, PERIOD, PERIODS = 1_767_225_600, 604_800, 52
 
 
 def synthetic_calendar(period: int | None = None, start: int | None = None, periods: int | None = None) -> Calendar:
-    """A calendar for made-up entries; weeks of 2026 as far as its parts, in seconds, are not given."""
+    """A calendar for made-up entries: the 52 weeks of 2026, but for the parts that are given.
+
+    period: in seconds. start: in Unix seconds. periods: how many.
+    """
     return Calendar(
         START if start is None else start,
         PERIOD if period is None else period,
@@ -28,13 +31,14 @@ def synthetic_changelog(
     *,
     gradual: bool = False,
 ) -> Changelog:
-    """Entries that move between answers as a Markov chain, one step a period, at random times inside it.
+    """A changelog of entries that move between answers as a Markov chain, at most one step a period.
 
-    An entry is inserted in the first period, or, if the insertion is `gradual`, in one drawn uniformly; it is
-    never deleted. In every later period it changes with a fixed chance, such that entries make `changes`
-    changes on average. The answer it takes is drawn by popularity, without its present one: at time u in
-    (0, 1] of the calendar answer a of z is popular in proportion to 1 + 0.8 cos(2π(u - a/z)), so that answers
-    have their seasons. Raises ValueError where there are not periods enough for so many changes.
+    An entry is inserted once and never deleted. In each later period it changes with a fixed chance, at a random time
+    of the period, to another answer drawn by its popularity. Answers have their seasons: see `popularity`.
+    answers: how many, z. entries: how many. changes: how many an entry makes on average, its insertion not counted.
+    gradual: whether entries are inserted in a period drawn uniformly; if not, all are in the first.
+    generator: draws everything.
+    Raises ValueError if the calendar has not periods enough for so many changes.
     """
     if answers < 1 or entries < 1:
         raise ValueError(f"there must be an answer and an entry, got {answers} and {entries}")
@@ -60,7 +64,10 @@ def synthetic_changelog(
 
 
 def popularity(answers: int, u: float) -> NDArray[np.float64]:
-    """Shape (z,), summing to one."""
+    """How popular each answer a = 0..z-1 is: in proportion to 1 + 0.8 cos(2π(u - a/z)); shape (z,), summing to one.
+
+    u: the time, from 0 at the start of the calendar to 1 at its end.
+    """
     weights = 1 + SWING * np.cos(2 * np.pi * (u - np.arange(answers) / answers))
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
@@ -83,7 +90,10 @@ def _chance_of_change(answers: int, changes: float, periods: int, gradual: bool)
 def _drawn(
     chances: NDArray[np.float64], states: NDArray[np.int64], generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """A new state for each of the given ones, never the same, NULL's being any: the own share is cut out."""
+    """A new state for each of the given ones, never the same, drawn by `chances` with its own chance left out.
+
+    chances: of the states 1..z. states: the present ones; from NULL any state may be drawn.
+    """
     padded = np.concatenate([[0.0], chances])
     upper = np.cumsum(padded)
     own = padded[states]

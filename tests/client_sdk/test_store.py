@@ -254,3 +254,15 @@ def test_threads_share_a_client(tmp_path):
     for report, node, _ in server.reports():
         assert symbols.setdefault((report.id, node), report.symbol) == report.symbol
     assert len(symbols) == 40
+
+
+def test_a_store_with_a_survey_that_cannot_be_read_is_not_used(used):
+    """Such as one that this version refuses: silence, and a ClientError, whatever is asked."""
+    connection = sqlite3.connect(used)
+    connection.execute("UPDATE surveys SET payload = x'c1'")
+    connection.commit()
+    connection.close()
+    with client(used.parent, FakeServer(PLAIN), Clock()) as device:
+        for asked in (device.flush, lambda: device.join(PLAIN.id)):
+            with pytest.raises(StoreUnusable, match="a survey that cannot be read"):
+                asked()

@@ -24,10 +24,11 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_simulations.bundled import changelog_path
-from changeling_simulations.demo.deployment import deployed
-from changeling_simulations.demo.replay import joined, replay
 from changeling_statistics.changelog import read_rows
 from changeling_statistics.estimation import series
+
+from demo.deployment import deployed
+from demo.replay import joined, replay
 
 from ..protocol.examples import survey
 

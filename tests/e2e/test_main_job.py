@@ -8,12 +8,13 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import AtMost
 from changeling_simulations.bundled import changelog_path
-from changeling_simulations.demo.deployment import deployed, new_survey
-from changeling_simulations.demo.replay import joined, replay
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_statistics.changelog import read_rows
 from changeling_statistics.estimation import series
+
+from demo.deployment import deployed, new_survey
+from demo.replay import joined, replay
 
 PEOPLE, PERIODS = 150, 4
 OPTIONS = (

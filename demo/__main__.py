@@ -8,6 +8,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
 from changeling_protocol.expectation import MICRO
+from changeling_simulations.bundled import changelog_path
+from changeling_simulations.experiment import POINT, Experiment, epsilon_text, simulate
+from changeling_simulations.plots import save_plot
+from changeling_simulations.population import Population
+from changeling_simulations.surveys import paper_survey
 from changeling_statistics.changelog import Changelog, read_csv
 from changeling_statistics.durations import parse_duration
 from changeling_statistics.instants import parse_instant
@@ -16,11 +21,6 @@ from changeling_statistics.planning.wish import Wish
 from rich.console import Console
 from rich.progress import track
 
-from ..bundled import changelog_path
-from ..experiment import POINT, Experiment, epsilon_text, simulate
-from ..plots import save_plot
-from ..population import Population
-from ..surveys import paper_survey
 from .deployment import Deployment, deployed, new_survey
 from .replay import joined, replay
 from .tables import comparison_table, ledger_table, series_table
@@ -38,6 +38,7 @@ OUTPUT = Path("build/demo")
 
 
 def main() -> None:
+    """Runs the three parts and writes their plots into build/demo."""
     console = Console(width=110)
     began = time.monotonic()
     OUTPUT.mkdir(parents=True, exist_ok=True)

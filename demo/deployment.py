@@ -29,6 +29,7 @@ class Deployment:
     admin: httpx.Client
 
     def move_clock(self, time: float) -> None:
+        """Sets the server's clock, in Unix seconds."""
         self._done(self.admin.put(CLOCK, json={"time": time}))
 
     def fold(self) -> dict[str, Any]:

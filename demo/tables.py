@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from changeling_client import SurveyHandle
+from changeling_simulations.experiment import Experiment, epsilon_text
 from rich.table import Table
-
-from ..experiment import Experiment, epsilon_text
 
 COLUMNS = 4
 

@@ -1,0 +1,52 @@
+"""A survey designer asks, before anybody is asked: what will it cost, and how accurate will it be?
+
+    $ python examples/design_a_survey.py
+
+Finds the release plan with the least error for a budget, beside the plans that others would make; then tries it on a
+million made-up entries.
+"""
+
+from decimal import Decimal
+
+import numpy as np
+from changeling_protocol import AtMost, Calendar, ExpectedChanges
+from changeling_simulations import Population, simulate, synthetic_changelog
+from changeling_statistics import Wish, compare_plans
+
+ANSWERS = ("school", "training", "employment")
+WEEK = 7 * 86_400
+CALENDAR = Calendar(start=1_798_761_600, period=4 * WEEK, periods=13)  # 2027, in periods of four weeks
+CONSTRAINT = AtMost(4)  # an entry's answer appears, and changes three times at most
+ENTRIES = 1_000_000
+
+
+def main() -> None:
+    """Compares plans, then simulates the best."""
+    wish = Wish(
+        answers=len(ANSWERS),
+        calendar=CALENDAR,
+        constraint=CONSTRAINT,
+        epsilon=Decimal(4),  # the most that an entry may lose in all
+        devices=ENTRIES,
+        expected=ExpectedChanges(first=1_000_000, later=40_000),  # millionths: all answer, 4% change in a period
+    )
+    comparison = compare_plans(wish)
+    for option in comparison.options.values():
+        error, devices = option.prediction.mean, option.prediction.devices_for(0.01)
+        print(f"{option.title:32} ± {100 * error:6.2f} points; {devices:15,.0f} devices for ± 1 point")
+    print(comparison.verdict)
+
+    generator = np.random.default_rng(13)
+    changelog = synthetic_changelog(len(ANSWERS), entries=10_000, changes=0.5, calendar=CALENDAR, generator=generator)
+    people = Population.from_changelog(changelog, CALENDAR, CONSTRAINT).resampled(ENTRIES, generator)
+    survey = wish.survey(comparison.planned.plan, changelog.answers)
+    experiment = simulate(people, survey, generator)
+    print(f"\nThe optimal plan, tried on {experiment.entries:,} made-up entries, at the end of the year:")
+    percent = 100 / ENTRIES
+    last = (experiment.truth[-1], experiment.estimates[-1], experiment.standard_errors[-1])
+    for answer, truth, estimate, error in zip(ANSWERS, *(figures * percent for figures in last), strict=True):
+        print(f"{answer:10} {truth:5.1f}% in truth, {estimate:5.1f}% ± {error:.1f} published")
+
+
+if __name__ == "__main__":
+    main()

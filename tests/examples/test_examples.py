@@ -1,0 +1,94 @@
+"""The examples run as they stand, each as the user it is written for would run it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEV = """
+import sys
+from changeling_aggregator.cli import dev
+from changeling_commands.__main__ import main
+dev.PERIOD_SECONDS = 2
+sys.exit(main(["dev", "--answers", "tea,coffee,neither"]))
+"""
+
+
+def ran(name, *words, folder):
+    """What a script prints."""
+    command = [sys.executable, str(EXAMPLES / name), *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def development():
+    """`changeling dev`, with periods of two seconds: its URL, its authority and its survey, as it prints them."""
+    with subprocess.Popen([sys.executable, "-u", "-c", DEV], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            printed = ""
+            while "Stop with Ctrl-C" not in printed:
+                line = process.stdout.readline()
+                assert line, printed
+                printed += line
+            yield re.search(r'server="(.*?)".*fromhex\("(.*?)"\).*join\("(.*?)"\)', printed, re.DOTALL).groups()
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def test_an_app_records_and_reports_and_a_data_team_reads_the_results(development, tmp_path):
+    """The app's answer of the first half, then that of the second: one device shows, as it is for development."""
+    url, _, survey = development
+    printed = ran("app.py", *development, "--seconds", "14", folder=tmp_path)
+    assert "the answer on this device is coffee" in printed
+    answered = int(re.search(r"answered=(\d+), waiting=0, dropped=0", printed)[1])
+    assert 3 <= answered <= printed.count("1 sent, 0 waiting") + 1
+    read = ran("read_results.py", url, survey, folder=tmp_path)
+    rows = [line for line in read.splitlines() if line.startswith("│")]
+    shown = [[int(value) for value in re.findall(r"(-?\d+) \(", row)] for row in rows]
+    assert [1, 0, 0] in shown
+    assert re.search(rf"from \d+ reports on {len(rows)} nodes", read)
+
+
+def test_an_app_says_why_it_takes_no_part(development, tmp_path):
+    """A survey that another authority signed is refused in one line."""
+    url, _, survey = development
+    command = [sys.executable, str(EXAMPLES / "app.py"), url, "00" * 31 + "01", survey]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("this app takes no part: none of the pinned authority keys")
+
+
+def test_a_designer_finds_a_plan_and_tries_it(tmp_path):
+    """The plans side by side, and the best one's results beside the truth."""
+    printed = ran("design_a_survey.py", folder=tmp_path)
+    assert "devices for ± 1 point" in printed
+    shares = re.findall(r"(\d+\.\d)% in truth, +(\d+\.\d)% ± (\d\.\d) published", printed)
+    assert len(shares) == 3
+    assert all(abs(float(truth) - float(estimate)) < 5 * float(error) for truth, estimate, error in shares)
+
+
+def test_an_analyst_gets_the_three_figures_in_order(tmp_path):
+    """Shuffled <= approximate <= pure, for every length of the survey; the curve falls."""
+    printed = ran("privacy_accounting.py", folder=tmp_path)
+    rows = re.findall(r"^ *(\d+) +([\d.]+) +([\d.]+) +([\d.]+)$", printed, re.MULTILINE)
+    assert len(rows) == 5
+    for _, pure, approximate, shuffled in rows:
+        assert float(shuffled) <= float(approximate) <= float(pure)
+    curve = [float(delta) for delta in re.findall(r"(\d\.\de-?\+?\d\d)$", printed, re.MULTILINE)]
+    assert curve == sorted(curve, reverse=True)
+    assert len(curve) == 6
+
+
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short_and_opens_with_how_to_run_it(script):
+    """30 to 60 lines, and only front doors are imported."""
+    text = script.read_text()
+    assert 30 <= len(text.splitlines()) <= 60
+    assert f"    $ python examples/{script.name}" in text
+    assert not re.search(r"^from changeling_\w+\.", text, re.MULTILINE)

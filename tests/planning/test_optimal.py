@@ -47,7 +47,7 @@ def test_every_plan_of_the_table_charges_at_most_epsilon_and_reaches_every_perio
     comparison = compare_plans(of)
     for option in comparison.options.values():
         assert plan_cost(option.plan, of.calendar, constraint, closed) <= of.epsilon
-        assert Survey.from_fields(dict(option.survey._fields())) == option.survey
+        assert Survey.from_fields(option.survey.as_fields()) == option.survey
     best = comparison.planned.option
     assert np.isfinite(best.prediction.errors).all()
     assert (best.prediction.errors > 0).all()

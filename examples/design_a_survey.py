@@ -6,14 +6,16 @@ Finds the release plan with the least error for a budget, beside the plans that 
 million made-up entries.
 """
 
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
 from changeling_simulations import Population, simulate, synthetic_changelog
-from changeling_statistics import Wish, compare_plans
+from changeling_statistics import Wish, compare_plans, write_survey
 
-ANSWERS = ("school", "training", "employment")
+QUESTION, ANSWERS = "What do you do?", ("school", "training", "employment")
 WEEK = 7 * 86_400
 CALENDAR = Calendar(start=1_798_761_600, period=4 * WEEK, periods=13)  # 2027, in periods of four weeks
 CONSTRAINT = AtMost(4)  # an entry's answer appears, and changes three times at most
@@ -38,14 +40,20 @@ def main() -> None:
 
     generator = np.random.default_rng(13)
     changelog = synthetic_changelog(len(ANSWERS), entries=10_000, changes=0.5, calendar=CALENDAR, generator=generator)
+    changelog = replace(changelog, answers=ANSWERS)
     people = Population.from_changelog(changelog, CALENDAR, CONSTRAINT).resampled(ENTRIES, generator)
-    survey = wish.survey(comparison.planned.plan, changelog.answers)
+    survey = wish.survey(comparison.planned.plan, ANSWERS, QUESTION)
     experiment = simulate(people, survey, generator)
     print(f"\nThe optimal plan, tried on {experiment.entries:,} made-up entries, at the end of the year:")
     percent = 100 / ENTRIES
     last = (experiment.truth[-1], experiment.estimates[-1], experiment.standard_errors[-1])
     for answer, truth, estimate, error in zip(ANSWERS, *(figures * percent for figures in last), strict=True):
         print(f"{answer:10} {truth:5.1f}% in truth, {estimate:5.1f}% ± {error:.1f} published")
+
+    # What only devices and a server need: how far clocks may be off, when answers come, how few are not shown.
+    survey = replace(survey, skew=300, spread=3600, grace=7 * 86_400, minimum=100)
+    write_survey(Path("survey.json"), survey)
+    print("wrote survey.json, which `changeling survey sign` signs")
 
 
 if __name__ == "__main__":

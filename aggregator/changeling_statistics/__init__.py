@@ -1,5 +1,6 @@
 """From tallies to histograms: estimates, release plans, what they cost, and changelogs read from files. Pure.
 
+    read_survey(Path("survey.signed"))                           a survey, its cost computed again
     read_csv(Path("people.csv"))                                 a changelog: who answered what, and when
     compare_plans(wish)                                          the best release plan for a wish, beside others
     loss_statement(survey, delta=1e-6)                           what a survey can cost an entry, in three figures
@@ -43,6 +44,7 @@ from .planning import (
     sliding_plan,
 )
 from .randomizers import counterpart_of
+from .survey_files import read_survey, write_survey
 from .tallies import NodeTally, Tallies
 
 __all__ = [
@@ -84,10 +86,12 @@ __all__ = [
     "read_frame",
     "read_parquet",
     "read_rows",
+    "read_survey",
     "region",
     "series",
     "sliding",
     "sliding_plan",
     "smoothed_series",
     "superpopulation_change",
+    "write_survey",
 ]

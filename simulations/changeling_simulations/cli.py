@@ -7,10 +7,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from changeling_aggregator.cli.files import read_survey
 from changeling_commands.running import VERSION_HINT
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
 from changeling_statistics.changelog import read_csv
+from changeling_statistics.survey_files import read_survey
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track

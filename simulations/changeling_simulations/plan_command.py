@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_aggregator.cli.files import write_survey
 from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
 from changeling_protocol.expectation import MICRO
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration
 from changeling_statistics.planning import Comparison, Option, Wish, compare_plans
 from changeling_statistics.planning.wish import Objective
+from changeling_statistics.survey_files import write_survey
 from rich.console import Console
 from rich.markup import escape
 

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_aggregator.cli.files import write_survey
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import (
@@ -26,6 +25,7 @@ from changeling_protocol import (
 from changeling_simulations.bundled import changelog_path
 from changeling_statistics.changelog import read_rows
 from changeling_statistics.estimation import series
+from changeling_statistics.survey_files import write_survey
 
 from demo.deployment import deployed
 from demo.replay import joined, replay

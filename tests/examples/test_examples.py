@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from changeling_statistics import read_survey
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEV = """
@@ -65,11 +66,12 @@ def test_an_app_says_why_it_takes_no_part(development, tmp_path):
 
 
 def test_a_designer_finds_a_plan_and_tries_it(tmp_path):
-    """The plans side by side, and the best one's results beside the truth."""
+    """The plans side by side, the best one's results beside the truth, and a survey that can be signed."""
     printed = ran("design_a_survey.py", folder=tmp_path)
     assert "devices for ± 1 point" in printed
     shares = re.findall(r"(\d+\.\d)% in truth, +(\d+\.\d)% ± (\d\.\d) published", printed)
     assert len(shares) == 3
+    assert read_survey(tmp_path / "survey.json").minimum == 100
     assert all(abs(float(truth) - float(estimate)) < 5 * float(error) for truth, estimate, error in shares)
 
 

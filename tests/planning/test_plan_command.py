@@ -1,9 +1,9 @@
 """`changeling-sim plan`: tables, pictures, and a survey file that can be signed."""
 
 import pytest
-from changeling_aggregator.cli.files import read_survey
 from changeling_commands.__main__ import main as run
 from changeling_simulations.__main__ import main
+from changeling_statistics.survey_files import read_survey
 
 from tests.command_line import invoked
 

@@ -8,12 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.cli.files import write_survey
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations.__main__ import main
 from changeling_simulations.bundled import bundled_names, changelog_path
 from changeling_simulations.calendars import calendar_for
 from changeling_simulations.surveys import paper_survey
+from changeling_statistics.survey_files import write_survey
 
 from tests.command_line import invoked
 

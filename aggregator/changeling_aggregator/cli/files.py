@@ -1,15 +1,13 @@
-"""The files that operators handle: keys, surveys as readable JSON, and signed objects as they travel.
+"""The files of keys that operators handle.
 
-An authority's private key is PEM (PKCS #8), readable by its owner alone; its public key is 64 hexadecimal digits,
-as apps pin it. An unsigned survey is JSON; a signed one holds the very bytes that the server publishes.
+An authority's private key is PEM (PKCS #8), readable by its owner alone; its public key is 64 hexadecimal digits, as
+apps pin it. A signed sealing key is the very bytes that the server publishes.
 """
 
-import json
 import os
 from pathlib import Path
 
-from changeling_protocol import MalformedBytes, SealingKey, Survey, UnderstatedEpsilon
-from changeling_protocol.cost import track_cost
+from changeling_protocol import MalformedBytes, SealingKey
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -54,33 +52,6 @@ def read_public_key(path: Path) -> bytes:
     return public
 
 
-def write_survey(path: Path, survey: Survey) -> None:
-    """As JSON: what will be signed, and beside it what each track costs, which is computed again when read."""
-    tracks = [
-        {"track": number, "epsilon": f"{track_cost(track, survey.calendar, survey.constraint, survey.closed):.6f}"}
-        for number, track in enumerate(survey.plan.tracks)
-    ]
-    content = {
-        "survey": survey.as_fields(),
-        "cost": {"epsilon": str(survey.epsilon), "tracks": tracks},
-    }
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def read_survey(path: Path) -> Survey:
-    """The survey in a file, unsigned or signed; of a signed one the signature is not checked.
-
-    Raises MalformedBytes or UnderstatedEpsilon, which name the file.
-    """
-    content = path.read_bytes()
-    try:
-        return _survey_in_json(content) if content.lstrip().startswith(b"{") else Survey.unverified(content)
-    except MalformedBytes as error:
-        raise MalformedBytes(f"{path} holds no survey: {error}; make one with `changeling survey new`") from error
-    except UnderstatedEpsilon as error:
-        raise UnderstatedEpsilon(f"{path}: {error}") from error
-
-
 def read_signed_key(path: Path) -> bytes:
     """The bytes of a signed sealing key, whoever signed it. Raises MalformedBytes, which names the file."""
     signed = path.read_bytes()
@@ -89,11 +60,3 @@ def read_signed_key(path: Path) -> bytes:
     except MalformedBytes as error:
         raise MalformedBytes(f"{path} holds no signed key: {error}; make one with `changeling keys sign`") from error
     return signed
-
-
-def _survey_in_json(content: bytes) -> Survey:
-    try:
-        fields = dict(json.loads(content)["survey"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise MalformedBytes("not the JSON of a survey") from error
-    return Survey.from_fields(fields)

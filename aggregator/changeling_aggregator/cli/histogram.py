@@ -11,8 +11,8 @@ import typer
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import HISTOGRAM, SERIES
 from changeling_statistics.instants import format_instant, parse_instant
+from changeling_statistics.survey_files import read_survey
 
-from .files import read_survey
 from .remote import get_json
 from .tables import console, estimate_table, series_table
 

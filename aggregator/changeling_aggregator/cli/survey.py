@@ -11,8 +11,9 @@ from changeling_protocol.wire import survey_path
 from changeling_statistics.constraint_words import constraint_of, in_words
 from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.instants import format_instant, parse_instant
+from changeling_statistics.survey_files import read_survey, write_survey
 
-from .files import read_private_key, read_survey, write_survey
+from .files import read_private_key
 from .remote import admin_token, put
 from .tables import console, cost_table
 

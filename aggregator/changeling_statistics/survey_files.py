@@ -1,0 +1,45 @@
+"""Surveys in files: unsigned ones as JSON, which people can read, signed ones as the bytes that a server publishes."""
+
+import json
+from pathlib import Path
+
+from changeling_protocol import MalformedBytes, Survey, UnderstatedEpsilon
+from changeling_protocol.cost import track_cost
+
+
+def write_survey(path: Path, survey: Survey) -> None:
+    """Writes an unsigned survey as JSON: what will be signed, and for the reader what each track costs.
+
+    Raises OSError if the file cannot be written.
+    """
+    tracks = [
+        {"track": number, "epsilon": f"{track_cost(track, survey.calendar, survey.constraint, survey.closed):.6f}"}
+        for number, track in enumerate(survey.plan.tracks)
+    ]
+    content = {
+        "survey": survey.as_fields(),
+        "cost": {"epsilon": str(survey.epsilon), "tracks": tracks},
+    }
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_survey(path: Path) -> Survey:
+    """The survey in a file, signed or not. Its cost is computed again; a signature is not checked.
+
+    Raises MalformedBytes or UnderstatedEpsilon, which name the file, or OSError.
+    """
+    content = path.read_bytes()
+    try:
+        return _survey_in_json(content) if content.lstrip().startswith(b"{") else Survey.unverified(content)
+    except MalformedBytes as error:
+        raise MalformedBytes(f"{path} holds no survey: {error}; make one with `changeling survey new`") from error
+    except UnderstatedEpsilon as error:
+        raise UnderstatedEpsilon(f"{path}: {error}") from error
+
+
+def _survey_in_json(content: bytes) -> Survey:
+    try:
+        fields = dict(json.loads(content)["survey"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MalformedBytes("not the JSON of a survey") from error
+    return Survey.from_fields(fields)

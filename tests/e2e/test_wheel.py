@@ -1,14 +1,19 @@
 """The wheel, in environments of its own."""
 
+import json
+import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from changeling_protocol import __version__
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES, MOST_OF_THE_SDK = 500_000, 100_000
+OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
 
 
 def run(*command, **options):
@@ -25,18 +30,55 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def empty_environment(wheel, tmp_path_factory):
-    """A new environment with the bare wheel in it, at our pinned versions."""
+def environment(wheel, tmp_path_factory):
+    """A new environment with the bare wheel in it. The tests below add one extra after the other, in their order."""
     folder = tmp_path_factory.mktemp("environment")
     assert run(sys.executable, "-m", "venv", folder).returncode == 0
-    install(folder, wheel)
-    return folder / "bin"
+    return Environment(folder, wheel).with_extra("")
 
 
-def install(folder, requirement):
-    pip = [folder / "bin" / "pip", "install", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt"]
-    installed = run(*pip, requirement)
-    assert installed.returncode == 0, installed.stdout + installed.stderr
+@dataclass(frozen=True)
+class Environment:
+    """An environment of its own, at our pinned versions, that knows nothing of this tree."""
+
+    folder: Path
+    wheel: Path
+
+    def run(self, command, *words):
+        """Runs a script of the environment."""
+        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return run(self.folder / "bin" / command, *words, cwd=self.folder, env=clean)
+
+    def printed(self, command, *words):
+        """What a script prints; it must succeed."""
+        done = self.run(command, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def with_extra(self, extra):
+        """The environment with an extra added, "" for the bare wheel."""
+        required = f"changeling[{extra}] @ {self.wheel.as_uri()}" if extra else self.wheel
+        self.printed(
+            "pip", "install", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", required
+        )
+        return self
+
+    def without(self, *distributions):
+        """The environment with some distributions taken away."""
+        self.printed("pip", "uninstall", "--yes", *distributions)
+        return self
+
+    def installed(self):
+        """The names of the distributions in it."""
+        listed = self.printed("pip", "list", "--format=json", "--disable-pip-version-check")
+        return {each["name"].lower() for each in json.loads(listed)}
+
+    def refusal(self, command, *words):
+        """The one line that says why a command does not run."""
+        done = self.run(command, *words)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
 
 
 def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
@@ -57,19 +99,53 @@ def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
     }
 
 
-@pytest.mark.timeout(600)
-def test_a_bare_install_is_the_sdk_alone_and_the_extras_bring_the_command_lines(wheel, empty_environment):
-    """Bare: the client imports, numpy is not there, and each command names its extra. With the extras both run."""
-    python = empty_environment / "python"
-    assert run(python, "-c", "from changeling_client import Client").returncode == 0
-    assert run(python, "-c", "import numpy").returncode == 1
-    for command, extra in (("changeling", "changeling[server]"), ("changeling-sim", "changeling[simulate]")):
-        refused = run(empty_environment / command, "--help")
-        assert refused.returncode == 1
-        assert extra in refused.stderr
-        assert "Traceback" not in refused.stderr
+def test_the_version_is_that_of_the_wheel(wheel):
+    """One number, in the protocol; hatch reads it there."""
+    assert wheel.name.startswith(f"changeling-{__version__}-")
 
-    install(empty_environment.parent, f"changeling[server,simulate] @ {wheel.as_uri()}")
-    assert "serve" in run(empty_environment / "changeling", "--help", check=True).stdout
-    simulated = run(empty_environment / "changeling-sim", "run", "school-to-work", "--entries", 10**6, check=True)
-    assert "employment" in simulated.stdout
+
+@pytest.mark.timeout(600)
+def test_a_bare_install_is_the_sdk_alone(environment):
+    """The client imports, numpy is not there; each command line knows its version and names its extra."""
+    assert not environment.installed() & {"numpy", "typer", "rich"}
+    assert environment.printed("python", "-c", "from changeling_client import Client, __version__; print(__version__)")
+    for command, words, extra in (
+        ("changeling", ("--help",), "server"),
+        ("changeling", ("release", "--help"), "central"),
+        ("changeling-sim", ("--help",), "simulate"),
+    ):
+        assert environment.printed(command, "--version") == f"{command} {__version__}\n"
+        assert f'pip install "changeling[{extra}]"' in environment.refusal(command, *words)
+
+
+@pytest.mark.timeout(600)
+def test_the_extra_simulate_brings_no_server_and_no_curator(environment):
+    """The bundled changelog is simulated by name."""
+    environment.with_extra("simulate")
+    assert not environment.installed() & {*OF_A_SERVER, "opendp"}
+    assert "employment" in environment.printed("changeling-sim", "run", "school-to-work", "--entries", 10**6)
+
+
+@pytest.mark.timeout(600)
+def test_the_extra_central_brings_no_server(environment):
+    """A release runs, with its picture; the help of `serve` names its extra, and so does the attempt to run it."""
+    environment.with_extra("central")
+    assert not environment.installed() & OF_A_SERVER
+    (environment.folder / "log.csv").write_text("entry,time,answer\nada,1,tea\nbob,2,tea\nada,4,\n")
+    every = ("--every", "1s", "--start", "0", "--until", "4")
+    words = ("log.csv", "--query", "any answer", *every, "--epsilon", "1", "--at-most", "2", "-o", "out.csv")
+    environment.printed("changeling", "release", *words, "--plot", "out.png")
+    assert len((environment.folder / "out.csv").read_text().splitlines()) == 1 + 4
+    assert "changeling[server]" in environment.printed("changeling", "serve", "--help")
+    (environment.folder / "authority.pub").write_text("00" * 31 + "01\n")
+    refused = environment.refusal("changeling", "serve", "--store", "server.db", "--authority", "authority.pub")
+    assert 'pip install "changeling[server]"' in refused
+
+
+@pytest.mark.timeout(600)
+def test_the_extra_server_brings_the_server(environment):
+    """Its store opens, and a sealing key is made in it."""
+    environment.without("opendp", "dp-accounting", "matplotlib").with_extra("server")
+    assert not environment.installed() & {"opendp", "dp-accounting", "matplotlib"}
+    environment.printed("changeling", "keys", "new", "--store", "server.db", "-o", "key.request")
+    assert "changeling[central]" in environment.printed("changeling", "release", "--help")

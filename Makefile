@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup check test demo bench-plans bench-central clean
+.PHONY: setup check test demo bench-plans bench-central bench-house clean
 
 setup: $(VENV)/ready
 
@@ -31,6 +31,9 @@ bench-plans: setup
 
 bench-central: setup
 	$(BIN)/python -m benchmarks central
+
+bench-house: setup
+	$(BIN)/python -m benchmarks house
 
 clean:
 	rm -rf $(VENV) build dist

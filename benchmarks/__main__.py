@@ -24,21 +24,30 @@ SUITES = {
         "central_scale",
         "central_coverage",
     ),
+    "house": (
+        "house.lengths",
+        "house.additions",
+        "house.journeys",
+        "house.docstrings",
+        "house.untyped",
+        "house.installs",
+    ),
 }
 OUTPUT = Path("build/bench")
 
 
 def main(suite: str, *chosen: str) -> None:
-    """A measure is a module beside this one whose `measure()` returns a flat map from figure to number.
+    """Runs a suite's measures, or only those chosen by name, which then replace their own figures in the file.
 
-    Measures chosen by name are run alone, and replace their own figures in the file.
+    A measure is a module beside this one whose `measure()` returns a flat map from figure to number; None for a
+    figure of what is missing.
     """
     console = Console()
     path = OUTPUT / f"{suite}.json"
-    figures: dict[str, float] = json.loads(path.read_text()) if chosen and path.exists() else {}
+    figures: dict[str, float | None] = json.loads(path.read_text()) if chosen and path.exists() else {}
     for name in chosen or SUITES[suite]:
         began = time.monotonic()
-        measured: dict[str, float] = import_module(f"{__package__}.{name}").measure()
+        measured: dict[str, float | None] = import_module(f"{__package__}.{name}").measure()
         console.print(_table(name, measured, time.monotonic() - began))
         figures |= measured
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,12 +55,12 @@ def main(suite: str, *chosen: str) -> None:
     console.print(f"wrote {path}")
 
 
-def _table(name: str, measured: dict[str, float], seconds: float) -> Table:
+def _table(name: str, measured: dict[str, float | None], seconds: float) -> Table:
     table = Table(title=f"{name}, {seconds:.0f} s", title_justify="left")
     table.add_column("figure")
     table.add_column("", justify="right")
     for figure, number in measured.items():
-        table.add_row(figure, f"{number:.6g}")
+        table.add_row(figure, "[bold red]MISSING[/]" if number is None else f"{number:.6g}")
     return table
 
 

@@ -47,7 +47,7 @@ def test_every_link_and_anchor_leads_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_test_that_is_named_exists(page):
     """A promise or a proof that points to a test file, or to one test of it, is not left behind when that moves."""
-    written = set(re.findall(r"^def (test_\w+)", "\n".join(file.read_text() for file in CODE), re.MULTILINE))
+    written = set(re.findall(r"^ *def (test_\w+)", "\n".join(file.read_text() for file in CODE), re.MULTILINE))
     quoted = re.findall(r"`(\S+)`", page.read_text())
     for name in quoted:
         if re.fullmatch(r"tests/\S+\.py", name):

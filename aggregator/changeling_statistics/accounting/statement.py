@@ -23,7 +23,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class LossStatement:
-    """pure: delta 0. approximate: the local (ε, δ). shuffled: the central (ε, δ), where a relay shuffles."""
+    """What a survey can cost an entry, said in three ways.
+
+    pure: with delta 0. approximate: the local (ε, δ). shuffled: the (ε, δ) against whoever sees uploads only after a
+    relay has shuffled them; None if none does.
+    """
 
     pure: Figure
     approximate: Figure
@@ -31,10 +35,11 @@ class LossStatement:
 
 
 def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None = None) -> LossStatement:
-    """The survey's losses at this delta: shuffled <= approximate <= pure.
+    """What a survey can cost an entry at this delta: shuffled <= approximate <= pure.
 
-    shuffled_entries: at least how many entries are shuffled together at every closing; None where no relay shuffles.
-    Raises ValueError for a delta outside [0, 1), and with shuffled entries below 1e-12.
+    delta: from 0 to below 1, well below one in the number of entries.
+    shuffled_entries: at least how many entries are shuffled together at every closing; None if no relay shuffles.
+    Raises ValueError for a delta outside [0, 1), and, with shuffled entries, below 1e-12.
     """
     checked_delta(delta)
     local = "none: holds against the server and everybody else, whatever others do"

@@ -31,18 +31,32 @@ BISECTIONS = 60
 
 
 class Charged(Protocol):
-    """What a survey says of an entry's exposure; a Survey is one."""
+    """What the accounting needs to know of a survey; a Survey is one."""
 
     @property
-    def plan(self) -> ReleasePlan: ...
+    def plan(self) -> ReleasePlan:
+        """What is reported, and through which randomizers."""
+        ...
+
     @property
-    def calendar(self) -> Calendar: ...
+    def calendar(self) -> Calendar:
+        """When periods end."""
+        ...
+
     @property
-    def constraint(self) -> Constraint: ...
+    def constraint(self) -> Constraint:
+        """How often an entry may mutate."""
+        ...
+
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether every entry has an answer from the first period to the last."""
+        ...
+
     @property
-    def cost(self) -> Decimal: ...
+    def cost(self) -> Decimal:
+        """The pure epsilon that the plan can cost an entry at most."""
+        ...
 
 
 def delta_at(survey: Charged, epsilon: float) -> float:
@@ -76,6 +90,7 @@ def epsilon_at(survey: Charged, delta: float) -> float:
 
 
 def checked_delta(delta: float) -> None:
+    """Raises ValueError for a delta outside [0, 1)."""
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
 

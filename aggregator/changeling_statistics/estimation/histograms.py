@@ -51,7 +51,8 @@ class Nodes(Sequence[UsedNode]):
 class Histogram:
     """The histogram at the end of a period.
 
-    estimate: entries per answer 1..z. nodes: what it is made of, by the time of their end.
+    period: its number, 0 to T. estimate: the entries that hold each answer 1..z, with their covariance.
+    nodes: the nodes that the estimate is made of, by the time of their end.
     """
 
     period: int
@@ -61,7 +62,11 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of the histogram over a window (start, end] of periods; otherwise as Histogram."""
+    """The change of the histogram over a window of periods.
+
+    span: the window (start, end]. estimate: by how many entries each answer 1..z changed, with their covariance.
+    nodes: the nodes that the estimate is made of, by the time of their end.
+    """
 
     span: Node
     estimate: Estimate
@@ -69,10 +74,12 @@ class Change:
 
 
 def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: bool = False) -> Histogram:
-    """The histogram at the end of `period`, 0 to T, from the tallies that may be published.
+    """Estimates the histogram at the end of a period.
 
-    Raises NotEstimable, naming the node, where the published nodes do not connect the period with the start of
-    the calendar, and ValueError outside 0..T.
+    tallies: those that may be published, by track and node. period: 0 to T; at 0 nobody has an answer.
+    retrospective: whether to use every tally; if not, only those of nodes that have closed by the period.
+    Raises NotEstimable, which names the node that is missing, if the tallies do not connect the period with the
+    start of the calendar; ValueError outside 0..T.
     """
     check_period(survey, period)
     solution = Solution(releases(survey, tallies), retrospective)
@@ -85,9 +92,10 @@ def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: b
 def series(
     survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False, skip: bool = False
 ) -> list[Histogram]:
-    """The histograms at the ends of periods 1 to `until`, all from one recursion or one factor.
+    """Estimates the histograms at the ends of periods 1 to `until`, faster than one by one.
 
-    skip: leave out the periods that are not estimable; otherwise they raise as `histogram` does.
+    tallies, retrospective: as for `histogram`.
+    skip: whether to leave out periods that are not estimable; if not, they raise as `histogram` does.
     """
     check_period(survey, until)
     known = releases(survey, tallies)
@@ -102,10 +110,11 @@ def series(
 
 
 def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
-    """The change of the histogram over a window (l, r]: v̂_r - v̂_l, with the resistance across it.
+    """Estimates the change of the histogram over a window (l, r] of periods: v̂_r - v̂_l.
 
-    Online it uses what has closed by r. Raises NotEstimable, naming the node, where the published nodes do not
-    connect l and r (they need not reach back to time 0), and ValueError outside the calendar.
+    tallies: as for `histogram`. retrospective: if not, only nodes that have closed by r are used.
+    Raises NotEstimable, which names the node that is missing, if the tallies do not connect l and r (they need not
+    reach back to the start); ValueError outside the calendar.
     """
     check_period(survey, window.end)
     solution = Solution(releases(survey, tallies), retrospective)
@@ -116,9 +125,10 @@ def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: boo
 def sliding(
     survey: Survey, tallies: Tallies, width: int, until: int, *, retrospective: bool = False, skip: bool = False
 ) -> list[Change]:
-    """The changes over the windows (t - width, t] for t = width to `until` (SWCR); raises as `change` does.
+    """Estimates the changes over the windows (t - width, t] for t = width to `until` (SWCR).
 
-    skip: leave out the windows that are not estimable. Online, each window is a solve of its own.
+    tallies, retrospective: as for `change`; if not retrospective, each window takes a solve of its own.
+    skip: whether to leave out windows that are not estimable; if not, they raise as `change` does.
     """
     check_period(survey, until)
     if width < 1:

@@ -55,8 +55,9 @@ class Network:
         labels: Indices = csgraph.connected_components(links, directed=False)[1].astype(np.intp)
         return labels
 
-    def connected(self, one: int, other: int) -> bool:
-        return bool(self.components[one] == self.components[other])
+    def connected(self, time: int, other: int) -> bool:
+        """Whether edges lead from one time to the other."""
+        return bool(self.components[time] == self.components[other])
 
     def potentials(self, sources: Floats) -> Floats:
         """L⁺ of the sources: shape (periods + 1, k) to the same, up to a constant in each connected part.

@@ -20,7 +20,11 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ellipsoid:
-    """{ v : (v - centre)' C⁺ (v - centre) <= bound }, C of `rank` directions, in entries."""
+    """A confidence region for all answers at once: { v : (v - centre)' C⁺ (v - centre) <= bound }, in entries.
+
+    centre: the estimate, shape (z,). inverse: C⁺, shape (z, z). rank: in how many directions it has a width; in the
+    others it is known exactly. bound: the quantile of chi-squared with `rank` degrees of freedom.
+    """
 
     centre: Floats
     inverse: Floats
@@ -38,13 +42,19 @@ class Ellipsoid:
 
 
 def intervals(estimate: Estimate, level: float = 0.95) -> Floats:
-    """Lower and upper ends per answer, shape (z, 2), each covering with probability `level` by itself."""
+    """Confidence intervals, one for each answer by itself: lower and upper ends, shape (z, 2), in entries.
+
+    level: the probability with which each of them covers, between 0 and 1.
+    """
     half = NORMAL.inv_cdf(0.5 + _level(level) / 2) * estimate.standard_errors
     return np.stack([estimate.values - half, estimate.values + half], axis=1)
 
 
 def region(estimate: Estimate, level: float = 0.95) -> Ellipsoid:
-    """The ellipsoid that covers all answers of one estimate at once with probability `level` (chi-squared)."""
+    """The ellipsoid that covers all answers of one estimate at once with probability `level` (chi-squared).
+
+    level: between 0 and 1.
+    """
     variances, axes = np.linalg.eigh(estimate.covariance)
     kept = variances > FLAT * max(float(variances[-1]), 0.0)
     inverse = (axes[:, kept] / variances[kept]) @ axes[:, kept].T
@@ -53,8 +63,9 @@ def region(estimate: Estimate, level: float = 0.95) -> Ellipsoid:
 
 
 def bands(estimates: Sequence[Estimate], level: float = 0.95) -> Floats:
-    """Ends per estimate and answer, shape (k, z, 2), that cover all of them at once with at least `level`.
+    """Confidence bands for several times at once: lower and upper ends, shape (k, z, 2), in entries.
 
+    level: the probability, at least, with which all k·z intervals cover together.
     Šidák: each of the m = kz intervals at level^(1/m), which is enough for normal errors however correlated
     (Šidák 1967), and never wider than Bonferroni's.
     """

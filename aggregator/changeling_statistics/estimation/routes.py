@@ -35,6 +35,7 @@ class Routes:
 
     @cached_property
     def second(self) -> Indices:
+        """The later time of every pair, as an index into `times`: shape (F(F-1)/2,)."""
         return np.triu_indices(len(self.times), 1)[1].astype(np.intp)
 
     @cached_property

@@ -59,6 +59,7 @@ class Sampling:
 
     @property
     def needed(self) -> bool:
+        """Whether there is such an error: not if every entry reports on every node."""
         return self.design.needed
 
     def covariance(self, row: Floats) -> tuple[Floats, bool]:
@@ -78,22 +79,23 @@ class Sampling:
         joint = np.zeros((k, k, z, z))
         if not self.needed:
             return joint
-        found = [self._forms(row) for row in rows]
-        for i, one in enumerate(found):
-            for j, other in enumerate(found[: i + 1]):
-                scatter = np.sign(rows[i] * rows[j]) * np.sqrt(one.scatter * other.scatter)
-                weights = self._weights(one.omega, one.c, other.c, scatter, bounding=False)
+        quadratics = [self._forms(row) for row in rows]
+        for i, first in enumerate(quadratics):
+            for j, second in enumerate(quadratics[: i + 1]):
+                scatter = np.sign(rows[i] * rows[j]) * np.sqrt(first.scatter * second.scatter)
+                weights = self._weights(first.omega, first.c, second.c, scatter, bounding=False)
                 joint[i, j] = weighed(weights, self.design, self._products, self._histograms)
                 joint[j, i] = joint[i, j]
         return joint
 
     def weights(self, row: Floats) -> SamplingWeights:
-        """Of the estimate with weights `row`."""
-        of = self._forms(row)
-        return self._weights(of.omega, of.c, of.c, of.scatter, bounding=True)
+        """The sampling covariance of the estimate with weights `row`, as a sum of what tallies tell."""
+        quadratic = self._forms(row)
+        return self._weights(quadratic.omega, quadratic.c, quadratic.c, quadratic.scatter, bounding=True)
 
     @cached_property
     def design(self) -> Design:
+        """Which entries report on which release, and with what chance."""
         known, survey = self.releases, self.releases.survey
         kept, scatter = draws(survey)
         f, n = shares(survey), known.entries

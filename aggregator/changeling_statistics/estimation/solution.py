@@ -44,6 +44,7 @@ class Solution:
         return network if self.drift is None else with_drift(network, self.drift)
 
     def reaches(self, plus: int, minus: int = 0) -> bool:
+        """Whether v̂_plus - v̂_minus can be estimated: releases connect the two times."""
         return self._used_for(plus).connected(plus, minus)
 
     def row(self, plus: int, minus: int = 0) -> Floats:
@@ -108,6 +109,7 @@ class Solution:
 
     @cached_property
     def sampling(self) -> Sampling:
+        """The sampling error of these estimates."""
         return Sampling(self.releases)
 
     def _used_for(self, time: int) -> Network:

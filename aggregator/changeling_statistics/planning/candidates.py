@@ -64,6 +64,7 @@ class Candidate:
 
     @property
     def variance(self) -> Floats:
+        """What each edge counts for: response and sampling together, shape (E,)."""
         return np.maximum(self.response + self.sampling, LEAST_VARIANCE)
 
     @property
@@ -72,10 +73,11 @@ class Candidate:
         return len(np.union1d(self.start[self.start > 0], self.end))
 
     def without_sampling(self) -> "Candidate":
-        """As it is if everybody is in this group."""
+        """The same group without sampling error, as it has none if everybody is in it."""
         return replace(self, sampling=np.zeros(len(self.sampling)))
 
     def group(self, share: int = 1) -> Group:
+        """The group of a release plan, with this share of the entries."""
         return Group(tuple(part.span.track(part.offer.make()) for part in self.parts), share)
 
 

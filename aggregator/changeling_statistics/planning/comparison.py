@@ -16,14 +16,18 @@ ABOUT_AS_GOOD = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """options: by the names above; plans that the budget or the horizon has no room for are left out."""
+    """Plans for one wish, side by side.
+
+    wish: what they are for. planned: the optimal plan, and how sure it is that it is.
+    options: the plans by NAMES; those that the budget or the horizon has no room for are left out.
+    """
 
     wish: Wish
     options: dict[str, Option]
     planned: Planned
 
     def choose(self, name: str) -> Option:
-        """Raises ValueError, naming what there is, for a name that is not among the options."""
+        """The plan of this name. Raises ValueError, which lists the names, if it is not among the options."""
         if name not in self.options:
             raise ValueError(f"no plan {name!r} for this wish: choose one of {', '.join(self.options)}")
         return self.options[name]
@@ -61,7 +65,10 @@ class Comparison:
 
 
 def compare_plans(wish: Wish) -> Comparison:
-    """Every plan of the table. Raises ValueError where the budget is too small to report anything."""
+    """The optimal plan for a wish beside the paper's hierarchy, a flat release, a sampled hierarchy and a panel.
+
+    Raises ValueError if the budget is too small to report anything.
+    """
     with threadpool_limits(ONE_THREAD):
         planned = optimal_plan(wish)
         made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)

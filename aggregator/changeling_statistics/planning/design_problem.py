@@ -24,9 +24,9 @@ from .resistances import Edges, drops, potentials, resistances, sums
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """What shares give. resistances: R_t, shape (T,). slopes: φ_g(t) weighted by w, shape (groups,).
+    """What some shares give.
 
-    weights: w, shape (T,), adding up to 1.
+    resistances: R_t, shape (T,). slopes: φ_g, shape (groups,). weights: w, shape (T,), adding up to 1.
     """
 
     resistances: Floats
@@ -40,7 +40,7 @@ class Point:
 
     @property
     def bound(self) -> float:
-        """What no shares of these groups are below."""
+        """A resistance that no shares of these groups can undercut."""
         return self.value**2 / float(self.slopes.max())
 
 
@@ -64,6 +64,7 @@ class Problem:
         return Point(found, slopes, weights)
 
     def restricted(self, to: NDArray[np.intp]) -> "Problem":
+        """The problem with only some of the candidates, by their numbers."""
         return Problem([self.candidates[i] for i in to], self.periods, self.retrospective)
 
     @cached_property

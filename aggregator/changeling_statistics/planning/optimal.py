@@ -24,9 +24,11 @@ ALONE = 6
 class Planned:
     """The best plan for a wish.
 
-    kinds: what each group is: panel, changes, hierarchy or mix. gap: by which part the mean (or worst) resistance
-    over the horizon could fall at most with any other shares of any candidates (design.md 4.5). considered: how many
-    candidates there were. everybody_alike: whether one group for everybody, which has no sampling error, was better.
+    option: the plan, what it will give and what it asks of a device.
+    kinds: what each group of the plan is: panel, changes, hierarchy or mix.
+    gap: the part by which the mean (or worst) resistance over the horizon could fall at most, with any other shares
+    of any candidates (design.md 4.5). considered: how many candidates there were.
+    everybody_alike: whether the plan is one group for everybody, which has no sampling error.
     """
 
     option: Option
@@ -37,10 +39,11 @@ class Planned:
 
     @property
     def plan(self) -> ReleasePlan:
+        """The release plan itself."""
         return self.option.plan
 
     def share_of(self, kind: str) -> float:
-        """The share of devices in groups of a kind."""
+        """The share of the devices that are in groups of this kind."""
         groups = zip(self.plan.groups, self.kinds, strict=True)
         return sum(group.share for group, each in groups if each == kind) / self.plan.total_share
 

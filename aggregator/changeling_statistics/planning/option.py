@@ -12,7 +12,11 @@ from .wish import Wish
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """name: of the kind of plan; detail: its parameters in a few words. survey: an unsigned one with this plan."""
+    """A plan with what it will give and what it asks of a device.
+
+    name: what kind of plan it is. detail: its parameters in a few words. survey: an unsigned survey with this plan.
+    prediction: how accurate it will be for the wish's devices.
+    """
 
     name: str
     detail: str
@@ -21,19 +25,22 @@ class Option:
 
     @classmethod
     def of(cls, wish: Wish, name: str, plan: ReleasePlan, detail: str = "") -> "Option":
+        """The option of a plan for this wish, its accuracy predicted."""
         survey = wish.survey(plan)
         return cls(name, detail, survey, predict(survey, wish.devices, retrospective=wish.retrospective))
 
     @property
     def plan(self) -> ReleasePlan:
+        """The release plan itself."""
         return self.survey.plan
 
     @property
     def title(self) -> str:
+        """Name and detail, as tables show them."""
         return f"{self.name}, {self.detail}" if self.detail else self.name
 
     def error(self, wish: Wish) -> float:
-        """What the wish's objective makes of the prediction, a standard error as a fraction."""
+        """The standard error that the wish wants small, mean or worst, as a fraction of the entries."""
         return self.prediction.objective(wish.objective)
 
     @property

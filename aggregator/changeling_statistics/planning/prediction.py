@@ -26,7 +26,7 @@ class Moments(Protocol):
     """What a prediction needs to know of a population."""
 
     def report_variances(self, track: int) -> Floats:
-        """Of one report on each node of a track, mean over the answers, in entries squared; shape (nodes,)."""
+        """The variance of one report on each node of a track, in entries squared, shape (nodes,), mean over answers."""
         ...
 
     @property
@@ -42,22 +42,27 @@ class Expected:
     survey: Survey
 
     def report_variances(self, track: int) -> Floats:
-        survey = self.survey
-        of = survey.plan.tracks[track]
-        return np.array([expected_variance(of.randomizer, node, survey.expected, survey.closed) for node in of.nodes()])
+        """As `Moments` asks for, of the designer's expectation."""
+        survey, reported = self.survey, self.survey.plan.tracks[track]
+        return np.array(
+            [expected_variance(reported.randomizer, node, survey.expected, survey.closed) for node in reported.nodes()]
+        )
 
     @property
     def products(self) -> Floats:
+        """As `Moments` asks for, of the designer's expectation."""
         survey, times = self.survey, np.arange(self.survey.calendar.periods + 1)
         return expected_products(len(survey.answers), survey.expected, survey.closed, times, times)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Variances of the fractions at the ends of periods 1..T, mean over the answers, for so many devices.
+    """How accurate a survey's histograms will be: the variances of fractions at the ends of periods 1..T.
 
-    response: of the randomizers. sampling: of asking only some of the entries. inf where nothing connects a period
-    with the start.
+    devices: how many answer.
+    response: the variance that the randomizers add, shape (T,), mean over the answers, in squared fractions.
+    sampling: the variance that asking only some of the entries adds, likewise.
+    Both are inf where no release connects a period with the start.
     """
 
     devices: int
@@ -72,24 +77,29 @@ class Prediction:
 
     @property
     def mean(self) -> float:
-        """Root mean square over the periods."""
+        """The standard error over all periods: their root mean square."""
         return float(np.sqrt(np.mean(self.errors**2)))
 
     @property
     def worst(self) -> float:
+        """The largest standard error of all periods."""
         return float(self.errors.max())
 
     def at(self, period: int) -> float:
-        """Raises ValueError outside 1..T."""
+        """The standard error at the end of a period. Raises ValueError outside 1..T."""
         if not 1 <= period <= len(self.errors):
             raise ValueError(f"periods are numbered 1 to {len(self.errors)}, got {period}")
         return float(self.errors[period - 1])
 
     def objective(self, objective: str) -> float:
+        """The standard error over all periods: "mean" for their root mean square, or "worst" for the largest."""
         return self.worst if objective == "worst" else self.mean
 
     def devices_for(self, error: float = POINT, objective: str = "mean") -> float:
-        """How many devices give this standard error: it falls with the root of their number; inf if none do."""
+        """How many devices it takes for this standard error, which falls with the root of their number; inf if none do.
+
+        error: as a fraction of the entries; 0.01 is one point. objective: "mean" or "worst", as above.
+        """
         if not error > 0:
             raise ValueError(f"a standard error to reach is above 0, got {error}")
         return self.devices * (self.objective(objective) / error) ** 2

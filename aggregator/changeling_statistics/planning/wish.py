@@ -20,11 +20,15 @@ Objective = Literal["mean", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How many answers, over which calendar, under which constraint, at which budget, with how many devices.
+    """What a survey is to tell, and what it may cost.
 
-    epsilon: the most an entry may lose in all. closed: every entry has an answer from the first period to the last.
-    retrospective: histograms are wanted after the last period, from everything; otherwise each when its period
-    closes. objective: the mean over the horizon of an estimate's variance, or the worst.
+    answers: how many there are, z. calendar, constraint: the survey's.
+    epsilon: the most that an entry may lose in all. devices: how many will answer.
+    closed: whether every entry has an answer from the first period to the last.
+    expected: how often the designer expects answers to change.
+    retrospective: whether histograms are wanted when all is over, from everything; if not, each as its period closes.
+    objective: whether the mean of the variances over the horizon is to be small, or the worst of them.
+    Raises ValueError for a wish that no plan can meet.
     """
 
     answers: int
@@ -56,7 +60,7 @@ class Wish:
 
     @property
     def periods(self) -> int:
-        """T."""
+        """T, how many periods the calendar has."""
         return self.calendar.periods
 
     def most_later(self) -> int | None:
@@ -64,9 +68,10 @@ class Wish:
         return self.constraint.k - 1 if self.closed and isinstance(self.constraint, AtMost) else None
 
     def survey(self, plan: ReleasePlan, answers: tuple[str, ...] = (), question: str = "a plan") -> Survey:
-        """A survey with this plan, whose epsilon is what the plan costs, with the parts a server needs left open.
+        """An unsigned survey with this plan, whose epsilon is what the plan costs.
 
-        answers: their names; numbered if there are none.
+        answers: their names; numbered if not given. What only devices and a server need (skew, spread, grace,
+        minimum) is filled with the least there is: replace it before the survey is signed.
         """
         cost = plan_cost(plan, self.calendar, self.constraint, self.closed)
         return Survey(

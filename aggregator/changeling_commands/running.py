@@ -16,9 +16,11 @@ VERSION_HINT = "--version, alone, prints the version."
 
 
 class Program(Protocol):
-    """What Typer builds: takes words, ends with SystemExit."""
+    """What Typer builds of commands."""
 
-    def __call__(self, *, args: list[str], prog_name: str) -> object: ...
+    def __call__(self, *, args: list[str], prog_name: str) -> object:
+        """Runs the command in these words, and ends with SystemExit."""
+        ...
 
 
 def run_program(

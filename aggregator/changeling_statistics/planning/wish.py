@@ -10,7 +10,7 @@ from typing import Literal
 from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey, plan_cost
 from changeling_protocol.survey import micro
 
-MOST_PERIODS = 1200
+MOST_PLANNED_PERIODS = 1200
 """Planning solves dense systems of so many times; longer horizons are planned with wider periods."""
 LEAST_EPSILON = Decimal("0.001")
 """Below it odds say next to nothing."""
@@ -48,10 +48,10 @@ class Wish:
             raise ValueError(f"epsilon must be at least {LEAST_EPSILON} to say anything, got {self.epsilon}")
         if self.devices < 1:
             raise ValueError(f"a survey needs at least one device, got {self.devices}")
-        if self.calendar.periods > MOST_PERIODS:
+        if self.calendar.periods > MOST_PLANNED_PERIODS:
             raise ValueError(
-                f"a plan over {self.calendar.periods} periods is too fine to work out, at most {MOST_PERIODS}: "
-                f"choose periods {-(-self.calendar.periods // MOST_PERIODS)} times as wide"
+                f"a plan over {self.calendar.periods} periods is too fine to work out, at most {MOST_PLANNED_PERIODS}: "
+                f"choose periods {-(-self.calendar.periods // MOST_PLANNED_PERIODS)} times as wide"
             )
         if self.objective not in ("mean", "worst"):
             raise ValueError(f"the objective is mean or worst, got {self.objective!r}")

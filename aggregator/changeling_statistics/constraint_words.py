@@ -1,10 +1,9 @@
 """The constraint on mutations in people's words: from the options of a command line, and as a sentence tells it."""
 
 from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
+from changeling_protocol.constraints import MOST_MUTATIONS
 
 from .durations import format_duration
-
-MOST_MUTATIONS = 10**9
 
 
 def constraint_of(at_most: int | None, within: int | None) -> Constraint:

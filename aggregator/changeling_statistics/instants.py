@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-LAST_INSTANT = 253_402_300_799
-"""The last second of the year 9999, beyond which there is no ISO 8601 date."""
+from changeling_protocol.calendar import LAST_INSTANT
 
 
 def parse_instant(text: str) -> float:

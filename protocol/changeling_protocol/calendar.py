@@ -9,6 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+MOST_PERIODS = 2**20
+"""The most periods of a calendar: a year and four fifths of minutes, or 119 years of hours. What counts periods, a
+device's or a server's, counts no further."""
+
+LAST_INSTANT = 253_402_300_799
+"""The last second of the year 9999, in Unix time: no calendar goes beyond, so that every time of a survey has a date
+and fits into 64 bits of microseconds."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
@@ -40,8 +48,12 @@ class Calendar:
             raise ValueError(f"a calendar must start at or after Unix time 0, got {self.start}")
         if self.period < 1:
             raise ValueError(f"a period must last at least one second, got {self.period}")
-        if not 1 <= self.periods < 2**31:
-            raise ValueError(f"a calendar must have 1 to 2^31 - 1 periods, got {self.periods}")
+        if not 1 <= self.periods <= MOST_PERIODS:
+            raise ValueError(f"a calendar must have 1 to {MOST_PERIODS} periods, got {self.periods}")
+        if self.time(self.periods) > LAST_INSTANT:
+            raise ValueError(
+                f"a calendar must end with the year 9999 or before, got Unix time {self.time(self.periods)}"
+            )
 
     def time(self, i: int) -> int:
         """The Unix time at which period i ends."""

@@ -9,6 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .calendar import LAST_INSTANT
+
+MOST_MUTATIONS = 2**20
+"""The largest k: a device keeps the mutations of an entry until their node is answered, and these are some 50 MB."""
+MOST_CLASSES = 16
+"""The most classes of a hybrid constraint: each is asked at every mutation, and for every track of a survey."""
+
 
 class Constraint(Protocol):
     """A bound on the mutations of one entry."""
@@ -39,6 +46,8 @@ class AtMost:
     def __post_init__(self) -> None:
         if self.k < 1:
             raise ValueError(f"an entry must be allowed at least its insertion: k >= 1, got {self.k}")
+        if self.k > MOST_MUTATIONS:
+            raise ValueError(f"an entry is allowed at most {MOST_MUTATIONS} mutations, got {self.k}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:  # noqa: ARG002
         return mutations < self.k
@@ -59,6 +68,8 @@ class TimeBounded:
     def __post_init__(self) -> None:
         if self.seconds < 1:
             raise ValueError(f"the bound must be at least one second, got {self.seconds}")
+        if self.seconds > LAST_INSTANT:
+            raise ValueError(f"the bound must be at most {LAST_INSTANT} seconds, got {self.seconds}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:
         return mutations == 0 or elapsed <= self.seconds
@@ -79,6 +90,8 @@ class Hybrid:
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
             raise ValueError(f"a hybrid constraint needs at least two classes, got {len(self.classes)}")
+        if len(self.classes) > MOST_CLASSES:
+            raise ValueError(f"a hybrid constraint has at most {MOST_CLASSES} classes, got {len(self.classes)}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:
         return any(constraint.admits(mutations, elapsed) for constraint in self.classes)
@@ -93,13 +106,17 @@ class Hybrid:
 def constraint_from_fields(fields: dict[str, Any]) -> Constraint:
     """The constraint that `as_fields` wrote. Raises ValueError for anything else."""
     match fields:
+        case {"kind": "hybrid", "classes": [*classes], **rest} if not rest:
+            return Hybrid(tuple(_class_from_fields(each) for each in classes))
+    return _class_from_fields(fields)
+
+
+def _class_from_fields(fields: dict[str, Any]) -> AtMost | TimeBounded:
+    match fields:
         case {"kind": "at-most", "k": int(k), **rest} if not rest:
             return AtMost(k)
         case {"kind": "time-bounded", "seconds": int(seconds), **rest} if not rest:
             return TimeBounded(seconds)
-        case {"kind": "hybrid", "classes": [*classes], **rest} if not rest:
-            plain = [constraint_from_fields(fields) for fields in classes]
-            return Hybrid(tuple(c for c in plain if isinstance(c, AtMost | TimeBounded)))
     raise ValueError(f"not a constraint: {fields!r}")
 
 
@@ -108,6 +125,7 @@ def most_span(bounds: Sequence[int], length: int) -> int:
 
         max over i of #{ j >= i : start_j < end_i + length },   node j being (bounds[j], bounds[j+1]]
 
+    bounds: the times that bound the nodes, rising; of nodes of one width a range, however many they are.
     A window is worst when it begins at the end of a node. One that reaches past the last end counts the
     nodes that remain, which the paper's own code misses (Pan 2023, section 4.2; seeds/systems P4).
 
@@ -117,4 +135,6 @@ def most_span(bounds: Sequence[int], length: int) -> int:
     if length < 0:
         raise ValueError(f"a window cannot have a length of {length}")
     starts, ends = bounds[:-1], bounds[1:]
+    if isinstance(bounds, range):  # nodes of one width: the first window meets as many as any
+        ends = ends[:1]
     return max((bisect_left(starts, end + length) - i for i, end in enumerate(ends)), default=0)

@@ -13,7 +13,13 @@ from .calendar import Calendar, Node, cadence
 from .coins import Coins
 from .randomizers import Randomizer
 
-MOST_TRACKS = 2**16
+MOST_TRACKS = 2**9
+"""The most tracks of a plan: what a survey costs is worked out track by track on every device that joins."""
+MOST_NODES = 2**18
+"""The most nodes of a plan, of all tracks together: a device that was offline goes through those that closed meanwhile.
+A hierarchy over 131,072 periods has no more."""
+MOST_DRAWN_NODES = 2**14
+"""The most nodes that one entry draws, on all tracks of its group: a device draws and keeps them when it joins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +75,10 @@ class Track:
         number, rest = divmod(period - self.first, self.width)
         return number if rest == 0 and 1 <= number <= self.count else None
 
-    def bounds(self, calendar: Calendar) -> list[int]:
+    def bounds(self, calendar: Calendar) -> range:
         """The N+1 times, in Unix seconds, that bound the track's nodes."""
-        return [calendar.time(self.first + i * self.width) for i in range(self.count + 1)]
+        first, width = calendar.time(self.first), self.width * calendar.period
+        return range(first, first + self.count * width + 1, width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,9 @@ class Group:
             raise ValueError("a group must have a track")
         if self.share < 1:
             raise ValueError(f"a group's share must be a positive integer, got {self.share}")
+        drawn = sum(track.reported or 0 for track in self.tracks)
+        if drawn > MOST_DRAWN_NODES:
+            raise ValueError(f"an entry draws at most {MOST_DRAWN_NODES} nodes, got {drawn}")
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,11 @@ class ReleasePlan:
             raise ValueError("a plan must have a group")
         if len(self.tracks) > MOST_TRACKS:
             raise ValueError(f"a plan has at most {MOST_TRACKS} tracks, got {len(self.tracks)}")
+        nodes = sum(track.count for track in self.tracks)
+        if nodes > MOST_NODES:
+            raise ValueError(
+                f"a plan has at most {MOST_NODES} nodes, got {nodes}: choose longer periods, or fewer tracks"
+            )
 
     @cached_property
     def tracks(self) -> tuple[Track, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from .calendar import Calendar
+from .calendar import LAST_INSTANT, Calendar
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
@@ -25,6 +25,10 @@ from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
+MOST_ANSWERS = 1000
+"""The most answers: a person chooses among them, and what a randomizer computes grows with their square."""
+MOST_EPSILON_MICRO = 10**15
+"""The most that a survey states, a billion: a device adds up the millionths of all its surveys in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,17 @@ class Survey:
     def __post_init__(self) -> None:
         if not self.question:
             raise ValueError("a survey must have a question")
+        _check_answers(len(self.answers))
         if len(set(self.answers)) != len(self.answers) or "" in self.answers:
             raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
         if self.skew < 0 or self.spread < 1:
             raise ValueError(f"skew must be >= 0 and spread >= 1 second, got {self.skew} and {self.spread}")
         if self.grace <= self.skew + self.spread:
             raise ValueError(f"grace must be longer than skew + spread = {self.skew + self.spread} s, got {self.grace}")
+        if self.calendar.time(self.calendar.periods) + self.grace > LAST_INSTANT:
+            raise ValueError(f"the last grace must end with the year 9999 or before, got a grace of {self.grace} s")
+        if not 0 <= self.epsilon_micro <= MOST_EPSILON_MICRO:
+            raise ValueError(f"a survey states 0 to {MOST_EPSILON_MICRO} millionths, got {self.epsilon_micro}")
         if self.minimum < 1:
             raise ValueError(f"the minimum of reports must be at least 1, got {self.minimum}")
         for track in self.plan.tracks:
@@ -162,6 +171,11 @@ def from_micro(epsilon_micro: int) -> Decimal:
         return Decimal(epsilon_micro) / MICRO
 
 
+def _check_answers(count: int) -> None:
+    if not 1 <= count <= MOST_ANSWERS:
+        raise ValueError(f"a survey has 1 to {MOST_ANSWERS} answers, got {count}")
+
+
 def _track_as_fields(track: Track) -> dict[str, Any]:
     return {
         "width": track.width,
@@ -189,6 +203,7 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
             "expected": {"first": int(first), "later": int(later), **unexpected},
             **rest,
         } if not rest and not unexpected and all(isinstance(answer, str) for answer in answers):
+            _check_answers(len(answers))  # before randomizers are made for so many
             return Survey(
                 question=question,
                 answers=tuple(answers),

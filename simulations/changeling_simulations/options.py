@@ -1,21 +1,20 @@
 """What a survey designer types, turned into values: epsilons, durations, dates."""
 
-from datetime import UTC, datetime
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from typing import TypeVar
 
 import typer
 from changeling_statistics.durations import parse_duration
+from changeling_statistics.epsilons import parse_epsilon
+from changeling_statistics.instants import parse_instant
+
+T = TypeVar("T")
 
 
 def epsilon(text: str) -> Decimal:
     """An epsilon, above 0, as it is written."""
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise typer.BadParameter(f"epsilon is a number such as 8 or 0.5, got {text!r}") from None
-    if not (value.is_finite() and value > 0):
-        raise typer.BadParameter(f"epsilon must be above 0, got {text}")
-    return value
+    return _option(parse_epsilon, text)
 
 
 def count(text: str) -> int:
@@ -33,16 +32,17 @@ def count(text: str) -> int:
 
 def duration(text: str) -> int:
     """The seconds of a duration such as 1d or 13w."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    return _option(parse_duration, text)
 
 
 def date(text: str) -> int:
-    """Unix seconds of an ISO 8601 date or time, UTC where it names no offset."""
+    """Unix seconds of an ISO 8601 date or time, UTC where it names no offset; or those seconds themselves."""
+    return int(_option(parse_instant, text))
+
+
+def _option(parse: Callable[[str], T], text: str) -> T:
+    """What a word stands for; the error that Typer shows with the option's name, where it stands for nothing."""
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"write 2026-01-31 or 2026-01-31T12:00:00Z, not {text!r}") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

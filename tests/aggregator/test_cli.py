@@ -104,6 +104,8 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
         ([*SURVEY, "--at-most", "2", "--periods", "4", "-o", "x"], "either --periods or --horizon"),
         ([*SURVEY, "--at-most", "0", "-o", "x"], "k >= 1"),
         ([*SURVEY, "--at-most", "2", "--epsilon", "much", "-o", "x"], "epsilon is a number"),
+        ([*SURVEY, "--at-most", "2", "--epsilon", "nan", "-o", "x"], "epsilon is a number"),
+        ([*SURVEY, "--at-most", "2", "--epsilon", "-1", "-o", "x"], "epsilon must be above 0"),
         ([*SURVEY, "--at-most", "2", "--start", "soon", "-o", "x"], "a time is like"),
         ([*SURVEY, "--at-most", "2", "--horizon", "25h", "-o", "x"], "no whole number of periods"),
         (["survey", "sign", "missing.json", "--key", "k", "-o", "x"], "missing.json"),

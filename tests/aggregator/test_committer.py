@@ -5,10 +5,11 @@ from changeling_aggregator.errors import Overloaded
 from changeling_aggregator.ingest import Committer, committer
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of
-from changeling_aggregator.store.log import whole_log
 from changeling_protocol.refusal import Refusal
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
+
+from .refolding import whole_log
 
 
 def appended(store: Store) -> list[bytes]:

@@ -14,12 +14,12 @@ import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import close_what_ended
-from changeling_aggregator.fold.counting import count, refold
+from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_run, merged
-from changeling_aggregator.store import LogEntry, Store
+from changeling_aggregator.store import LoggedEnvelope, Store
 from changeling_aggregator.store.counted import sealed_nodes
-from changeling_aggregator.store.log import open_stream, unread, whole_log
+from changeling_aggregator.store.log import open_stream, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Calendar, SealingKey, seal
@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 from ..protocol.examples import survey
 from .devices import Log, envelope, report, row
+from .refolding import refold, whole_log
 
 START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
 SYMBOLS = 13  # z = 3
@@ -145,7 +146,7 @@ def test_what_does_not_open_or_parse_is_refused_alone(
     assert sum(reports for reports, _ in log.tallies().values()) == counted + 1
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plaintext=st.binary(min_size=1, max_size=80)
     | st.recursive(
@@ -157,7 +158,7 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     """Whatever a device seals is counted or refused; an envelope of nothing is refused at the door."""
     with log.store.reading() as connection:
         keys = private_keys(connection)
-    entry = LogEntry(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
+    entry = LoggedEnvelope(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
     count([entry], {log.survey.id: log.survey}, keys, lambda *_: ())
 
 
@@ -211,7 +212,7 @@ def test_a_folder_that_was_overtaken_changes_nothing(log: Log, monkeypatch: pyte
     """Who reads the log, and commits after another has, has its work discarded."""
     log.append_reports(END, [report(1)])
 
-    def overtaken(*arguments: int) -> list[LogEntry]:
+    def overtaken(*arguments: int) -> list[LoggedEnvelope]:
         entries = unread(*arguments)  # type: ignore[arg-type]
         monkeypatch.undo()
         fold_batch(log.store)
@@ -277,7 +278,7 @@ def test_uploads_that_never_stop_do_not_keep_nodes_and_keys_alive(
     log.append_reports(closes(1), [report(1)])
     now = closes(1) + GRACE
 
-    def always_more(*arguments: int) -> list[LogEntry]:
+    def always_more(*arguments: int) -> list[LoggedEnvelope]:
         lasting.append_reports(now, [report(8)])
         return unread(*arguments)  # type: ignore[arg-type]
 
@@ -302,7 +303,7 @@ def test_a_node_stays_open_for_an_upload_that_waits(log: Log) -> None:
         assert sealed_nodes(connection, log.survey.id) == {0: 1}
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
     """Each is sorted and at least twice as long as the next, and ids are found in the chunks that are read."""

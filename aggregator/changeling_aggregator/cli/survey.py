@@ -1,6 +1,5 @@
 """`changeling survey`: write a survey, sign it, publish it, look at it."""
 
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from changeling_protocol.survey import micro
 from changeling_protocol.wire import survey_path
 from changeling_statistics.constraint_words import constraint_of, in_words
 from changeling_statistics.durations import format_duration, parse_duration
+from changeling_statistics.epsilons import parse_epsilon
 from changeling_statistics.instants import format_instant, parse_instant
 from changeling_statistics.survey_files import read_survey, write_survey
 
@@ -55,7 +55,7 @@ def new(
     constraint = constraint_of(at_most, None if within is None else parse_duration(within))
     names = tuple(answer.strip() for answer in answers.split(","))
     plan = hierarchical_plan(
-        len(names), calendar, constraint, epsilon=_decimal(epsilon), branching=branching, layers=layers
+        len(names), calendar, constraint, epsilon=parse_epsilon(epsilon), branching=branching, layers=layers
     )
     survey = Survey(
         question=question,
@@ -127,10 +127,3 @@ def _calendar(start: str, period: str, periods: int | None, horizon: str | None)
         if rest:
             raise ValueError(f"a horizon of {horizon} is no whole number of periods of {period}")
     return Calendar(int(parse_instant(start)), seconds, periods or 0)
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"epsilon is a number, got {text!r}") from None

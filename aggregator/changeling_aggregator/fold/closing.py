@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from ..store import Store
 from ..store.counted import seal_nodes, sealed_nodes
-from ..store.log import first_unfolded, hold_arrivals
+from ..store.log import first_unfolded, hold_arrivals, stop_appending
 from ..store.pruning import any_to_prune, prune
 from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, survey_in
@@ -41,6 +41,7 @@ def _close(store: Store, now: float) -> bool:
         ):
             return False
     with store.writing() as connection:
+        stop_appending(connection)
         waiting = first_unfolded(connection)
         moment = now if waiting is None else min(now, waiting / 1000)
         hold_arrivals(connection, ceil(moment * 1000))

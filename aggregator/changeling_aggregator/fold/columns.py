@@ -28,7 +28,7 @@ def report_frame(track: Track, pieces: Sequence[Piece]) -> pl.DataFrame:
         .with_columns(
             node=pl.Series(np.frombuffer(nodes, ">u4").astype(np.int64)),
             symbol=pl.Series(_integers(symbols, symbol_bytes(track.randomizer))),
-            arrival=pl.Series(np.repeat(np.array([piece.entry.arrival for piece in pieces], np.int64), rows)),
+            arrival=pl.Series(np.repeat(np.array([piece.logged.arrival for piece in pieces], np.int64), rows)),
             piece=pl.Series(np.repeat(np.arange(len(pieces)), rows)),
         )
         .filter(pl.col("node") != 0)

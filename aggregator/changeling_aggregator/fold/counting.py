@@ -15,10 +15,10 @@ from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..store import LogEntry, NodeKey
+from ..store import LoggedEnvelope, NodeKey
 from .checks import REFUSAL, early_pieces, first_of_each, judged, not_seen
 from .columns import id_bytes, id_frame, report_frame
-from .opening import Piece, RefusalCounts, open_entries
+from .opening import Piece, RefusalCounts, open_envelopes
 
 Seen: TypeAlias = Callable[[NodeKey, bytes], Iterable[bytes]]
 """For a node and sorted ids: ids already counted for it, in pieces, with those of the given that were at least."""
@@ -39,37 +39,17 @@ class Counted:
 
 
 def count(
-    entries: Iterable[LogEntry],
+    envelopes: Iterable[LoggedEnvelope],
     surveys: Mapping[bytes, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
     seen: Seen,
 ) -> Counted:
-    """Fold entries that follow, in the log's order, everything in `seen`."""
-    opened = open_entries(entries, surveys, keys)
+    """Fold envelopes that follow, in the log's order, everything in `seen`."""
+    opened = open_envelopes(envelopes, surveys, keys)
     counted = Counted(opened.refused)
     for (survey, track), pieces in opened.pieces.items():
         _count_track(counted, survey, surveys[survey], track, pieces, seen)
     return counted
-
-
-def refold(
-    batches: Iterable[Iterable[LogEntry]],
-    surveys: Mapping[bytes, Survey],
-    keys: Mapping[bytes, X25519PrivateKey],
-) -> dict[NodeKey, NodeTally]:
-    """The tallies of a whole log, folded from empty: what the stored ones must be.
-
-    Envelopes whose private key is destroyed do not open any more, so this holds while the keys live; of sealed
-    nodes it does not hold, as the log is pruned.
-    """
-    tallies: dict[NodeKey, NodeTally] = {}
-    runs: dict[NodeKey, list[bytes]] = {}
-    for batch in batches:
-        counted = count(batch, surveys, keys, lambda key, _: runs.get(key, ()))
-        for key, added in counted.tallies.items():
-            tallies[key] = tallies[key] + added if key in tallies else added
-            runs.setdefault(key, []).append(counted.ids[key])
-    return tallies
 
 
 def _count_track(
@@ -92,7 +72,7 @@ def _count_track(
         counted.tallies[key] = counterpart_of(track.randomizer).tally(of_node["symbol"].to_numpy())
         counted.ids[key] = id_bytes(of_node)
         for piece, until in early_pieces(of_node, survey, track):
-            _, stream, position, _ = pieces[piece].entry
+            _, stream, position, _ = pieces[piece].logged
             counted.held[stream, position] = max(until, counted.held.get((stream, position), 0))
     if duplicates := len(good) - fresh:
         counted.refused[id_, Refusal.DUPLICATE] += duplicates

@@ -64,14 +64,14 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
     Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
     """
     with store.reading() as connection:
-        entries = unread(connection, most, BATCH_BYTES)
-        if not entries:
+        envelopes = unread(connection, most, BATCH_BYTES)
+        if not envelopes:
             return FoldReport(0, 0, Counter())
         surveys = {id_: survey_in(signed) for id_, signed in published_surveys(connection).items()}
         keys = private_keys(connection)
-        counted = count(entries, surveys, keys, partial(chunks_near, connection))
+        counted = count(envelopes, surveys, keys, partial(chunks_near, connection))
     with store.writing() as connection:
-        advance_cursors(connection, cursors_after(entries))
+        advance_cursors(connection, cursors_after(envelopes))
         add_tallies(connection, counted.tallies)
         add_refusals(connection, counted.refused)
         hold(connection, counted.held)
@@ -80,4 +80,4 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
     refused: Counter[Refusal] = Counter()
     for (_, reason), times in counted.refused.items():
         refused[reason] += times
-    return FoldReport(len(entries), sum(tally.reports for tally in counted.tallies.values()), refused)
+    return FoldReport(len(envelopes), sum(tally.reports for tally in counted.tallies.values()), refused)

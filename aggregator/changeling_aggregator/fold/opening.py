@@ -15,16 +15,16 @@ from changeling_protocol.sealing import head_of
 from changeling_protocol.upload import decode_upload, row_bytes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..store import LogEntry
+from ..store import LoggedEnvelope
 
 RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
 """By survey id and reason."""
 
 
 class Piece(NamedTuple):
-    """The columns of one track in one upload. entry: the upload, as it stands in the log."""
+    """The columns of one track in one upload. logged: the upload, as it lies in the log."""
 
-    entry: LogEntry
+    logged: LoggedEnvelope
     columns: bytes
 
 
@@ -36,31 +36,33 @@ class Opened:
     refused: RefusalCounts = field(default_factory=Counter)
 
 
-def open_entries(
-    entries: Iterable[LogEntry],
+def open_envelopes(
+    envelopes: Iterable[LoggedEnvelope],
     surveys: Mapping[bytes, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
 ) -> Opened:
     """Open the envelopes with the private keys that are left."""
     opened = Opened()
-    for entry in entries:
-        head = head_of(entry.envelope)
+    for logged in envelopes:
+        head = head_of(logged.envelope)
         survey, private = surveys.get(head.survey), keys.get(head.key)
         if survey is None or private is None:
             opened.refused[head.survey, Refusal.UNOPENABLE] += 1
             continue
         try:
-            tracks = decode_upload(open_envelope(entry.envelope, private))
+            tracks = decode_upload(open_envelope(logged.envelope, private))
         except CannotOpen:
             opened.refused[head.survey, Refusal.UNOPENABLE] += 1
         except MalformedBytes:
             opened.refused[head.survey, Refusal.MALFORMED] += 1
         else:
-            _add(opened, head.survey, survey, entry, tracks)
+            _add(opened, head.survey, survey, logged, tracks)
     return opened
 
 
-def _add(opened: Opened, id_: bytes, survey: Survey, entry: LogEntry, tracks: Iterable[tuple[int, bytes]]) -> None:
+def _add(
+    opened: Opened, id_: bytes, survey: Survey, logged: LoggedEnvelope, tracks: Iterable[tuple[int, bytes]]
+) -> None:
     seen = set()
     for number, columns in tracks:
         if not 0 <= number < len(survey.plan.tracks):
@@ -68,5 +70,5 @@ def _add(opened: Opened, id_: bytes, survey: Survey, entry: LogEntry, tracks: It
         elif number in seen or len(columns) % row_bytes(survey.plan.tracks[number]):
             opened.refused[id_, Refusal.MALFORMED] += 1
         else:
-            opened.pieces.setdefault((id_, number), []).append(Piece(entry, columns))
+            opened.pieces.setdefault((id_, number), []).append(Piece(logged, columns))
         seen.add(number)

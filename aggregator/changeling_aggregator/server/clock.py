@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from changeling_statistics.instants import LAST_INSTANT, format_instant
+from changeling_protocol.calendar import LAST_INSTANT
+from changeling_statistics.instants import format_instant
 
 Clock: TypeAlias = Callable[[], float]
 

@@ -1,7 +1,23 @@
-"""The server's store: tables, transactions, and what is read and written in them."""
+"""The server's store: tables, transactions, and what is read and written in them.
+
+What a store must do, whatever database holds it (tests/contracts/test_stores.py holds every store to it):
+
+- A transaction of `Store.writing` is kept whole, and on disk when it ends; or nothing of it is, when it raises. One of
+  `Store.reading` sees one state.
+- Any number of processes append at once, each to a stream of its own that has no gaps. (arrival, stream, position) is
+  the order in which transactions were kept, so a reader that has seen an envelope has seen all before it.
+- Any number of processes fold. One of them moves the cursors over an envelope; for the others the transaction raises
+  Overtaken. Tallies, ids and what is held are written in that transaction, so each report counts exactly once.
+- Surveys, sealing keys and refusals are written by any process at any time: what is published stays as it is, and
+  counts add up.
+- After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and nodes that are
+  sealed, never go back.
+- What is pruned, and private keys that are destroyed, stand in none of the store's files once `forget_overwritten` had
+  its turn while nobody was reading.
+"""
 
 from .counted import NodeKey
 from .database import Store
-from .log import LogEntry
+from .log import LoggedEnvelope
 
-__all__ = ["LogEntry", "NodeKey", "Store"]
+__all__ = ["LoggedEnvelope", "NodeKey", "Store"]

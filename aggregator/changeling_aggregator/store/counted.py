@@ -1,6 +1,7 @@
 """What the fold has counted: tallies and refusals, and which nodes are sealed.
 
-Everything here is written in the transaction that moves the cursors, so each report counts exactly once.
+Tallies are written in the transaction that moves the cursors, and after it has moved them (`log.advance_cursors`): so
+each report counts exactly once, and no two folders add to a tally at once. Refusals are counted by whoever refuses.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import NodeTally
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
 
+from .inserting import inserted
 from .schema import refusals, runs, sealed, tallies
 
 NodeKey: TypeAlias = tuple[bytes, int, int]
@@ -18,7 +20,7 @@ NodeKey: TypeAlias = tuple[bytes, int, int]
 
 
 def add_tallies(connection: Connection, added: Mapping[NodeKey, NodeTally]) -> None:
-    """Add to the tallies of these nodes."""
+    """Add to the tallies of these nodes. Only a fold does, once it has moved the cursors."""
     for key, tally in added.items():
         row = connection.execute(select(tallies.c.reports, tallies.c.slots).where(of_node(tallies, key))).first()
         total = tally if row is None else tally + _tally(row.reports, row.slots)
@@ -40,14 +42,15 @@ def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], N
 
 def add_refusals(connection: Connection, added: Mapping[tuple[bytes, Refusal], int]) -> None:
     """Add to the counters, by survey and reason."""
-    for (survey, reason), count in added.items():
-        counted = connection.execute(
+    for (survey, reason), count in sorted(added.items()):
+        more = (
             update(refusals)
             .where(refusals.c.survey == survey, refusals.c.reason == reason.value)
             .values(count=refusals.c.count + count)
         )
-        if counted.rowcount == 0:
-            connection.execute(insert(refusals).values(survey=survey, reason=reason.value, count=count))
+        counted = connection.execute(more).rowcount > 0
+        if not counted and not inserted(connection, refusals, survey=survey, reason=reason.value, count=count):
+            connection.execute(more)  # another process has put the row there in between
 
 
 def refusals_of(connection: Connection, survey: bytes) -> dict[Refusal, int]:
@@ -57,10 +60,12 @@ def refusals_of(connection: Connection, survey: bytes) -> dict[Refusal, int]:
 
 
 def seal_nodes(connection: Connection, survey: bytes, track: int, node: int) -> None:
-    """Seal the nodes 1 to `node` of a track: their ids go, their tallies are final."""
+    """Seal the nodes 1 to `node` of a track: their ids go, their tallies are final. What is sealed stays so."""
     connection.execute(delete(runs).where(runs.c.survey == survey, runs.c.track == track, runs.c.node <= node))
-    connection.execute(delete(sealed).where(sealed.c.survey == survey, sealed.c.track == track))
-    connection.execute(insert(sealed).values(survey=survey, track=track, node=node))
+    of_track = and_(sealed.c.survey == survey, sealed.c.track == track)
+    moved = connection.execute(update(sealed).where(of_track, sealed.c.node < node).values(node=node))
+    if moved.rowcount == 0:
+        inserted(connection, sealed, survey=survey, track=track, node=node)
 
 
 def sealed_nodes(connection: Connection, survey: bytes) -> dict[int, int]:

@@ -1,15 +1,15 @@
 """The log of envelopes: streams without gaps, arrivals that never decrease, a cursor per stream.
 
-What is folded goes in time (`pruning`); what is not has no gaps.
-Arrivals are given out inside the write transaction so that (arrival, stream, position) is the order of commits,
-over all streams: whatever a reader has not seen comes after everything it has.
+What is folded goes in time (`pruning`); what is not has no gaps. An arrival is given out in the transaction that
+appends, and no other is given out until that transaction ends. So (arrival, stream, position) is the order of commits,
+over all streams and however many append: whatever a reader has not seen comes after everything that it has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
 from .schema import cursors, log, store, streams
@@ -17,8 +17,11 @@ from .schema import cursors, log, store, streams
 _CHUNK = 500
 
 
-class LogEntry(NamedTuple):
-    """One envelope as appended; compares in the order of the log. arrival: Unix milliseconds."""
+class LoggedEnvelope(NamedTuple):
+    """A sealed upload as it lies in the log; compares in the order of the log.
+
+    arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the bytes that were sent.
+    """
 
     arrival: int
     stream: int
@@ -27,9 +30,8 @@ class LogEntry(NamedTuple):
 
 
 def open_stream(connection: Connection) -> int:
-    """The number of a new, empty stream."""
-    number: int = connection.execute(select(func.coalesce(func.max(streams.c.id), 0) + 1)).scalar_one()
-    connection.execute(insert(streams).values(id=number, length=0))
+    """The number of a new, empty stream, which no other process gets."""
+    number: int = connection.execute(insert(streams).values(length=0).returning(streams.c.id)).scalar_one()
     connection.execute(insert(cursors).values(stream=number, position=0, pruned=0))
     return number
 
@@ -37,12 +39,21 @@ def open_stream(connection: Connection) -> int:
 def advance_arrival(connection: Connection, stream: int, now: int) -> int:
     """The arrival for what this transaction appends to the stream: `now`, or later where that is past.
 
-    now: Unix milliseconds. On a tie a stream with a smaller number moves on, to keep the order of commits.
+    now: Unix milliseconds. On a tie a stream with a smaller number moves on, to keep the order of commits. One
+    statement reads and writes, so that of transactions at once each waits for the one before to end.
     """
-    latest = connection.execute(select(store.c.arrival, store.c.stream)).one()
-    arrival: int = max(now, latest.arrival + (latest.stream > stream))
-    connection.execute(update(store).values(arrival=arrival, stream=stream))
+    next_free = store.c.arrival + case((store.c.stream > stream, 1), else_=0)
+    arrival: int = connection.execute(
+        update(store)
+        .values(arrival=case((next_free > now, next_free), else_=now), stream=stream)
+        .returning(store.c.arrival)
+    ).scalar_one()
     return arrival
+
+
+def stop_appending(connection: Connection) -> None:
+    """Until this transaction ends nothing is appended: what is now the log's end stays its end."""
+    connection.execute(update(store).values(arrival=store.c.arrival))
 
 
 def hold_arrivals(connection: Connection, now: int) -> None:
@@ -51,37 +62,42 @@ def hold_arrivals(connection: Connection, now: int) -> None:
 
 
 def latest_arrival(connection: Connection) -> int:
-    """Unix milliseconds; 0 for an empty store."""
+    """The latest arrival given out or held, in Unix milliseconds; 0 for an empty store."""
     arrival: int = connection.execute(select(store.c.arrival)).scalar_one()
     return arrival
 
 
 def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now: int) -> None:
-    """Put the envelopes at the stream's end."""
+    """Put the envelopes at the stream's end.
+
+    stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
+    """
     arrival = advance_arrival(connection, stream, now)
-    length: int = connection.execute(select(streams.c.length).where(streams.c.id == stream)).scalar_one()
+    longer = update(streams).where(streams.c.id == stream).values(length=streams.c.length + len(envelopes))
+    length: int = connection.execute(longer.returning(streams.c.length)).scalar_one()
+    first = length - len(envelopes) + 1
     connection.execute(
         insert(log),
         [
             {"stream": stream, "position": position, "arrival": arrival, "envelope": envelope}
-            for position, envelope in enumerate(envelopes, length + 1)
+            for position, envelope in enumerate(envelopes, first)
         ],
     )
-    connection.execute(update(streams).where(streams.c.id == stream).values(length=length + len(envelopes)))
 
 
-def unread(connection: Connection, most: int, most_bytes: int) -> list[LogEntry]:
+def unread(connection: Connection, most: int, most_bytes: int) -> list[LoggedEnvelope]:
     """The next envelopes that the fold has not counted, in the log's order.
 
     Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end.
     """
-    entries, size = [], 0
-    for entry in merge(*(entries_after(connection, stream, position) for stream, position in _behind(connection))):
-        entries.append(entry)
-        size += len(entry.envelope)
-        if len(entries) == most or size >= most_bytes:
+    envelopes, size = [], 0
+    behind = _behind(connection)
+    for logged in merge(*(envelopes_after(connection, stream, position) for stream, position in behind)):
+        envelopes.append(logged)
+        size += len(logged.envelope)
+        if len(envelopes) == most or size >= most_bytes:
             break
-    return entries
+    return envelopes
 
 
 def _behind(connection: Connection) -> list[tuple[int, int]]:
@@ -94,7 +110,9 @@ def _behind(connection: Connection) -> list[tuple[int, int]]:
     return [(row.id, row.position) for row in rows]
 
 
-def entries_after(connection: Connection, stream: int, position: int, at_once: int = _CHUNK) -> Iterator[LogEntry]:
+def envelopes_after(
+    connection: Connection, stream: int, position: int, at_once: int = _CHUNK
+) -> Iterator[LoggedEnvelope]:
     """The stream's envelopes after a position, in order; read so many at once."""
     query = (
         select(log.c.arrival, log.c.stream, log.c.position, log.c.envelope)
@@ -103,14 +121,14 @@ def entries_after(connection: Connection, stream: int, position: int, at_once: i
         .limit(at_once)
     )
     while rows := connection.execute(query, {"after": position}).all():
-        yield from (LogEntry(*row) for row in rows)
+        yield from (LoggedEnvelope(*row) for row in rows)
         position = rows[-1].position
 
 
-def cursors_after(entries: Sequence[LogEntry]) -> dict[int, tuple[int, int]]:
-    """Per stream, the cursor before and after these entries, which `unread` gave."""
+def cursors_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, tuple[int, int]]:
+    """Per stream, the cursor before and after these envelopes, which `unread` gave."""
     moves: dict[int, tuple[int, int]] = {}
-    for _, stream, position, _ in entries:
+    for _, stream, position, _ in envelopes:
         before, _ = moves.get(stream, (position - 1, 0))
         moves[stream] = before, position
     return moves
@@ -119,9 +137,10 @@ def cursors_after(entries: Sequence[LogEntry]) -> dict[int, tuple[int, int]]:
 def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]) -> None:
     """Move each stream's cursor from where it was read to after what was counted.
 
-    Raises Overtaken where another folder moved one meanwhile: then nothing of this transaction may stay.
+    Of two folders that read at once one waits here for the other, as both have read the log's first unread envelope.
+    Raises Overtaken where another folder moved a cursor meanwhile: then nothing of this transaction may stay.
     """
-    for stream, (before, after) in moves.items():
+    for stream, (before, after) in sorted(moves.items()):
         moved = connection.execute(
             update(cursors).where(cursors.c.stream == stream, cursors.c.position == before).values(position=after)
         )
@@ -131,21 +150,11 @@ def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]
 
 def unfolded(connection: Connection) -> int:
     """How many envelopes the fold has not counted."""
-    count: int = connection.execute(
-        select(func.coalesce(func.sum(streams.c.length - cursors.c.position), 0)).join(
-            cursors, cursors.c.stream == streams.c.id
-        )
-    ).scalar_one()
-    return count
+    query = select(func.coalesce(func.sum(streams.c.length - cursors.c.position), 0))
+    return int(connection.execute(query.join(cursors, cursors.c.stream == streams.c.id)).scalar_one())
 
 
 def first_unfolded(connection: Connection) -> int | None:
     """The arrival of the first envelope that the fold has not counted; None at the log's end."""
-    first = (next(entries_after(connection, stream, position, 1)) for stream, position in _behind(connection))
-    return min((entry.arrival for entry in first), default=None)
-
-
-def whole_log(connection: Connection) -> Iterator[LogEntry]:
-    """Every envelope not pruned, in the log's order."""
-    numbers = connection.execute(select(streams.c.id)).scalars().all()
-    return merge(*(entries_after(connection, number, 0) for number in numbers))
+    first = (next(envelopes_after(connection, stream, position, 1)) for stream, position in _behind(connection))
+    return min((logged.arrival for logged in first), default=None)

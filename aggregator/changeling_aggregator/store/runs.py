@@ -35,7 +35,7 @@ def run_sizes(connection: Connection, key: NodeKey) -> dict[int, int]:
     """The bytes of each of a node's runs by its number, the longest first."""
     query = select(runs.c.number, func.sum(func.length(runs.c.ids)).label("size")).where(of_node(runs, key))
     rows = connection.execute(query.group_by(runs.c.number).order_by(runs.c.number))
-    return {row.number: row.size for row in rows}
+    return {row.number: int(row.size) for row in rows}
 
 
 def read_run(connection: Connection, key: NodeKey, number: int) -> Iterator[bytes]:

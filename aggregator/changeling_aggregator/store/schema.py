@@ -45,7 +45,8 @@ streams = Table(
     Column("id", Integer, primary_key=True),
     Column("length", BigInteger, nullable=False),
 )
-"""One stream a server process; its envelopes have the positions 1 to `length`, without gaps."""
+"""One stream a server process; its envelopes have the positions 1 to `length`, without gaps. The database numbers
+them."""
 
 log = Table(
     "log",
@@ -59,7 +60,7 @@ log = Table(
 cursors = Table(
     "cursors",
     metadata,
-    Column("stream", Integer, primary_key=True),
+    Column("stream", Integer, primary_key=True, autoincrement=False),
     Column("position", BigInteger, nullable=False),
     Column("pruned", BigInteger, nullable=False),
 )

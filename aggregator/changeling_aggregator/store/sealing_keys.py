@@ -36,19 +36,19 @@ def publish_key(connection: Connection, key: SealingKey, signed: bytes) -> bool:
 
     Raises ValueError where the key was not made here, or was published with other dates.
     """
+    published = connection.execute(
+        update(sealing_keys)
+        .where(sealing_keys.c.id == key.id, sealing_keys.c.signed.is_(None))
+        .values(signed=signed, begins=key.begins, expires=key.expires)
+    )
+    if published.rowcount:
+        return True
     row = connection.execute(select(sealing_keys.c.signed).where(sealing_keys.c.id == key.id)).first()
     if row is None:
         raise ValueError("this server did not make that key: ask it for one with `changeling keys new`")
-    if row.signed == signed:
-        return False
-    if row.signed is not None:
+    if row.signed != signed:
         raise ValueError("that key is published already, with other dates: make a new one instead")
-    connection.execute(
-        update(sealing_keys)
-        .where(sealing_keys.c.id == key.id)
-        .values(signed=signed, begins=key.begins, expires=key.expires)
-    )
-    return True
+    return False
 
 
 def published_keys(connection: Connection) -> dict[bytes, PublishedKey]:

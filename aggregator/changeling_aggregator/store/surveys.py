@@ -3,17 +3,15 @@
 from functools import lru_cache
 
 from changeling_protocol import Survey
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
 
+from .inserting import inserted
 from .schema import surveys
 
 
 def add_survey(connection: Connection, id_: bytes, signed: bytes) -> bool:
     """Keep a survey whose signature was checked; False where it is there already, and stays as it was."""
-    if connection.execute(select(surveys.c.id).where(surveys.c.id == id_)).first():
-        return False
-    connection.execute(insert(surveys).values(id=id_, signed=signed))
-    return True
+    return inserted(connection, surveys, id=id_, signed=signed)
 
 
 def published_surveys(connection: Connection) -> dict[bytes, bytes]:

@@ -65,7 +65,7 @@ def log_ratio(numerator: int, denominator: int) -> Decimal:
     if numerator == denominator:
         return Decimal(0)
     with upwards():
-        return Decimal(numerator).ln() - Decimal(denominator).ln() + _LN_ERROR
+        return (Decimal(numerator) / denominator).ln() + _LN_ERROR
 
 
 def rounded_up(loss: Decimal) -> float:

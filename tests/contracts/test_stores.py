@@ -1,0 +1,483 @@
+"""What every store must do, whatever database holds it, with one process or several at it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from threading import Barrier, Event
+
+import numpy as np
+import pytest
+from changeling_aggregator.errors import Overtaken
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.counted import (
+    add_refusals,
+    add_tallies,
+    refusals_of,
+    seal_nodes,
+    sealed_nodes,
+    tallies_of,
+)
+from changeling_aggregator.store.log import (
+    advance_arrival,
+    advance_cursors,
+    append,
+    cursors_after,
+    first_unfolded,
+    hold_arrivals,
+    latest_arrival,
+    open_stream,
+    stop_appending,
+    unfolded,
+    unread,
+)
+from changeling_aggregator.store.pruning import any_to_prune, hold, prune
+from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, replace_runs, run_sizes
+from changeling_aggregator.store.sealing_keys import (
+    any_expired,
+    destroy_expired,
+    make_key,
+    private_keys,
+    publish_key,
+    published_keys,
+)
+from changeling_aggregator.store.surveys import add_survey, published_surveys
+from changeling_protocol import SealingKey
+from changeling_protocol.refusal import Refusal
+from changeling_statistics.tallies import NodeTally
+
+from ..aggregator.refolding import whole_log
+from ..protocol.examples import AUTHORITY
+from .stores import PLACES, Place
+
+SURVEY, OTHER = b"survey of 16 by.", b"another survey.."
+NODE = (SURVEY, 0, 1)
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a store lies."""
+    return PLACES[request.param](tmp_path)
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    """An open store."""
+    opened = place.open()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def beside(place: Place, store: Store) -> Iterator[Store]:  # noqa: ARG001
+    """The same store, opened by another process, as it were."""
+    opened = place.open()
+    yield opened
+    opened.close()
+
+
+def stream_of(store: Store) -> int:
+    with store.writing() as connection:
+        return open_stream(connection)
+
+
+def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
+    with store.writing() as connection:
+        append(connection, stream, envelopes, now)
+
+
+def fold_next(store: Store, most: int = 100) -> list[bytes]:
+    """Moves the cursors over the next envelopes, as a fold does. Raises Overtaken."""
+    with store.reading() as connection:
+        envelopes = unread(connection, most, 2**20)
+    with store.writing() as connection:
+        advance_cursors(connection, cursors_after(envelopes))
+    return [logged.envelope for logged in envelopes]
+
+
+def logged(store: Store) -> list[bytes]:
+    with store.reading() as connection:
+        return [each.envelope for each in whole_log(connection)]
+
+
+def tally(*slots: int) -> NodeTally:
+    return NodeTally(sum(slots), np.array(slots, np.int64))
+
+
+# Transactions
+
+
+def test_a_transaction_that_raises_leaves_nothing(store: Store, beside: Store) -> None:
+    """Neither an envelope nor a stream, nor the arrival that it took."""
+    stream = stream_of(store)
+    put(store, stream, b"kept", now=10)
+
+    def broken() -> None:
+        with store.writing() as connection:
+            append(connection, stream, [b"lost"], 99)
+            open_stream(connection)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
+    assert logged(beside) == [b"kept"]
+    with beside.reading() as connection:
+        assert latest_arrival(connection) == 10
+    put(store, stream, b"next", now=10)
+    assert logged(store) == [b"kept", b"next"]
+
+
+def test_a_reader_sees_one_state_and_keeps_no_writer_waiting(store: Store, beside: Store) -> None:
+    """What others commit while it reads is not there for it; for the next reader it is."""
+    stream = stream_of(store)
+    put(store, stream, b"first")
+    with store.reading() as connection:
+        assert unfolded(connection) == 1
+        put(beside, stream, b"second")
+        assert unfolded(connection) == 1
+        assert len(unread(connection, 9, 999)) == 1
+    with store.reading() as connection:
+        assert unfolded(connection) == 2
+
+
+def test_what_is_committed_is_there_when_the_store_is_opened_again(place: Place, store: Store) -> None:
+    """By whoever opens it."""
+    stream = stream_of(store)
+    put(store, stream, b"envelope", now=7)
+    store.close()
+    again = place.open()
+    assert logged(again) == [b"envelope"]
+    assert stream_of(again) != stream
+    again.close()
+
+
+# The log
+
+
+def test_streams_have_numbers_of_their_own_and_no_gaps(store: Store, beside: Store) -> None:
+    """However many processes open one at once."""
+    with ThreadPoolExecutor(4) as pool:
+        numbers = list(pool.map(stream_of, [store, beside] * 10))
+    assert len(set(numbers)) == 20
+    put(store, numbers[0], b"a", b"b")
+    put(beside, numbers[0], b"c")
+    with store.reading() as connection:
+        assert [each.position for each in whole_log(connection)] == [1, 2, 3]
+
+
+def test_arrivals_never_decrease_and_follow_the_order_of_commits(store: Store) -> None:
+    """However the clocks of two streams run, (arrival, stream, position) is the order of appending."""
+    first, second = stream_of(store), stream_of(store)
+    order = [(first, 100), (second, 100), (first, 100), (second, 40), (first, 300), (first, 10), (second, 301)]
+    for number, (stream, now) in enumerate(order):
+        put(store, stream, bytes([number]), now=now)
+    with store.reading() as connection:
+        envelopes = list(whole_log(connection))
+        assert latest_arrival(connection) == 301
+    assert [each.envelope[0] for each in envelopes] == list(range(len(order)))
+    assert [each.arrival for each in envelopes] == [100, 100, 101, 101, 300, 300, 301]
+    assert [each.position for each in envelopes if each.stream == first] == [1, 2, 3, 4]
+
+
+def test_held_arrivals_never_go_back(store: Store) -> None:
+    """Whatever the clock of the next appender shows, and if somebody would hold them earlier."""
+    stream = stream_of(store)
+    with store.writing() as connection:
+        hold_arrivals(connection, 500)
+        hold_arrivals(connection, 400)
+        assert advance_arrival(connection, stream, 450) == 500
+        assert advance_arrival(connection, stream, 501) == 501
+        assert latest_arrival(connection) == 501
+
+
+def test_reading_stops_at_the_bound_and_merges_streams(store: Store) -> None:
+    """A batch is the first envelopes of all streams together, at most so many or so many bytes."""
+    streams = [stream_of(store) for _ in range(3)]
+    for number in range(9):
+        put(store, streams[number % 3], bytes([number]) * 10, now=number)
+    with store.reading() as connection:
+        assert [each.envelope[0] for each in unread(connection, 5, 1000)] == [0, 1, 2, 3, 4]
+        assert [each.envelope[0] for each in unread(connection, 100, 25)] == [0, 1, 2]
+        assert first_unfolded(connection) == 0
+    assert len(fold_next(store, 4)) == 4
+    with store.reading() as connection:
+        assert first_unfolded(connection) == 4
+        assert unfolded(connection) == 5
+    fold_next(store)
+    with store.reading() as connection:
+        assert (unread(connection, 9, 999), first_unfolded(connection), unfolded(connection)) == ([], None, 0)
+
+
+def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_nothing(
+    place: Place, store: Store
+) -> None:
+    """Four processes with clocks that jump, and one that reads along: what it sees later lies behind what it saw."""
+    appended, done, at_once = 40, Event(), Barrier(5)
+
+    def appender(number: int) -> list[bytes]:
+        own, random, mine = place.open(), Random(number), []
+        stream = stream_of(own)
+        at_once.wait(20)
+        for count in range(appended):
+            envelopes = [bytes([number, count, i]) for i in range(random.randint(1, 3))]
+            put(own, stream, *envelopes, now=random.randint(1, 50))
+            mine += envelopes
+        own.close()
+        return mine
+
+    def reader() -> list[tuple[int, int, int]]:
+        own, seen = place.open(), []
+        at_once.wait(20)
+        last = False
+        while not last:
+            last = done.is_set()
+            with own.reading() as connection:
+                batch = unread(connection, 7, 2**20)
+            while batch:
+                seen += [each[:3] for each in batch]
+                with own.writing() as connection:
+                    advance_cursors(connection, cursors_after(batch))
+                with own.reading() as connection:
+                    batch = unread(connection, 7, 2**20)
+        own.close()
+        return seen
+
+    with ThreadPoolExecutor(5) as pool:
+        reading = pool.submit(reader)
+        sent = list(pool.map(appender, range(4)))
+        done.set()
+        seen = reading.result(60)
+    with store.reading() as connection:
+        log = list(whole_log(connection))
+    assert seen == sorted(seen) == [each[:3] for each in log]
+    for number, mine in enumerate(sent):
+        assert [each.envelope for each in log if each.envelope[0] == number] == mine
+    positions = Counter(each.stream for each in log)
+    assert {each.position for each in log if each.stream == log[0].stream} == set(
+        range(1, positions[log[0].stream] + 1)
+    )
+
+
+def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: Store, beside: Store) -> None:
+    """An appender waits, and its arrival is after what was held meanwhile."""
+    stream, stopped = stream_of(beside), Event()
+
+    def late() -> None:
+        stopped.wait(20)
+        put(beside, stream, b"late", now=5)
+
+    with ThreadPoolExecutor(1) as pool:
+        appending = pool.submit(late)
+        with store.writing() as connection:
+            stop_appending(connection)
+            stopped.set()
+            for _ in range(20):
+                assert first_unfolded(connection) is None
+            assert not appending.done()
+            hold_arrivals(connection, 1000)
+        appending.result(30)
+    with store.reading() as connection:
+        assert first_unfolded(connection) == 1000
+
+
+# The fold
+
+
+def test_of_two_folders_that_read_the_same_one_is_overtaken_and_leaves_nothing(store: Store, beside: Store) -> None:
+    """Also where their batches are of different lengths: both begin with the first that is unread."""
+    stream, other = stream_of(store), stream_of(store)
+    put(store, stream, b"1", now=1)
+    put(store, other, b"2", now=2)
+    with store.reading() as connection:
+        long = unread(connection, 9, 999)
+    with beside.reading() as connection:
+        short = unread(connection, 1, 999)
+    with store.writing() as connection:
+        advance_cursors(connection, cursors_after(long))
+        add_tallies(connection, {NODE: tally(1, 1)})
+
+    def overtaken() -> None:
+        with beside.writing() as connection:
+            add_tallies(connection, {NODE: tally(5, 5)})
+            advance_cursors(connection, cursors_after(short))
+
+    with pytest.raises(Overtaken):
+        overtaken()
+    with store.reading() as connection:
+        assert tallies_of(connection, SURVEY)[0, 1].reports == 2
+        assert unfolded(connection) == 0
+
+
+def test_whatever_is_folded_by_however_many_is_counted_once(place: Place, store: Store) -> None:
+    """Three folders in small batches, each trying again when it was overtaken: together they count what is there."""
+    streams = [stream_of(store) for _ in range(3)]
+    for number in range(60):
+        put(store, streams[number % 3], bytes([number]), now=number)
+
+    def folder(most: int) -> int:
+        own, counted = place.open(), 0
+        while True:
+            with own.reading() as connection:
+                batch = unread(connection, most, 2**20)
+            if not batch:
+                own.close()
+                return counted
+            try:
+                with own.writing() as connection:
+                    advance_cursors(connection, cursors_after(batch))
+                    add_tallies(connection, {NODE: tally(len(batch), 0)})
+            except Overtaken:
+                continue
+            counted += len(batch)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(folder, (2, 3, 5))) == 60
+    with store.reading() as connection:
+        assert tallies_of(connection, SURVEY)[0, 1].slots.tolist() == [60, 0]
+
+
+def test_tallies_add_up_node_by_node(store: Store) -> None:
+    """Of one survey, by track and node; sums beyond 32 bits."""
+    with store.writing() as connection:
+        add_tallies(connection, {NODE: tally(1, 0, 2), (SURVEY, 1, 7): tally(2**40), (OTHER, 0, 1): tally(9)})
+    with store.writing() as connection:
+        add_tallies(connection, {NODE: tally(0, 5, 1), (SURVEY, 1, 7): tally(2**40)})
+    with store.reading() as connection:
+        held = tallies_of(connection, SURVEY)
+    assert {key: (of.reports, of.slots.tolist()) for key, of in held.items()} == {
+        (0, 1): (9, [1, 5, 3]),
+        (1, 7): (2**41, [2**41]),
+    }
+
+
+def test_refusals_of_all_processes_add_up(place: Place, store: Store) -> None:
+    """Though each is the first to count them."""
+
+    def refuse(_: int) -> None:
+        own = place.open()
+        for _ in range(10):
+            with own.writing() as connection:
+                add_refusals(connection, {(SURVEY, Refusal.LATE): 1, (SURVEY, Refusal.CLOSED): 2})
+        own.close()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(refuse, range(3)))
+    with store.reading() as connection:
+        assert refusals_of(connection, SURVEY) == {Refusal.LATE: 30, Refusal.CLOSED: 60}
+        assert refusals_of(connection, OTHER) == {}
+
+
+def test_ids_are_found_and_replaced_by_run(store: Store) -> None:
+    """A run is read back in order whatever its length; of a few ids, the chunks that could hold them."""
+    ids = [number.to_bytes(16) for number in range(CHUNK_BYTES // 16 * 2 + 5)]
+    with store.writing() as connection:
+        replace_runs(connection, NODE, [], 0, [b"".join(ids)])
+        replace_runs(connection, NODE, [], 1, [b"\xff" * 16])
+    with store.reading() as connection:
+        assert run_sizes(connection, NODE) == {0: 16 * len(ids), 1: 16}
+        assert b"".join(read_run(connection, NODE, 0)) == b"".join(ids)
+        assert ids[3] in b"".join(chunks_near(connection, NODE, ids[3]))
+        assert list(chunks_near(connection, (SURVEY, 0, 2), ids[3])) == []
+    with store.writing() as connection:
+        replace_runs(connection, NODE, [0, 1], 2, [ids[0]])
+        assert run_sizes(connection, NODE) == {2: 16}
+
+
+def test_what_is_sealed_stays_sealed_and_its_ids_go(store: Store, beside: Store) -> None:
+    """Sealing an earlier node changes nothing, and tallies stay."""
+    with store.writing() as connection:
+        for node in (1, 2, 3):
+            replace_runs(connection, (SURVEY, 0, node), [], 0, [bytes(16)])
+        add_tallies(connection, {NODE: tally(4)})
+        seal_nodes(connection, SURVEY, 0, 2)
+    with beside.writing() as connection:
+        seal_nodes(connection, SURVEY, 0, 1)
+        seal_nodes(connection, SURVEY, 4, 1)
+    with store.reading() as connection:
+        assert sealed_nodes(connection, SURVEY) == {0: 2, 4: 1}
+        assert [bool(run_sizes(connection, (SURVEY, 0, node))) for node in (1, 2, 3)] == [False, False, True]
+        assert tallies_of(connection, SURVEY)[0, 1].reports == 4
+
+
+def test_folded_envelopes_go_when_their_time_is_over(store: Store) -> None:
+    """Not what waits to be folded, nor what arrived later, nor what is held for a node that came early."""
+    stream = stream_of(store)
+    for number in range(4):
+        put(store, stream, bytes([number]), now=number)
+    with store.writing() as connection:
+        prune(connection, 100, 100)
+    assert len(logged(store)) == 4
+    fold_next(store, 3)
+    with store.writing() as connection:
+        hold(connection, {(stream, 1): 50})
+        prune(connection, 2, 10)
+    assert logged(store) == [b"\0", b"\2", b"\3"]
+    with store.reading() as connection:
+        assert not any_to_prune(connection, 2, 50)
+        assert any_to_prune(connection, 3, 50)
+        assert any_to_prune(connection, 2, 51)
+    with store.writing() as connection:
+        prune(connection, 3, 51)
+    assert logged(store) == [b"\3"]
+    assert fold_next(store) == [b"\3"]
+
+
+# What is published
+
+
+def test_a_survey_stays_as_it_was_published_first(store: Store, beside: Store) -> None:
+    """By whichever process; the second is told that it was there."""
+    with store.writing() as connection:
+        assert add_survey(connection, SURVEY, b"signed")
+    with beside.writing() as connection:
+        assert not add_survey(connection, SURVEY, b"signed otherwise")
+        assert add_survey(connection, OTHER, b"too")
+    with store.reading() as connection:
+        assert published_surveys(connection) == {OTHER: b"too", SURVEY: b"signed"}
+
+
+def test_of_many_who_publish_one_survey_one_is_the_first(place: Place, store: Store) -> None:
+    """Each in a transaction that goes on after it was told so."""
+
+    def publish(number: int) -> bool:
+        own = place.open()
+        with own.writing() as connection:
+            first = add_survey(connection, SURVEY, b"signed")
+            add_survey(connection, bytes([number]) * 16, b"own")
+        own.close()
+        return first
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(publish, range(4))) == 1
+    with store.reading() as connection:
+        assert len(published_surveys(connection)) == 5
+
+
+def test_a_key_is_published_once_and_its_private_half_destroyed_when_it_is_over(store: Store, beside: Store) -> None:
+    """Published again as it is it changes nothing; with other dates, or not made here, it is refused."""
+    with store.writing() as connection:
+        key = SealingKey(make_key(connection), 10, 20)
+        unsigned = make_key(connection)
+    signed = key.signed_by(AUTHORITY)
+    with beside.writing() as connection:
+        assert publish_key(connection, key, signed)
+    with store.writing() as connection:
+        assert not publish_key(connection, key, signed)
+        with pytest.raises(ValueError, match="other dates"):
+            publish_key(connection, SealingKey(key.public, 10, 21), b"signed otherwise")
+        with pytest.raises(ValueError, match="did not make"):
+            publish_key(connection, SealingKey(bytes(31) + b"\7", 0, 1), b"signed")
+    with store.reading() as connection:
+        (published,) = published_keys(connection).values()
+        assert (published.key, published.signed) == (key, signed)
+        assert len(private_keys(connection)) == 2
+        assert not any_expired(connection, 20)
+        assert any_expired(connection, 21)
+    with store.writing() as connection:
+        assert (destroy_expired(connection, 20), destroy_expired(connection, 21)) == (0, 1)
+    store.forget_overwritten(changed=True)
+    with beside.reading() as connection:
+        (left,) = private_keys(connection).values()
+        assert left.public_key().public_bytes_raw() == unsigned
+        assert set(published_keys(connection)) == {key.id}

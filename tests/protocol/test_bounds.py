@@ -1,0 +1,185 @@
+"""What a signed survey can ask of a device is bounded, whatever its authority signed."""
+
+import random
+import subprocess
+import sys
+import time
+from fractions import Fraction
+
+import pytest
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    CustomResponse,
+    Group,
+    Hybrid,
+    KaryResponse,
+    MalformedBytes,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    Survey,
+    TimeBounded,
+    Track,
+)
+from changeling_protocol.calendar import LAST_INSTANT, MOST_PERIODS
+from changeling_protocol.constraints import MOST_CLASSES, MOST_MUTATIONS, most_span
+from changeling_protocol.plan import MOST_DRAWN_NODES, MOST_NODES, MOST_TRACKS
+from changeling_protocol.randomizers import Randomizer
+from changeling_protocol.signing import MOST_ITEMS, signed
+from changeling_protocol.survey import MOST_ANSWERS, MOST_EPSILON_MICRO
+from changeling_protocol.wire import MOST_BODY_BYTES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .examples import AUTHORITY, PINNED, survey
+
+START = 1_800_000_000
+PLAIN = KaryResponse(MutationSpace(2), Odds(3, 1))
+WORST = Hybrid((*(TimeBounded(1000 + i) for i in range(MOST_CLASSES - 1)), AtMost(MOST_MUTATIONS)))
+"""As many classes as there may be."""
+
+
+def one_group(*tracks: Track) -> ReleasePlan:
+    return ReleasePlan((Group(tracks),))
+
+
+def tracks() -> Survey:
+    """Tracks, answers and kinds of odds to the limit."""
+    spoken, periods = Fraction(1, 3), MOST_NODES // MOST_TRACKS
+    subsets = (
+        SignedSubset(MutationSpace(MOST_ANSWERS), Odds(2**64 - 1 - i, 2**40 + 1 + i), pluses=1, spoken=spoken)
+        for i in range(MOST_TRACKS)
+    )
+    plan = one_group(*(Track(1, subset, 0, periods) for subset in subsets))
+    return dear(plan, periods, answers=MOST_ANSWERS)
+
+
+def nodes() -> Survey:
+    """Nodes to the limit, on one track."""
+    return dear(one_group(Track(1, PLAIN, 0, MOST_NODES)), MOST_NODES)
+
+
+def drawn_nodes() -> Survey:
+    """Nodes drawn to the limit, among as many as there may be."""
+    return dear(one_group(Track(1, PLAIN, 0, MOST_NODES, reported=MOST_DRAWN_NODES)), MOST_NODES)
+
+
+def weights() -> Survey:
+    """A custom randomizer with as many weights as a signed survey holds."""
+    space = MutationSpace(10)
+    rows = (MOST_ITEMS - 1000) // (space.size + 1)
+    generator = random.Random(1)
+    matrix = tuple(tuple(generator.randrange(2**63, 2**64) for _ in range(space.size)) for _ in range(rows))
+    return dear(one_group(Track(1, CustomResponse(space, matrix), 0, 8)), 8, answers=10)
+
+
+def small_weights() -> Survey:
+    """Small custom randomizers on as many tracks as a signed survey holds of them."""
+    space, generator = MutationSpace(2), random.Random(2)
+    values_of_a_track = 80
+    matrices = (
+        tuple(tuple(generator.randrange(2**63, 2**64) for _ in range(space.size)) for _ in range(7))
+        for _ in range(MOST_ITEMS // values_of_a_track)
+    )
+    return dear(one_group(*(Track(1, CustomResponse(space, matrix), 0, 8) for matrix in matrices)), 8)
+
+
+def dear(plan: ReleasePlan, periods: int, answers: int = 2) -> Survey:
+    names = tuple(str(i) for i in range(answers))
+    return survey(plan, answers=names, calendar=Calendar(START, 60, periods), constraint=WORST)
+
+
+JOIN = """
+import sys, time, tracemalloc
+from changeling_client import Client
+
+folder, survey, authority, traced = sys.argv[1:]
+signed = open(folder + "/signed", "rb").read()
+if traced == "True":
+    tracemalloc.start()
+began = time.process_time()
+with Client(
+    f"{folder}/{traced}.db",
+    "https://statistics.example",
+    [bytes.fromhex(authority)],
+    max_epsilon=10**9,
+    clock=lambda: 1_800_000_000.0,
+) as client:
+    client.join(survey, signed=signed)
+print(time.process_time() - began, tracemalloc.get_traced_memory()[1])
+"""
+"""A device's process: prints the seconds of processor time that joining took, and the most bytes that Python held."""
+
+
+@pytest.mark.parametrize("make", [tracks, nodes, drawn_nodes, weights, small_weights])
+def test_joining_the_dearest_surveys_takes_a_device_less_than_a_second_and_50_megabytes(make, tmp_path):
+    """From signed bytes to an entry on disk, in a process that has never seen the survey."""
+    asked = make()
+    (tmp_path / "signed").write_bytes(asked.signed_by(AUTHORITY))
+    assert (tmp_path / "signed").stat().st_size <= MOST_BODY_BYTES
+
+    def joined(traced: bool) -> tuple[float, int]:
+        words = (sys.executable, "-c", JOIN, str(tmp_path), asked.id.hex(), PINNED[0].hex(), str(traced))
+        seconds, most_bytes = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+        return float(seconds), int(most_bytes)
+
+    assert joined(traced=False)[0] < 1
+    assert joined(traced=True)[1] < 50e6
+
+
+def grouped(randomizer: Randomizer, *counts: int) -> ReleasePlan:
+    return ReleasePlan(tuple(Group((Track(1, randomizer, 0, count),)) for count in counts))
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda: Calendar(0, 1, MOST_PERIODS + 1), f"1 to {MOST_PERIODS} periods"),
+        (lambda: Calendar(0, LAST_INSTANT // 8 + 1, 8), "year 9999"),
+        (lambda: Calendar(2**63, 1, 1), "year 9999"),
+        (lambda: AtMost(MOST_MUTATIONS + 1), f"at most {MOST_MUTATIONS} mutations"),
+        (lambda: TimeBounded(LAST_INSTANT + 1), f"at most {LAST_INSTANT} seconds"),
+        (lambda: Hybrid((AtMost(1),) * (MOST_CLASSES + 1)), f"at most {MOST_CLASSES} classes"),
+        (lambda: grouped(PLAIN, *[1] * (MOST_TRACKS + 1)), f"at most {MOST_TRACKS} tracks"),
+        (lambda: grouped(PLAIN, MOST_NODES, 1), f"at most {MOST_NODES} nodes"),
+        (
+            lambda: Group((Track(1, PLAIN, 0, 2**20, reported=MOST_DRAWN_NODES + 1),)),
+            f"draws at most {MOST_DRAWN_NODES}",
+        ),
+        (lambda: survey(answers=tuple(map(str, range(MOST_ANSWERS + 1)))), f"1 to {MOST_ANSWERS} answers"),
+        (lambda: survey(grace=LAST_INSTANT), "year 9999"),
+    ],
+)
+def test_beyond_a_limit_is_refused_by_name(make, limit):
+    """One more than each limit: the sentence says what the limit is and what was asked."""
+    with pytest.raises(ValueError, match=limit) as refused:
+        make()
+    assert "got" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"calendar": [START, 1, 2**31 - 1]},
+        {"constraint": {"kind": "at-most", "k": 2**40}},
+        {"constraint": {"kind": "hybrid", "classes": [{"kind": "hybrid", "classes": []}] * 2}},
+        {"answers": [str(i) for i in range(20_000)]},
+        {"epsilon_micro": MOST_EPSILON_MICRO + 1},
+        {"grace": 2**60},
+    ],
+)
+def test_a_signed_survey_beyond_a_limit_is_malformed(changed):
+    """Whoever signed it; nothing is worked out that grows with what it asks."""
+    began = time.process_time()
+    with pytest.raises(MalformedBytes):
+        Survey.from_signed(signed("survey", {**survey().as_fields(), **changed}, AUTHORITY), PINNED)
+    assert time.process_time() - began < 0.5
+
+
+@given(st.integers(1, 60), st.integers(1, 9), st.integers(0, 600), st.integers(0, 50))
+def test_of_nodes_of_one_width_the_first_window_meets_most(count, width, length, start):
+    """A range of bounds gives what the same bounds in a list do."""
+    bounds = range(start, start + count * width + 1, width)
+    assert most_span(bounds, length) == most_span(list(bounds), length)

@@ -20,7 +20,7 @@ from .release_graph import BestEstimates
 from .swcr import Windows, window_shifts
 
 BRANCHINGS = (2, 3, 4, 6, 8, 12, 16)
-MOST_PERIODS = 4096
+MOST_ADVISED_PERIODS = 4096
 """Of a calendar that the advice is computed over: what comes later repeats."""
 
 CLEARLY = 1 - 1e-9
@@ -68,11 +68,13 @@ def advise(
 ) -> Advice:
     """The exact variances of the direct windows and of the hierarchies they could come from.
 
-    Raises ValueError for a calendar of more than MOST_PERIODS periods: ask about fewer windows.
+    Raises ValueError for a calendar of more than MOST_ADVISED_PERIODS periods: ask about fewer windows.
     """
     calendar = windows.calendar
-    if calendar.periods > MOST_PERIODS:
-        raise ValueError(f"advice is about at most {MOST_PERIODS} periods, got {calendar.periods}: take fewer windows")
+    if calendar.periods > MOST_ADVISED_PERIODS:
+        raise ValueError(
+            f"advice is about at most {MOST_ADVISED_PERIODS} periods, got {calendar.periods}: take fewer windows"
+        )
     direct = calibrated(window_shifts(query, windows, constraint), epsilon, law=Law.LAPLACE).variance
     found = []
     for branching in branchings:

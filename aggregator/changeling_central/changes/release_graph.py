@@ -1,14 +1,14 @@
 """Estimates from a central release: sums over covers, and the best linear unbiased ones on the release graph.
 
 A node (s, e] of noise variance σ² is a resistor σ² between s and e; the variance of the best estimate at t is the
-effective resistance between 0 and t, of a window between its ends (design.md 4.4). The noise is all there is: variances
-are known, the same for each column, and independent of the data. Post-processing: costs no privacy.
+effective resistance between 0 and t, of a window between its ends (docs/mathematics.md, "Release graphs"). The noise is
+all there is: variances are known, the same for each column, and independent of the data. Post-processing: costs no
+privacy.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from changeling_protocol import Node, cover
@@ -16,7 +16,6 @@ from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.network import Indices, Network
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance
 
-from ..errors import BadState
 from .hdcr import NodeRelease
 
 
@@ -113,37 +112,6 @@ def online_variance(branching: int, layers: int, periods: int) -> Floats:
         v = branching * v / (branching * v + 1)
         t = t // branching
     return variance
-
-
-def frontier_fields(frontier: Frontier) -> dict[str, Any]:
-    """A frontier as integers and bytes, to the last bit."""
-    return {
-        "period": frontier.period,
-        "times": list(frontier.times),
-        "part": frontier.part.tolist(),
-        "planned": frontier.planned.astype("<f8").tobytes(),
-        "values": frontier.values.astype("<f8").tobytes(),
-    }
-
-
-def frontier_from_fields(fields: dict[str, Any], columns: int) -> Frontier:
-    """The frontier that `frontier_fields` wrote. Raises BadState for anything else."""
-    try:
-        n = len(fields["times"])
-        planned = np.frombuffer(fields["planned"], "<f8").reshape(n, n).copy()
-        values = np.frombuffer(fields["values"], "<f8").reshape(n, columns).copy()
-        fresh = Frontier.before(columns, 0)
-        return replace(
-            fresh,
-            period=int(fields["period"]),
-            times=tuple(int(time) for time in fields["times"]),
-            part=np.array(fields["part"], np.intp).reshape(n),
-            planned=planned,
-            values=values,
-            covariance=np.zeros((n, n, 0)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadState(f"not a saved release graph: {error}") from error
 
 
 @lru_cache(maxsize=16)

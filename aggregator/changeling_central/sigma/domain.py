@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from keyword import iskeyword
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frames import Frame
 from ..predicate import Value
 
 MOST_VALUES = 1_000_000
@@ -52,7 +52,7 @@ class Domain:
     def index(self, name: str) -> int:
         return self.names.index(name)
 
-    def table(self, frame: Mapping[str, Any] | Any) -> "Table":
+    def table(self, frame: Mapping[str, object] | Frame) -> "Table":
         """A pandas or polars frame, or a mapping from names to sequences, as a table; other columns are left.
 
         Raises ValueError for a column that is missing or of another length, and for the first row that holds what its
@@ -84,13 +84,13 @@ def _number(values: Sequence[Value]) -> str:
     return f"{len(values)}" if len(values) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
 
 
-def _array(column: Any) -> NDArray[Any]:
+def _array(column: object) -> NDArray[np.generic]:
     """Of a list of texts as they are: NumPy would drop the NULs they end in, and make texts of numbers among them."""
     array = np.asarray(column)
     return array if array.dtype.kind != "U" or hasattr(column, "dtype") else np.asarray(column, object)
 
 
-def _codes(name: str, values: Sequence[Value], column: NDArray[Any]) -> NDArray[np.int32]:
+def _codes(name: str, values: Sequence[Value], column: NDArray[np.generic]) -> NDArray[np.int32]:
     if column.ndim != 1:
         raise ValueError(f"column {name!r} is one value a row, got shape {column.shape}")
     if not len(column):  # the type of nothing says nothing

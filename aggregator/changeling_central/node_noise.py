@@ -49,6 +49,8 @@ REACH = 12
 
 
 class Law(StrEnum):
+    """Of noise: discrete Laplace, or discrete Gaussian, which needs a delta above 0."""
+
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
 

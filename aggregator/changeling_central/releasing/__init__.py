@@ -4,12 +4,11 @@ from .choice import MechanismChoice
 from .front import Released, release
 from .method import Made, PeriodChange, ReleaseMechanism
 from .offer import Asked, Offer, Option
-from .offers import OFFERS, register
+from .offers import all_offers, register
 from .output import Output, Row, read_rows
 from .run import Release, run
 
 __all__ = [
-    "OFFERS",
     "Asked",
     "Made",
     "MechanismChoice",
@@ -21,6 +20,7 @@ __all__ = [
     "ReleaseMechanism",
     "Released",
     "Row",
+    "all_offers",
     "read_rows",
     "register",
     "release",

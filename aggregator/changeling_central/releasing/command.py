@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from .front import release as release_changelog
 from .limits import budget, check_plot
-from .offers import OFFERS
+from .offers import all_offers
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo
@@ -26,7 +26,7 @@ def option(panel: str, said: str, *names: str) -> "OptionInfo":
 
 WHAT, PROMISE, WHEN, HOW, FILES = "What is published", "What is promised", "When", "How", "Files"
 
-MECHANISMS = "\n\n".join(f"{offer.name}: {offer.summary}" for offer in OFFERS.values())
+MECHANISMS = "\n\n".join(f"{offer.name}: {offer.summary}" for offer in all_offers())
 """What `--mechanism` takes, a line each: the end of the command's help."""
 
 
@@ -58,7 +58,7 @@ def release(
     through: Annotated[
         str | None, option(WHEN, "Until when the changelog is whole: later periods wait. Now if left out.")
     ] = None,
-    mechanism: Annotated[str, option(HOW, f"{', '.join(OFFERS)}")] = "hdcr",
+    mechanism: Annotated[str, option(HOW, ", ".join(offer.name for offer in all_offers()))] = "hdcr",
     law: Annotated[str, option(HOW, "The noise: laplace or gaussian")] = "laplace",
     branching: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
     layers: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,

@@ -62,8 +62,9 @@ class Released:
     notes: tuple[str, ...]
 
     def rows(self) -> list[Row]:
-        """All that is published, a row for each period and column; empty before the first period has ended."""
-        return read_rows(self.output) if self.output.exists() else []
+        """All that was published by then, a row for each period and column."""
+        every = read_rows(self.output) if self.output.exists() else []
+        return [row for row in every if row.period <= self.last]
 
     def frame(self) -> "DataFrame":
         """The same as a polars frame, with times as datetimes in UTC."""
@@ -113,8 +114,8 @@ def release(
     answers: the answers there are; "each answer" shows them.
     start, until: when the first period begins and the last one ends; left out, they are read from the data and are not
     protected. through: until when the changelog is whole, now if left out: periods that end later wait.
-    mechanism: the name of an offer, see `OFFERS`. law: "laplace" or "gaussian". branching, layers: of hdcr's hierarchy,
-    chosen if left out.
+    mechanism: the name of an offer, see `all_offers`. law: "laplace" or "gaussian". branching, layers: of hdcr's
+    hierarchy, chosen if left out.
     told: called with each note as it arises. reached: called with (period, last period) as periods are published.
 
     Returns what is published. Raises ValueError for what cannot be asked, UnusableChangelog for rows that contradict

@@ -7,23 +7,29 @@ from .counters import COUNTER, DYNAMIC, INFINITE, PAN_PRIVATE, PARTITIONING
 from .hierarchies import DCR, HDCR
 from .offer import Offer
 
-OFFERS: dict[str, Offer[object]] = {}
+_OFFERS: dict[str, Offer[object]] = {}
 """By name, in the order of the help."""
 
 
 def register(offer: Offer[State]) -> None:
     """Offer one more mechanism to `changeling release`. ValueError for a name that is taken."""
-    if offer.name in OFFERS:
+    if offer.name in _OFFERS:
         raise ValueError(f"there is a mechanism {offer.name!r} already")
-    OFFERS[offer.name] = cast("Offer[object]", offer)  # its states go back to the mechanism they came from, and nowhere
+    # a state of any type will do: it goes back to where it came from
+    _OFFERS[offer.name] = cast("Offer[object]", offer)
+
+
+def all_offers() -> tuple[Offer[object], ...]:
+    """Everything that is offered, in the order of the help."""
+    return tuple(_OFFERS.values())
 
 
 def offered(name: str) -> Offer[object]:
     """The offer of this name. ValueError for a name that is none."""
     try:
-        return OFFERS[name]
+        return _OFFERS[name]
     except KeyError:
-        raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(OFFERS)}") from None
+        raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(_OFFERS)}") from None
 
 
 register(HDCR)

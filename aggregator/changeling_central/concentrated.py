@@ -15,7 +15,6 @@ from math import log, nextafter, sqrt
 
 ABOVE = 1 + 1e-9
 """What a scale is raised by, to stand above all rounding of its computation."""
-BELOW = 1 - 1e-9
 CLOSE = 1e-10
 """Relative: how near to the largest rho the search ends."""
 LEAST_DELTA = 1e-300

@@ -118,8 +118,8 @@ def least_delta(shifts: Shifts) -> float:
 def added(shifts: Iterable[Shifts]) -> dict[int, int]:
     """The shifts of several cadences together: sequential composition."""
     together: dict[int, int] = {}
-    for one in shifts:
-        for shift, count in one.items():
+    for cadence in shifts:
+        for shift, count in cadence.items():
             together[shift] = together.get(shift, 0) + count
     return together
 
@@ -160,24 +160,24 @@ def _delta(law: Law, scale: float, shifts: tuple[tuple[int, int], ...], epsilon:
     grid = max(epsilon, spread) / min(GRID * draws, MOST_STEPS)
 
     def composed(shift: int, count: int) -> pld.PrivacyLossDistribution:
-        one = (
+        single = (
             pld.from_discrete_laplace_mechanism(1 / scale, shift, value_discretization_interval=grid)
             if law is Law.LAPLACE
             else pld.PrivacyLossDistribution(_gaussian_losses(scale, shift, grid))
         )
-        return _repeated(one, count)
+        return _repeated(single, count)
 
     every = reduce(pld.PrivacyLossDistribution.compose, (composed(shift, count) for shift, count in shifts))
     return float(every.get_delta_for_epsilon(epsilon)) + ROUNDING * draws
 
 
-def _repeated(one: "PrivacyLossDistribution", count: int) -> "PrivacyLossDistribution":
+def _repeated(single: "PrivacyLossDistribution", count: int) -> "PrivacyLossDistribution":
     """A PLD composed with itself, by stages; each cuts no more off the tails than dp-accounting does at once."""
     stages, rest = divmod(count, STAGE)
     if stages < 8:
-        return one.self_compose(count)
-    staged = _repeated(one.self_compose(STAGE, TAIL / stages), stages)
-    return staged.compose(one.self_compose(rest)) if rest else staged
+        return single.self_compose(count)
+    staged = _repeated(single.self_compose(STAGE, TAIL / stages), stages)
+    return staged.compose(single.self_compose(rest)) if rest else staged
 
 
 def _gaussian_losses(scale: float, shift: int, grid: float) -> "DensePLDPmf":

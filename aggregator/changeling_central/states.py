@@ -42,8 +42,8 @@ def read_state(saved: bytes, identity: str, kind: type[State]) -> State:
         raise BadState(f"the saved state is of {whose}, not of {identity}")
     if written_state(identity, state) != saved:
         raise BadState(f"not the saved state of {identity}: it is not in the form that it was written in")
-    found: State = state
-    return found
+    typed: State = state
+    return typed
 
 
 def check_counts(array: Counts, shape: tuple[int, ...]) -> None:

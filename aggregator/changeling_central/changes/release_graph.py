@@ -45,9 +45,9 @@ class BestEstimates:
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
         """One more period: the query at its end."""
         closing = Closing(
-            np.array([one.node.start for one in nodes], np.intp),
-            np.array([one.variance for one in nodes]),
-            np.array([one.values for one in nodes], np.float64).reshape(len(nodes), self.columns),
+            np.array([release.node.start for release in nodes], np.intp),
+            np.array([release.variance for release in nodes]),
+            np.array([release.values for release in nodes], np.float64).reshape(len(nodes), self.columns),
             np.zeros((len(nodes), 0)),
         )
         after, online = advance(frontier, closing, self._last_use())
@@ -69,17 +69,18 @@ class BestEstimates:
 
 def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequence[int]) -> Level:
     """The change over (start, end] as the sum over the fewest nodes that cover it. KeyError where one is missing."""
-    by_node = {one.node: one for one in nodes}
+    by_node = {release.node: release for release in nodes}
     used = [by_node[node] for node in cover(Node(start, end), widths)]
     return Level(
-        np.sum([one.values for one in used], axis=0, dtype=np.float64), float(sum(one.variance for one in used))
+        np.sum([release.values for release in used], axis=0, dtype=np.float64),
+        float(sum(release.variance for release in used)),
     )
 
 
 def retrospective(nodes: Sequence[NodeRelease], periods: int) -> tuple[Floats, Floats]:
     """The query at the times 0 to `periods` from all nodes, (periods + 1, w), and its variance, (periods + 1,)."""
     network = network_of(nodes, periods)
-    values = network.fit(np.array([one.values for one in nodes], np.float64))
+    values = network.fit(np.array([release.values for release in nodes], np.float64))
     times = list(range(1, periods + 1))
     rows = network.rows(network.unit_sources(times))
     variances = np.concatenate([[0.0], (rows**2 * network.variance).sum(1)])
@@ -90,9 +91,9 @@ def network_of(nodes: Sequence[NodeRelease], periods: int) -> Network:
     """The release graph of nodes that are all of change."""
     return Network(
         periods,
-        np.array([one.node.start for one in nodes], np.intp),
-        np.array([one.node.end for one in nodes], np.intp),
-        np.array([one.variance for one in nodes]),
+        np.array([release.node.start for release in nodes], np.intp),
+        np.array([release.node.end for release in nodes], np.intp),
+        np.array([release.variance for release in nodes]),
     )
 
 

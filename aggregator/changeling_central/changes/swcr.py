@@ -65,7 +65,7 @@ class Windows:
             case TimeBounded(seconds):
                 most = -(-(seconds + self.length) // self.every)
             case Hybrid(classes):
-                most = max(self.reached(one) for one in classes)
+                most = max(self.reached(each_class) for each_class in classes)
             case _:
                 raise TypeError(f"no count of windows for a {type(constraint).__name__}")
         return min(most, self.count)
@@ -134,7 +134,7 @@ def sliding_windows(
 ) -> Swcr:
     """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class it is."""
     classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
-    each = [calibrated(window_shifts(query, windows, one), epsilon, delta, law) for one in classes]
+    each = [calibrated(window_shifts(query, windows, each_class), epsilon, delta, law) for each_class in classes]
     drawn = max(each, key=lambda noise: noise.scale)
     return Swcr(query, windows, drawn, epsilon, delta)
 
@@ -147,7 +147,7 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
     and at pure epsilon alone, as fewer and larger shifts may cost more with a delta.
     """
     if isinstance(constraint, Hybrid):
-        return max((window_shifts(query, windows, one) for one in constraint.classes), key=total)
+        return max((window_shifts(query, windows, each_class) for each_class in constraint.classes), key=total)
     reached, appearing = windows.reached(constraint), 0
     if isinstance(constraint, AtMost):
         each = -(-windows.length // windows.every)

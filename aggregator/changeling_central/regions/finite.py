@@ -104,6 +104,6 @@ def checked_law(law: Sequence[Fraction], name: str) -> None:
         raise ValueError(f"{name} adds up to {sum(law)}, not to 1")
 
 
-def faced(one: Sequence[Fraction], other: Sequence[Fraction]) -> list[Point]:
+def faced(above: Sequence[Fraction], below: Sequence[Fraction]) -> list[Point]:
     """(p, q) of the outputs that either law knows."""
-    return [(p, q) for p, q in zip(one, other, strict=True) if p or q]
+    return [(p, q) for p, q in zip(above, below, strict=True) if p or q]

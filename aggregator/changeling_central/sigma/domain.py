@@ -102,12 +102,12 @@ def _codes(name: str, values: Sequence[Value], column: NDArray[np.generic]) -> N
     if kind is str:
         places = {value: place for place, value in enumerate(values)}
         texts = (places.get(value, -1) if isinstance(value, str) else -1 for value in column.tolist())
-        found = np.fromiter(texts, np.int32, len(column))
+        places_held = np.fromiter(texts, np.int32, len(column))
     else:
         declared = np.array(values, np.int64)
         order = np.argsort(declared)
         at = np.minimum(np.searchsorted(declared, column.astype(np.int64), sorter=order), len(declared) - 1)
-        found = np.where(declared[order[at]] == column, order[at], -1).astype(np.int32)
-    if bad := np.flatnonzero(found < 0)[:1].tolist():
+        places_held = np.where(declared[order[at]] == column, order[at], -1).astype(np.int32)
+    if bad := np.flatnonzero(places_held < 0)[:1].tolist():
         raise ValueError(f"row {bad[0] + 1} holds in column {name!r} what the domain does not declare")
-    return found
+    return places_held

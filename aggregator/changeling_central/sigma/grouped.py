@@ -46,18 +46,18 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
     _noise: tuple[tuple[int, float], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if any(one.epsilon < next_.epsilon for one, next_ in pairwise(self.algebras)):
+        if any(counting.epsilon < following.epsilon for counting, following in pairwise(self.algebras)):
             raise ValueError("algebras come by falling budgets")
-        noise = tuple((one.algebra.bits, one.noise.variance) for one in self.algebras)
+        noise = tuple((counting.algebra.bits, counting.noise.variance) for counting in self.algebras)
         object.__setattr__(self, "_noise", noise)
 
     @property
     def guarantee(self) -> Guarantee:
-        epsilon = sum((one.epsilon for one in self.algebras), Fraction(0))
+        epsilon = sum((counting.epsilon for counting in self.algebras), Fraction(0))
         return Guarantee(epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 3")
 
     def start(self) -> GroupedState:
-        return GroupedState(tuple(one.start() for one in self.algebras))
+        return GroupedState(tuple(counting.start() for counting in self.algebras))
 
     def check(self, state: GroupedState) -> None:
         if len(state.each) != len(self.algebras):
@@ -106,5 +106,5 @@ def grouped(queries: Sequence[Query], epsilon: Fraction) -> Grouped:
     roots = sum(cluster.root for cluster in clusters)
     shares = [Fraction(int(PARTS * cluster.root / roots), PARTS) for cluster in clusters]
     return Grouped(
-        tuple(SigmaCounting(one.algebra, epsilon * share) for one, share in zip(clusters, shares, strict=True))
+        tuple(SigmaCounting(cluster.algebra, epsilon * share) for cluster, share in zip(clusters, shares, strict=True))
     )

@@ -27,7 +27,7 @@ from .mechanisms import CALENDAR, HISTOGRAM, TWICE, Example, of_level, periods_o
 
 
 @dataclass(frozen=True, slots=True)
-class ToyState:
+class EverySecondState:
     """period: how many have been taken in. level: the true one, shape (w,). said: what was last released."""
 
     period: int
@@ -36,7 +36,7 @@ class ToyState:
 
 
 @dataclass(frozen=True, slots=True)
-class Toy(ReleaseMechanism[ToyState]):
+class EverySecondLevel(ReleaseMechanism[EverySecondState]):
     """Every second level anew. Guarantee: an entry moves each of `calendar.periods // 2` levels by one column's most.
 
     Neighbours: changelogs of which one lacks an entry of the other. Source: the Laplace mechanism, composed.
@@ -52,19 +52,19 @@ class Toy(ReleaseMechanism[ToyState]):
         neighbours = "changelogs of which one lacks an entry of the other"
         return Guarantee(self.epsilon, Fraction(0), neighbours, "Dwork, McSherry, Nissim, Smith 2006")
 
-    def start(self) -> ToyState:
+    def start(self) -> EverySecondState:
         nothing = np.zeros(self.query.width, np.int64)
-        return ToyState(0, nothing, nothing)
+        return EverySecondState(0, nothing, nothing)
 
-    def step(self, state: ToyState, value: PeriodChange, noise: Noise) -> tuple[ToyState, Level]:
+    def step(self, state: EverySecondState, value: PeriodChange, noise: Noise) -> tuple[EverySecondState, Level]:
         if state.period >= self.calendar.periods:
             raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods")
         period, level = state.period + 1, state.level + value.net
         said = level + self.noise.draw(noise, self.query.width) if period % 2 == 0 else state.said
         variance = self.noise.variance if period > 1 else 0.0
-        return ToyState(period, level, said), Level(said.astype(np.float64), variance)
+        return EverySecondState(period, level, said), Level(said.astype(np.float64), variance)
 
-    def check(self, state: ToyState) -> None:
+    def check(self, state: EverySecondState) -> None:
         if not 0 <= state.period <= self.calendar.periods:
             raise BadState(f"the state is of {state.period} periods")
         for counts in (state.level, state.said):
@@ -86,8 +86,8 @@ def shifts(query: LinearQuery, calendar: Calendar) -> dict[int, int]:
     return {max(query.appearing): len(query.appearing) * (calendar.periods // 2)}
 
 
-def made(asked: Asked) -> Toy:
-    return Toy(
+def made(asked: Asked) -> EverySecondLevel:
+    return EverySecondLevel(
         asked.query, asked.calendar, calibrated(shifts(asked.query, asked.calendar), asked.epsilon), asked.epsilon
     )
 
@@ -99,7 +99,7 @@ TOY = Offer("toy", "Every second level anew, and none of the others.", made)
 ONE = Fraction(1)
 
 
-class TestToy(MechanismContract):
+class TestEverySecondLevel(MechanismContract):
     """The same suite as for those that come with the package."""
 
     examples: ClassVar = [

@@ -18,7 +18,6 @@ from changeling_central.counters.sparse_release import sparse_release
 from changeling_central.noise import Noise, OpenDPNoise
 from changeling_central.pooled_noise import PooledNoise
 from changeling_central.static import BasicCounting
-from changeling_protocol.canonical import encode
 from changeling_statistics.tallies import Counts
 
 from tests.seeded_noise import SeededNoise
@@ -98,7 +97,7 @@ def memory() -> dict[str, float]:
             state, _ = counter.step(state, 1, noise)
             held = max(held, len(state.stack))
             if (t + 2) & (t + 1) == 0:
-                bytes_ = max(bytes_, len(encode(state.as_fields())))
+                bytes_ = max(bytes_, len(counter.saved(state)))
         figures[f"4_counter_nodes_held_t{steps}"] = held
         figures[f"4_counter_state_bytes_t{steps}"] = bytes_
     return figures

@@ -16,8 +16,7 @@ from changeling_central.changes.hierarchy_choice import best_hierarchy
 from changeling_central.changes.linear_query import LinearQuery
 from changeling_central.changes.release_graph import BestEstimates, cover_sum, retrospective
 from changeling_central.noise import Noise
-from changeling_central.release.counters import CounterMethod, counter_method
-from changeling_central.release.methods import PeriodChange
+from changeling_central.releasing import MechanismChoice, PeriodChange, ReleaseMechanism
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics.changelog import Changelog, read_csv
 from changeling_statistics.estimate import Floats
@@ -71,7 +70,7 @@ def errors_at(
                 shown[f"hdcr {kind} {name}"] = series
         errors |= {f"hdcr_{name}_{kind}": float(np.mean(found)) for kind, found in sums.items()}
     for kind, runs in RUNS.items():
-        method = counter_method(kind, query, calendar, TWICE, epsilon)
+        method = MechanismChoice(kind).made(query, calendar, TWICE, epsilon)
         found = []
         for run in range(runs):
             series = counted(method, parts, SeededNoise(SEED + run))
@@ -112,17 +111,13 @@ def hierarchical(mechanism: Hdcr, changes: Any, noise: Noise) -> Iterator[tuple[
     yield "retrospective", retrospective(nodes, len(changes))[0][1:]
 
 
-def counted(method: CounterMethod, parts: list[PeriodChange], noise: Noise) -> Series:
-    """As the method's `step`, but with states that stay in memory."""
-    states = [method.mechanism.start() for _ in range(method.width)]
-    found = []
+def counted(mechanism: ReleaseMechanism[object], parts: list[PeriodChange], noise: Noise) -> Series:
+    """The levels that the mechanism releases at the end of every hour."""
+    state, levels = mechanism.start(), []
     for part in parts:
-        values = []
-        for column, value in enumerate(method.inputs(part)):
-            states[column], answer = method.mechanism.step(states[column], value, noise)
-            values.append(float(answer))
-        found.append(values)
-    return np.array(found)
+        state, level = mechanism.step(state, part, noise)
+        levels.append(level.values)
+    return np.array(levels)
 
 
 def draw(truth: Series, shown: dict[str, Series], names: list[str], epsilon: Fraction) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from changeling_protocol.errors import ChangelingError
 
-PACKAGES = ["changeling_client", "changeling_statistics", "changeling_simulations"]
+PACKAGES = ["changeling_client", "changeling_statistics", "changeling_central", "changeling_simulations"]
 HEAVY = ["scipy.stats", "scipy.optimize", "polars", "pandas", "matplotlib", "dp_accounting", "opendp", "sqlalchemy"]
 HEAVY += ["starlette", "typer", "rich", "httpx"]
 

@@ -1,1 +1,199 @@
-"""A trusted curator's mechanisms: counts of a changing database, published continually."""
+"""A trusted curator's mechanisms: counts of a changing database, published continually under differential privacy.
+
+    release(frame, "any answer", every="1h", epsilon=1, at_most=2, output="out.csv")     period after period, to a file
+    hierarchy(query, calendar, constraint, Fraction(1), layers=3)                         the mechanism behind it
+    cum(1024, Fraction(1)), InfiniteMechanism(BasicCounting(), Fraction(1))               counters of a stream
+    fully_dynamic(LinearQueries(table), Fraction(1))                                      queries of what comes and goes
+    SigmaCounting(Algebra.of(queries), Fraction(1))                                       many counts of one table
+    region_of(FiniteMechanism.of(rows))                                                   what one release tells
+
+Every mechanism is a `Mechanism`: it states its guarantee, and `state, release = step(state, value, noise)`. Noise comes
+from `OpenDPNoise()`. What goes wrong is a `CentralError`, or a ValueError for a bad argument.
+"""
+
+from .changes import (
+    Advice,
+    BestEstimates,
+    Dcr,
+    Hdcr,
+    Level,
+    LinearQuery,
+    NodeRelease,
+    Swcr,
+    Windows,
+    advise,
+    answer_query,
+    best_hierarchy,
+    clipped_sum,
+    counting,
+    cover_sum,
+    disjoint_release,
+    hierarchy,
+    histogram_query,
+    retrospective,
+    sliding_windows,
+)
+from .composition import Composition, Loss, parallel, supremum
+from .counters import (
+    BinaryMechanism,
+    InfiniteMechanism,
+    PanPrivateCounter,
+    Partitioning,
+    SparseRelease,
+    SparseVector,
+    binary_mechanism,
+    cum,
+    overwrite,
+    read_over,
+    sparse_release,
+)
+from .dynamic import (
+    FullyDynamic,
+    InsertionMinusDeletion,
+    IntervalTree,
+    Protects,
+    Segment,
+    Update,
+    fully_dynamic,
+    insertion_minus_deletion,
+)
+from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
+from .guard import first_breach, frozen
+from .intervals import Interval, online_interval, sum_interval
+from .mechanism import Guarantee, Mechanism
+from .node_noise import Law, NodeNoise, calibrated
+from .noise import Noise, OpenDPNoise
+from .odometer import Odometer
+from .pooled_noise import PooledNoise
+from .regions import (
+    FiniteMechanism,
+    PrivacyRegion,
+    StreamBound,
+    StreamingMechanism,
+    cw_region,
+    pair_region,
+    region_of,
+    region_of_randomizer,
+    save_region_plot,
+    stream_bound,
+)
+from .releasing import Offer, Released, Row, all_offers, read_rows, register, release
+from .sigma import (
+    Algebra,
+    Answer,
+    Assumed,
+    Benchmark,
+    Domain,
+    Evolving,
+    Grouped,
+    OnlineCounting,
+    Query,
+    SigmaCounting,
+    Table,
+    grouped,
+    under_replacement,
+)
+from .state_diagram import StateDiagram, state_diagram
+from .static import BasicCounting, LinearQueries, MultiplicativeWeights, Once
+
+__all__ = [
+    "Advice",
+    "Algebra",
+    "Answer",
+    "Assumed",
+    "BadState",
+    "BasicCounting",
+    "Benchmark",
+    "BestEstimates",
+    "BinaryMechanism",
+    "BudgetExhausted",
+    "CentralError",
+    "Composition",
+    "ConstraintBroken",
+    "Dcr",
+    "Domain",
+    "Evolving",
+    "FiniteMechanism",
+    "FullyDynamic",
+    "Grouped",
+    "Guarantee",
+    "Hdcr",
+    "InfiniteMechanism",
+    "InsertionMinusDeletion",
+    "Interval",
+    "IntervalTree",
+    "Law",
+    "Level",
+    "LinearQueries",
+    "LinearQuery",
+    "Loss",
+    "Mechanism",
+    "MultiplicativeWeights",
+    "NodeNoise",
+    "NodeRelease",
+    "Noise",
+    "Odometer",
+    "Offer",
+    "Once",
+    "OnlineCounting",
+    "OpenDPNoise",
+    "PanPrivateCounter",
+    "Partitioning",
+    "PooledNoise",
+    "PrivacyRegion",
+    "Protects",
+    "Query",
+    "Released",
+    "Row",
+    "Segment",
+    "SigmaCounting",
+    "SparseRelease",
+    "SparseVector",
+    "StateDiagram",
+    "StreamBound",
+    "StreamingMechanism",
+    "Swcr",
+    "Table",
+    "TimeReversed",
+    "UnusableChangelog",
+    "Update",
+    "Windows",
+    "advise",
+    "all_offers",
+    "answer_query",
+    "best_hierarchy",
+    "binary_mechanism",
+    "calibrated",
+    "clipped_sum",
+    "counting",
+    "cover_sum",
+    "cum",
+    "cw_region",
+    "disjoint_release",
+    "first_breach",
+    "frozen",
+    "fully_dynamic",
+    "grouped",
+    "hierarchy",
+    "histogram_query",
+    "insertion_minus_deletion",
+    "online_interval",
+    "overwrite",
+    "pair_region",
+    "parallel",
+    "read_over",
+    "read_rows",
+    "region_of",
+    "region_of_randomizer",
+    "register",
+    "release",
+    "retrospective",
+    "save_region_plot",
+    "sliding_windows",
+    "sparse_release",
+    "state_diagram",
+    "stream_bound",
+    "sum_interval",
+    "supremum",
+    "under_replacement",
+]

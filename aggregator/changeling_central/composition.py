@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, expm1, inf, log, log1p, sqrt
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,7 +74,7 @@ class Composition:
         """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid."""
         return float(self._distribution().get_epsilon_for_delta(delta)) if self.counts else 0.0
 
-    def _distribution(self) -> Any:
+    def _distribution(self) -> "PrivacyLossDistribution":
         from dp_accounting.pld import common, privacy_loss_distribution
 
         composed = privacy_loss_distribution.identity()
@@ -86,7 +89,7 @@ class Composition:
 def supremum(losses: Iterable[Loss]) -> Loss:
     """The least (epsilon, delta) that is no less than each, in both parts (Pan 2023, definition 2.1)."""
     every = list(losses)
-    return Loss(max((one.epsilon for one in every), default=0.0), max((one.delta for one in every), default=0.0))
+    return Loss(max((loss.epsilon for loss in every), default=0.0), max((loss.delta for loss in every), default=0.0))
 
 
 def parallel(queries: Mapping[Hashable, Loss], reached: Iterable[Collection[Hashable]]) -> Loss:

@@ -79,7 +79,7 @@ def _within(constraint: Constraint, mutations: NDArray[np.int64], elapsed: NDArr
         case TimeBounded(seconds):
             return elapsed <= seconds * MICRO
         case Hybrid(classes):
-            kept: Mask = np.any([_within(one, mutations, elapsed) for one in classes], axis=0)
+            kept: Mask = np.any([_within(each, mutations, elapsed) for each in classes], axis=0)
             return kept
     raise TypeError(f"no guard for a {type(constraint).__name__}")
 

@@ -14,13 +14,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, reduce
-from math import ceil, exp, expm1, inf, log, nextafter, sqrt
-from typing import Any
+from math import ceil, exp, expm1, inf, nextafter, sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_statistics.tallies import Counts
 
+from .concentrated import concentrated_budget, gaussian_scale, implied_delta
 from .noise import Noise
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Shifts = Mapping[int, int]
 """By how much, and how many draws."""
@@ -44,6 +49,8 @@ REACH = 12
 
 
 class Law(StrEnum):
+    """Of noise: discrete Laplace, or discrete Gaussian, which needs a delta above 0."""
+
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
 
@@ -77,7 +84,7 @@ class NodeNoise:
         Where concentrated privacy shows less, for very many draws, that.
         """
         shown = _delta(self.law, self.scale, tuple(sorted(shifts.items())), epsilon)
-        return min(shown, _concentrated_delta(shifts, self.scale, epsilon))
+        return min(shown, implied_delta(_squares(shifts) / (2 * self.scale**2), epsilon))
 
 
 def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0), law: Law = Law.LAPLACE) -> NodeNoise:
@@ -95,10 +102,12 @@ def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0),
     pure = _float_above(total(shifts) / epsilon) if law is Law.LAPLACE else inf
     if delta == 0:
         return NodeNoise(law, pure)
+    # rho = Σ shift² / 2 scale² of either law: Bun, Steinke 2016, proposition 1.4; Canonne et al. 2020, theorem 4
+    concentrated = gaussian_scale(_squares(shifts), concentrated_budget(epsilon, delta))
     least = least_delta(shifts)
     if delta < least:
         raise ValueError(f"with these {_draws(shifts)} draws delta can be accounted for from {least:.1e}, got {delta}")
-    return _bisected(shifts, float(epsilon), float(delta), law, min(pure, _concentrated(shifts, epsilon, delta)))
+    return _bisected(shifts, float(epsilon), float(delta), law, min(pure, concentrated))
 
 
 def least_delta(shifts: Shifts) -> float:
@@ -109,8 +118,8 @@ def least_delta(shifts: Shifts) -> float:
 def added(shifts: Iterable[Shifts]) -> dict[int, int]:
     """The shifts of several cadences together: sequential composition."""
     together: dict[int, int] = {}
-    for one in shifts:
-        for shift, count in one.items():
+    for cadence in shifts:
+        for shift, count in cadence.items():
             together[shift] = together.get(shift, 0) + count
     return together
 
@@ -126,22 +135,6 @@ def _draws(shifts: Shifts) -> int:
 
 def _squares(shifts: Shifts) -> int:
     return sum(shift**2 * count for shift, count in shifts.items())
-
-
-def _concentrated(shifts: Shifts, epsilon: Fraction, delta: Fraction) -> float:
-    """A scale that is enough, of either law: rho = Σ shift² / 2 scale², epsilon = rho + 2 √(rho ln 1/delta).
-
-    Bun, Steinke 2016, propositions 1.3 and 1.4; Canonne, Kamath, Steinke 2020, theorem 4.
-    """
-    logarithm = -log(delta)
-    root = float(epsilon) / (sqrt(logarithm + float(epsilon)) + sqrt(logarithm))
-    return sqrt(_squares(shifts) / 2) / root * (1 + 1e-9)
-
-
-def _concentrated_delta(shifts: Shifts, scale: float, epsilon: float) -> float:
-    """e^(-(epsilon - rho)² / 4 rho), by the same sources."""
-    rho = _squares(shifts) / (2 * scale**2)
-    return exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
 
 
 def _bisected(shifts: Shifts, epsilon: float, delta: float, law: Law, most: float) -> NodeNoise:
@@ -167,27 +160,27 @@ def _delta(law: Law, scale: float, shifts: tuple[tuple[int, int], ...], epsilon:
     grid = max(epsilon, spread) / min(GRID * draws, MOST_STEPS)
 
     def composed(shift: int, count: int) -> pld.PrivacyLossDistribution:
-        one = (
+        single = (
             pld.from_discrete_laplace_mechanism(1 / scale, shift, value_discretization_interval=grid)
             if law is Law.LAPLACE
             else pld.PrivacyLossDistribution(_gaussian_losses(scale, shift, grid))
         )
-        return _repeated(one, count)
+        return _repeated(single, count)
 
     every = reduce(pld.PrivacyLossDistribution.compose, (composed(shift, count) for shift, count in shifts))
     return float(every.get_delta_for_epsilon(epsilon)) + ROUNDING * draws
 
 
-def _repeated(one: Any, count: int) -> Any:
+def _repeated(single: "PrivacyLossDistribution", count: int) -> "PrivacyLossDistribution":
     """A PLD composed with itself, by stages; each cuts no more off the tails than dp-accounting does at once."""
     stages, rest = divmod(count, STAGE)
     if stages < 8:
-        return one.self_compose(count)
-    staged = _repeated(one.self_compose(STAGE, TAIL / stages), stages)
-    return staged.compose(one.self_compose(rest)) if rest else staged
+        return single.self_compose(count)
+    staged = _repeated(single.self_compose(STAGE, TAIL / stages), stages)
+    return staged.compose(single.self_compose(rest)) if rest else staged
 
 
-def _gaussian_losses(scale: float, shift: int, grid: float) -> Any:
+def _gaussian_losses(scale: float, shift: int, grid: float) -> "DensePLDPmf":
     """Losses s(s + 2x) / 2 scale² of whole x, rounded up: as dp-accounting's own, which takes a microsecond an x."""
     from dp_accounting.pld.pld_pmf import DensePLDPmf
 

@@ -4,11 +4,14 @@ Counts get integer noise. A scale says what it is for: a sensitivity over an eps
 """
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from changeling_statistics.tallies import Counts
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from opendp.mod import Measurement
 
 MOST_SCALE = 2.0**56
 """The sampler stops at 2^63, where noise would show what it hides; at this scale with probability below e^-127."""
@@ -46,7 +49,7 @@ def _drawn(law: str, scale: float, size: int) -> Counts:
 
 
 @lru_cache(maxsize=256)
-def _measurement(law: str, scale: float) -> Any:
+def _measurement(law: str, scale: float) -> "Measurement":
     import opendp.prelude as dp
 
     dp.enable_features("contrib")

@@ -104,13 +104,15 @@ def evaluated(predicate: Predicate, where: Callable[[Comparison], Mask]) -> Mask
 def _predicate(node: ast.expr, text: str, columns: Sequence[str]) -> Predicate:
     match node:
         case ast.BoolOp(op, operands):
-            return Joined(isinstance(op, ast.And), tuple(_predicate(one, text, columns) for one in operands))
+            return Joined(isinstance(op, ast.And), tuple(_predicate(operand, text, columns) for operand in operands))
         case ast.UnaryOp(ast.Not(), operand):
             return Not(_predicate(operand, text, columns))
         case ast.Name(name):
             return Comparison(_column(name, text, columns), (True,), lambda value: value is True)
-        case ast.Compare(ast.Name(name), [ast.In() | ast.NotIn() as op], [ast.Tuple() | ast.List() | ast.Set() as of]):
-            names = tuple(_constant(one, text) for one in of.elts)
+        case ast.Compare(
+            ast.Name(name), [ast.In() | ast.NotIn() as op], [ast.Tuple() | ast.List() | ast.Set() as side]
+        ):
+            names = tuple(_constant(element, text) for element in side.elts)
             wanted = isinstance(op, ast.In)
             return Comparison(_column(name, text, columns), names, lambda value: (value in names) is wanted)
         case ast.Compare(_, [ast.In() | ast.NotIn()], [ast.Constant(value)]):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import AtMost
-from scipy.sparse import csc_matrix
-from scipy.sparse.csgraph import connected_components
 
 NULL = ""
 """No answer."""
@@ -36,6 +34,9 @@ def state_diagram(moves: Iterable[tuple[str, str]], inserted_as: Iterable[str], 
     moves: (from, to) among states. inserted_as: the states an entry can begin in. An entry that may be inserted
     again after its deletion has no bound. ValueError for a move from or to NULL, and if nothing can be inserted.
     """
+    from scipy.sparse import csc_matrix  # loads slowly
+    from scipy.sparse.csgraph import connected_components
+
     edges, starts = list(moves), sorted(set(inserted_as))
     if not starts:
         raise ValueError("a state diagram names at least one state in which entries are inserted")

@@ -5,7 +5,7 @@ So the help of all commands is there whichever extra is installed, and says whic
 
 import typer
 from changeling_aggregator.cli import authority, dev, histogram, keys, serve, survey
-from changeling_central.release import command as release
+from changeling_central.releasing import command as release
 
 from .running import VERSION_HINT
 
@@ -25,4 +25,4 @@ for commands, name in ((authority.app, "authority"), (survey.app, "survey"), (ke
     app.add_typer(commands, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 for command in (serve.serve, histogram.histogram, dev.dev):
     app.command(rich_help_panel=SERVER, epilog=OF_SERVER)(command)
-app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(release.release)
+app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

@@ -11,10 +11,10 @@ from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law
 from changeling_central.noise import OpenDPNoise
 from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights
-from changeling_protocol.canonical import decode, encode
 
 from tests.seeded_noise import SeededNoise
 
+from .saved_fields import fields_of, resumed
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 from .stand_ins import CountedNoise, Forbidden, NoNoise
 
@@ -128,7 +128,7 @@ def test_memory_is_logarithmic():
         for _ in range(4096):
             state, _ = mechanism.step(state, 1, NoNoise())
             assert len(state.stack) <= 13
-            assert len(encode(state.as_fields())) < 200
+            assert len(mechanism.saved(state)) < 200
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_saved_state_goes_on_where_it_stopped(make):
         whole.append(release.tolist())
     noise, state, parts = SeededNoise(3), mechanism.start(), []
     for value in values:
-        state, release = mechanism.step(mechanism.resumed(decode(encode(state.as_fields()))), value, noise)
+        state, release = mechanism.step(mechanism.resumed(mechanism.saved(state)), value, noise)
         parts.append(release.tolist())
     assert parts == whole
 
@@ -158,13 +158,13 @@ def test_a_saved_state_goes_on_where_it_stopped(make):
 def test_a_state_that_is_not_whole_is_refused(make):
     """Whatever is missing, of another type, or of another number of steps."""
     mechanism = make()
-    fields = run(mechanism, [1] * 6, NoNoise())[0].as_fields()
+    fields = fields_of(mechanism, run(mechanism, [1] * 6, NoNoise())[0])
     bad = [{}, {**fields, "more": 1}, {**fields, "time": 7}, {**fields, "time": -1}, {**fields, "stack": [[0, 1]]}]
     bad += [{**fields, "stack": [[level, [1], 1] for level, _, _ in fields["stack"]]}, {**fields, "stack": 3}]
     bad += [{key: value for key, value in fields.items() if key != one} for one in fields]
     for one in bad:
         with pytest.raises(BadState):
-            mechanism.resumed(one)
+            resumed(mechanism, one)
 
 
 def test_after_the_last_step_nothing_is_drawn():

@@ -1,22 +1,23 @@
 """Private partitioning and the sparse release that feeds on it."""
 
+from dataclasses import replace
 from fractions import Fraction
 from math import log, pi
 
 import numpy as np
 import pytest
 from changeling_central.counters.infinite import InfiniteMechanism
-from changeling_central.counters.partitioning import Partitioning, PartitionState
+from changeling_central.counters.partitioning import Partitioning
 from changeling_central.counters.sparse_release import SparseRelease, sparse_release
-from changeling_central.counters.sparse_vector import SparseVector, SparseVectorState
+from changeling_central.counters.sparse_vector import SparseVector
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.noise import OpenDPNoise
 from changeling_central.static import BasicCounting, LinearQueries
-from changeling_protocol.canonical import decode, encode
 
 from tests.seeded_noise import SeededNoise
 
 from .audits import excess
+from .saved_fields import fields_of, resumed
 from .scripted import Exact
 from .stand_ins import Forbidden, NoNoise
 
@@ -128,18 +129,18 @@ def test_a_saved_sparse_release_goes_on_where_it_stopped():
         noise, state, answers = SeededNoise(1), release.start(), []
         for value in values:
             if saved:
-                state = release.resumed(decode(encode(state.as_fields())))
+                state = release.resumed(release.saved(state))
             state, answer = release.step(state, value, noise)
             answers.append(answer.tolist())
         results.append(answers)
     assert results[0] == results[1]
     assert len({tuple(one) for one in results[0]}) > 3
-    fields = state.as_fields()
+    fields = fields_of(release, state)
     for key in fields:
         with pytest.raises(BadState):
-            release.resumed({one: value for one, value in fields.items() if one != key})
+            resumed(release, {one: value for one, value in fields.items() if one != key})
     with pytest.raises(BadState):
-        release.resumed({**fields, "released": release.release.start().as_fields()})
+        release.resumed(release.saved(replace(state, released=release.release.start())))
 
 
 def test_bad_input_draws_nothing():
@@ -155,10 +156,10 @@ def test_bad_input_draws_nothing():
         release.step(release.start(), np.array([1]), Forbidden())
     for fields in ({}, {"raised": None, "halted": True}, {"raised": 1}, {"raised": "1", "halted": False}):
         with pytest.raises(BadState):
-            SparseVectorState.from_fields(fields)
+            resumed(vector, fields)
     for key in ("time", "vector"):
         with pytest.raises(BadState):
-            PartitionState.from_fields({**partitioning.start().as_fields(), key: -1})
+            resumed(partitioning, {**fields_of(partitioning, partitioning.start()), key: -1})
     for bad in (
         lambda: Partitioning(Fraction(0)),
         lambda: Partitioning(Fraction(1), 1.0),

@@ -6,7 +6,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from changeling_central.changes.dcr import DcrState, disjoint_release
+from changeling_central.changes.dcr import disjoint_release
 from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law, NodeNoise, calibrated
@@ -16,6 +16,7 @@ from changeling_protocol import AtMost, Hybrid, TimeBounded
 from tests.seeded_noise import SeededNoise
 
 from .examples import CALENDAR, histories, mutations_of, transcript
+from .saved_fields import resumed
 from .stand_ins import CountedNoise, Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
@@ -128,12 +129,12 @@ def test_a_release_goes_on_from_saved_fields_and_ends_with_its_guarantee():
     release = disjoint_release(COUNT, BOUNDS, AtMost(2), EPSILON)
     state = release.start()
     for _ in range(4):
-        state, _ = release.step(DcrState.from_fields(state.as_fields()), np.array([1]), NoNoise())
+        state, _ = release.step(release.resumed(release.saved(state)), np.array([1]), NoNoise())
     with pytest.raises(BudgetExhausted, match="4 nodes"):
         release.step(state, np.array([1]), Forbidden())
     for broken in ({}, {"released": "1"}, {"released": -1}, {"released": 1, "more": 2}):
         with pytest.raises(BadState):
-            DcrState.from_fields(broken)
+            resumed(release, broken)
 
 
 @pytest.mark.parametrize("change", [np.array([1, 2]), np.array([1.5]), np.array(3), np.array([[1]])])

@@ -19,10 +19,10 @@ from changeling_central.dynamic.interval_tree import (
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law
 from changeling_central.static import BasicCounting, LinearQueries
-from changeling_protocol.canonical import decode, encode
 
 from tests.seeded_noise import SeededNoise
 
+from .saved_fields import fields_of, resumed
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 from .stand_ins import Forbidden, NoNoise
 
@@ -206,12 +206,12 @@ def test_a_saved_tree_goes_on_where_it_stopped():
         noise, state, answers = SeededNoise(5), tree.start(), []
         for segment in segments_of(intervals, 25):
             if saved:
-                state = tree.resumed(decode(encode(state.as_fields())))
+                state = tree.resumed(tree.saved(state))
             state, answer = tree.step(state, segment, noise)
             answers.append(answer.tolist())
         results.append(answers)
     assert results[0] == results[1]
-    fields = state.as_fields()
+    fields = fields_of(tree, state)
     for bad in (
         {},
         {**fields, "segments": 24},
@@ -220,7 +220,7 @@ def test_a_saved_tree_goes_on_where_it_stopped():
         {**fields, "nodes": [{}] * len(fields["nodes"])},
     ):
         with pytest.raises(BadState):
-            tree.resumed(bad)
+            resumed(tree, bad)
 
 
 def test_a_tree_beyond_its_budget_draws_nothing():

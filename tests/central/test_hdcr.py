@@ -10,8 +10,6 @@ from changeling_central.changes.linear_query import counting, histogram_query
 from changeling_central.changes.release_graph import (
     BestEstimates,
     cover_sum,
-    frontier_fields,
-    frontier_from_fields,
     network_of,
     online_variance,
     retrospective,
@@ -19,11 +17,14 @@ from changeling_central.changes.release_graph import (
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law
 from changeling_central.noise import OpenDPNoise
+from changeling_central.states import read_state, written_state
 from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
+from changeling_statistics.estimation.recursion import Frontier
 
 from tests.seeded_noise import SeededNoise
 
 from .examples import CALENDAR, histories, transcript
+from .saved_fields import resumed
 from .stand_ins import Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
@@ -142,12 +143,12 @@ def test_it_runs_with_opendps_samplers_and_resumes_from_its_fields(law):
     estimates, noise = BestEstimates(8, mechanism.widths, 2), OpenDPNoise()
     state, frontier, counts = mechanism.start(), estimates.start(), []
     for _ in range(8):
-        again = HdcrState.from_fields(state.as_fields())
+        again = mechanism.resumed(mechanism.saved(state))
         assert again.period == state.period
         assert np.array_equal(again.sums, state.sums)
         state, closed = mechanism.step(again, np.array([1, 2]), noise)
         counts.append(len(closed))
-        revived = frontier_from_fields(frontier_fields(frontier), 2)
+        revived = read_state(written_state("graph", frontier), "graph", Frontier)
         assert np.array_equal(revived.values, frontier.values)
         assert np.array_equal(revived.planned, frontier.planned)
         frontier, _ = estimates.step(revived, closed)
@@ -159,15 +160,15 @@ def test_nothing_is_drawn_beyond_the_calendar_or_for_what_does_not_fit():
     mechanism = hierarchy(COUNT, CALENDAR, AtMost(2), EPSILON, layers=2)
     with pytest.raises(BudgetExhausted, match="4 periods"):
         mechanism.step(HdcrState(4, np.zeros((2, 1), np.int64)), np.array([0]), Forbidden())
-    with pytest.raises(BadState, match="hierarchy of"):
+    with pytest.raises(BadState, match="shape"):
         mechanism.step(HdcrState(0, np.zeros((3, 1), np.int64)), np.array([0]), Forbidden())
     with pytest.raises(ValueError, match="a change is"):
         mechanism.step(mechanism.start(), np.array([0.5]), Forbidden())
     for broken in ({}, {"period": 1}, {"period": -1, "sums": [[0]]}, {"period": 1, "sums": [["x"]]}):
         with pytest.raises(BadState):
-            HdcrState.from_fields(broken)
+            resumed(mechanism, broken)
     with pytest.raises(BadState):
-        frontier_from_fields({"period": 1}, 1)
+        mechanism.resumed(mechanism.saved(HdcrState(1, np.zeros((1, 1), np.int64))))
     with pytest.raises(ValueError, match="fewer layers"):
         hierarchy(COUNT, CALENDAR, AtMost(2), EPSILON, layers=4)
     with pytest.raises(ValueError, match="branching >= 2"):

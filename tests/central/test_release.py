@@ -15,10 +15,10 @@ from changeling_central.changes.answer_query import answer_query
 from changeling_central.changes.hdcr import hierarchy
 from changeling_central.errors import BadState, ConstraintBroken, TimeReversed
 from changeling_central.node_noise import Law
-from changeling_central.release.methods import HierarchyMethod
-from changeling_central.release.output import Output, read_rows
-from changeling_central.release.run import Release, run
-from changeling_central.release.terms import begun
+from changeling_central.releasing.hierarchies import HierarchyRelease
+from changeling_central.releasing.output import Output, read_rows
+from changeling_central.releasing.run import Release, run
+from changeling_central.releasing.terms import begun
 from changeling_central.saved import held, load, save
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics.changelog import read_rows as changelog_of
@@ -35,7 +35,7 @@ QUERY = "each answer in ('x', 'y')"
 def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY, periods=6):
     changelog, calendar, constraint = changelog_of(rows), Calendar(0, 10, periods), AtMost(k)
     counted = answer_query(query, changelog.answers)
-    method = HierarchyMethod(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
+    method = HierarchyRelease(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
     output = Output(folder / name, counted.names, 1.0)
     return Release(changelog, counted, query, calendar, constraint, method, output, folder / f"{name}.state")
 
@@ -106,7 +106,7 @@ def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
 
     def made(epsilon, layers):
         method = hierarchy(release.query, release.calendar, AtMost(2), Fraction(epsilon), layers=layers)
-        return replace(release, method=HierarchyMethod(method))
+        return replace(release, mechanism=HierarchyRelease(method))
 
     others = [
         (release_in(tmp_path, k=3), "constraint, mechanism"),
@@ -127,14 +127,14 @@ def test_a_guarantee_about_something_else_is_never_released_with(tmp_path, law, 
 
     def method(k, query=release.query, calendar=release.calendar):
         made = hierarchy(query, calendar, AtMost(k), Fraction(1), Fraction(delta), layers=3, law=law)
-        return HierarchyMethod(made)
+        return HierarchyRelease(made)
 
     for k in (2, 3):
-        assert replace(release, method=method(k)).method.covers(release.query, release.calendar, AtMost(2))
+        assert replace(release, mechanism=method(k)).mechanism.covers(release.query, release.calendar, AtMost(2))
     fixed = answer_query(QUERY, release.changelog.answers, fixed=True)
     for other in (method(1), method(2, calendar=Calendar(0, 10, 5)), method(2, fixed)):
         with pytest.raises(ValueError, match="another query, calendar or constraint"):
-            replace(release, method=other)
+            replace(release, mechanism=other)
 
 
 def test_lost_files_are_never_a_fresh_start(tmp_path):
@@ -181,12 +181,15 @@ def test_two_processes_never_release_at_once(tmp_path):
 
 
 def test_what_is_saved_is_loaded_and_nothing_else(tmp_path):
-    """Plain fields, to the byte."""
-    fields = {"period": 3, "pending": b"\0row", "nested": {"sums": [[1, -2]]}}
+    """To the byte; what another version wrote is not read."""
+    content = b"\0period 3, pending rows"
     assert load(tmp_path / "state") is None
-    save(tmp_path / "state", fields)
-    assert load(tmp_path / "state") == fields
+    save(tmp_path / "state", content)
+    assert load(tmp_path / "state") == content
     assert not (tmp_path / "state.new").exists()
+    (tmp_path / "state").write_bytes(b"changeling release 1\n" + bytes(40))
+    with pytest.raises(BadState, match="another version"):
+        load(tmp_path / "state")
 
 
 STEPS = ["repaired", "drawn", "before-replace", "after-replace", "saved", "published"]
@@ -217,15 +220,15 @@ def killed_and_resumed(tmp_path, step, killed, together):
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     release = release_in(tmp_path)
     before = release.output.path.read_bytes() if release.output.path.exists() else b""
-    state = load(release.state)
+    state = begun(release.state)
     finish(release, SeededNoise(9))
     after = release.output.path.read_bytes()
     assert after.startswith(before)
     assert state is not None
-    assert after[state["at"] :].startswith(state["pending"]), "a node that was saved was drawn again"
+    assert after[state.saved.at :].startswith(state.saved.pending), "a node that was saved was drawn again"
     rows = read_rows(release.output.path)
     assert [(row[0], row[2]) for row in rows] == [(p, n) for p in range(1, 7) for n in "xy"]
-    return state["period"]
+    return state.saved.period
 
 
 def test_a_torn_last_row_is_written_again(tmp_path):

@@ -9,10 +9,10 @@ import pytest
 from changeling_central.changes.answer_query import answer_query
 from changeling_central.changes.linear_query import LinearQuery
 from changeling_central.errors import ConstraintBroken
-from changeling_central.release.counters import COUNTERS, counter_method
-from changeling_central.release.methods import PeriodChange
-from changeling_central.release.output import read_rows
-from changeling_central.release.run import run
+from changeling_central.releasing.choice import MechanismChoice
+from changeling_central.releasing.method import PeriodChange
+from changeling_central.releasing.output import read_rows
+from changeling_central.releasing.run import run
 from changeling_protocol import AtMost, Calendar, TimeBounded
 from changeling_statistics.changelog import read_rows as changelog_of
 
@@ -28,6 +28,11 @@ EACH, COUNT = "each answer in ('x', 'y')", "answer == 'x'"
 
 
 TWICE = AtMost(2)
+COUNTERS = ["counter", "pan-private", "infinite", "partitioning", "dynamic"]
+
+
+def counter_method(kind, query, calendar, constraint, epsilon):
+    return MechanismChoice(kind).made(query, calendar, constraint, epsilon)
 
 
 def method(kind, query=EACH, constraint=TWICE, fixed=False):
@@ -73,7 +78,7 @@ def test_columns_that_overlap_cost_an_entry_each_one_it_touches(table, appearing
         rows = [("e", t, ANSWERS[b - 1] if b else "") for t, (a, b) in enumerate(pairwise((0, *states)), 1) if a != b]
         log = changelog_of(rows, answers=ANSWERS)
         (part,) = log.mutations().by_period(0, 10, 1)
-        touched = max(touched, sum(bool(updates) for updates in made.inputs(PeriodChange(log, part, query))))
+        touched = max(touched, sum(bool(updates) for updates in made.counter.inputs(PeriodChange(log, part, query))))
     assert touched * made.each <= EPSILON
 
 
@@ -82,7 +87,7 @@ def test_a_counter_for_fewer_mutations_is_never_released_with(kind, tmp_path):
     """ε₁ for an entry's insertion alone, where entries may mutate twice."""
     release = release_in(tmp_path)
     with pytest.raises(ValueError, match="another query, calendar or constraint"):
-        replace(release, method=counter_method(kind, release.query, release.calendar, AtMost(1), Fraction(1)))
+        replace(release, mechanism=counter_method(kind, release.query, release.calendar, AtMost(1), Fraction(1)))
 
 
 @pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
@@ -98,7 +103,7 @@ def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_pat
     """In two parts, through the files."""
     release = release_in(tmp_path)
     made = counter_method(kind, release.query, release.calendar, release.constraint, Fraction(1))
-    release = replace(release, method=made)
+    release = replace(release, mechanism=made)
     noise = SeededNoise(2)
     assert len(list(run(release, noise, 3))) == 3
     assert len(list(run(release, noise))) == 3
@@ -127,7 +132,7 @@ def test_estimates_are_unbiased_with_the_variance_stated(kind):
 
 def test_what_a_counter_does_not_take_is_refused():
     """Sums, other constraints, entries that come again; named, nothing drawn."""
-    with pytest.raises(ValueError, match="no counter"):
+    with pytest.raises(ValueError, match="no mechanism"):
         method("abacus")
     for kind in ("partitioning", "dynamic"):
         with pytest.raises(ValueError, match="--at-most"):

@@ -12,14 +12,14 @@ from changeling_central.counters.binary import binary_mechanism
 from changeling_central.counters.infinite import InfiniteMechanism
 from changeling_central.counters.partitioning import Partitioning, PartitionState
 from changeling_central.counters.sparse_vector import SparseVectorState
-from changeling_central.release.counters import counter_method
-from changeling_central.release.methods import PeriodChange
+from changeling_central.releasing.method import PeriodChange
 from changeling_protocol import AtMost, Hybrid, TimeBounded
 from changeling_statistics.changelog import read_rows
 
 from .examples import CALENDAR, histories
 from .scripted import Script, ScriptedCounting
 from .stand_ins import Forbidden
+from .test_release_counters import counter_method
 
 ANSWERS = ["a", "b"]
 OVERLAPPING = LinearQuery(("p", "q", "r"), ((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1))
@@ -49,12 +49,12 @@ class ScriptedCuts(Partitioning):
 def scripted(made, script):
     """The method with every mechanism at its price, what it releases being the script's."""
     m, counting = made.mechanism, ScriptedCounting(script)
-    if made.kind == "counter":
+    if made.counter.name == "counter":
         return replace(made, mechanism=binary_mechanism(counting, m.periods, m.guarantee.epsilon))
-    if made.kind == "infinite":
+    if made.counter.name == "infinite":
         return replace(made, mechanism=InfiniteMechanism(counting, m.epsilon))
     cuts = ScriptedCuts(m.partitioning.epsilon, m.partitioning.failure, m.partitioning.periods, script)
-    if made.kind == "partitioning":
+    if made.counter.name == "partitioning":
         return replace(made, mechanism=replace(m, partitioning=cuts, stream=replace(m.stream, static=counting)))
     return replace(
         made, mechanism=replace(m, partitioning=cuts, tree=replace(m.tree, static=counting, counting=counting))

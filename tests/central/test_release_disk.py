@@ -4,13 +4,15 @@ import errno
 import os
 from itertools import islice
 
+import msgspec
 import pytest
 from changeling_central import saved
 from changeling_central.counters.overwritten import overwrite
 from changeling_central.errors import BadState, ConstraintBroken
-from changeling_central.release import output
-from changeling_central.release.output import read_rows
-from changeling_central.release.run import run
+from changeling_central.releasing import output
+from changeling_central.releasing.output import read_rows
+from changeling_central.releasing.run import run
+from changeling_central.releasing.terms import begun
 from changeling_central.saved import load, save
 
 from tests.seeded_noise import SeededNoise
@@ -68,7 +70,7 @@ def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
     """A file of the same length. Put back, the release goes on; the rows still pending are written as they were."""
     release = release_in(tmp_path)
     finish(release, SeededNoise(1), 4)
-    whole, pending = release.output.path.read_bytes(), load(release.state)["pending"]
+    whole, pending = release.output.path.read_bytes(), begun(release.state).saved.pending
     for at in (3, len(whole) // 2, len(whole) - len(pending) - 2):
         release.output.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(BadState, match="was changed in what is published"):
@@ -128,19 +130,19 @@ def test_a_state_is_never_written_into_a_file_that_others_may_read(tmp_path, mon
     modes, replace = [], os.replace
     monkeypatch.setattr(saved.os, "replace", lambda a, b: (modes.append(a.stat().st_mode & 0o777), replace(a, b)))
     with stale.open("rb") as held_open:
-        save(tmp_path / "state", {"secret": 7})
+        save(tmp_path / "state", b"secret 7")
         assert held_open.read() == b"old"
     assert modes == [0o600]
-    assert load(tmp_path / "state") == {"secret": 7}
+    assert load(tmp_path / "state") == b"secret 7"
 
 
 def test_a_state_of_another_version_is_refused(tmp_path):
     """Whole, but with other fields."""
     release = release_in(tmp_path)
     finish(release, NoNoise(), 1)
-    fields = load(release.state)
+    identity, fields = msgspec.msgpack.decode(load(release.state))
     del fields["published"]
-    save(release.state, fields)
+    save(release.state, msgspec.msgpack.encode((identity, fields)))
     with pytest.raises(BadState, match="another version"):
         finish(release, Forbidden())
 
@@ -149,7 +151,7 @@ def test_an_overwritten_snapshot_that_was_cut_short_is_an_error(tmp_path, monkey
     """A full disk writes less than it was given, and says so in its return alone."""
     monkeypatch.setattr(os, "pwrite", lambda *_: 100)
     with pytest.raises(OSError, match="holds 100 of 4096 bytes"):
-        overwrite(tmp_path / "memory", {"a": 1})
+        overwrite(tmp_path / "memory", b"a 1")
 
 
 def test_a_reader_that_stops_early_has_lost_nothing(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 from changeling_central.changes.hierarchy_choice import BRANCHINGS, best_hierarchy
 from changeling_central.changes.linear_query import counting
 from changeling_central.node_noise import Law
-from changeling_central.release import wish
-from changeling_central.release.methods import HierarchyMethod
-from changeling_central.release.wish import Wish
+from changeling_central.releasing import MechanismChoice, hierarchies
+from changeling_central.releasing.hierarchies import HierarchyRelease
+from changeling_central.releasing.offer import Asked
 from changeling_protocol import AtMost, Calendar
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
@@ -52,34 +52,46 @@ def test_a_shape_that_does_not_fit_is_refused(given, said):
 @pytest.mark.parametrize(("law", "delta"), [(Law.LAPLACE, NONE), (Law.LAPLACE, SMALL), (Law.GAUSSIAN, SMALL)])
 def test_a_begun_release_keeps_its_shape_and_its_noise_whatever_would_be_chosen_today(monkeypatch, law, delta):
     """Nothing is chosen and nothing bisected: they take half a minute, and another library would differ by a bit."""
-    wished = Wish("hdcr", law, layers=3)
-    first = wished.method(COUNT, CALENDAR, TWICE, ONE, delta)
+    wished = MechanismChoice("hdcr", law, layers=3)
+    first = wished.made(COUNT, CALENDAR, TWICE, ONE, delta)
     wider = replace(first.mechanism.noise, scale=first.mechanism.noise.scale * (1 + 1e-15))
-    begun = HierarchyMethod(replace(first.mechanism, noise=wider)).named()
-    monkeypatch.setattr(wish, "best_hierarchy", None)
-    monkeypatch.setattr(wish, "hierarchy", None)
-    for asked in (wished, Wish("hdcr", law), Wish("hdcr", law, branching=first.mechanism.widths[1])):
-        again = asked.method(COUNT, CALENDAR, TWICE, ONE, delta, begun)
-        assert again.named() == begun
+    begun = HierarchyRelease(replace(first.mechanism, noise=wider)).made_with()
+    monkeypatch.setattr(hierarchies, "best_hierarchy", None)
+    monkeypatch.setattr(hierarchies, "hierarchy", None)
+    for asked in (
+        wished,
+        MechanismChoice("hdcr", law),
+        MechanismChoice("hdcr", law, branching=first.mechanism.widths[1]),
+    ):
+        again = asked.made(COUNT, CALENDAR, TWICE, ONE, delta, begun)
+        assert again.made_with() == begun
         assert again.covers(COUNT, CALENDAR, TWICE)
         assert (again.guarantee.epsilon, again.guarantee.delta) == (ONE, delta)
-    narrow = HierarchyMethod.resumed({**begun, "scale": (wider.scale / 2).hex()}, COUNT, CALENDAR, ONE, delta)
+    narrow = HierarchyRelease.as_begun(
+        Asked(COUNT, CALENDAR, TWICE, ONE, delta), {**begun, "scale": (wider.scale / 2).hex()}
+    )
     assert not narrow.covers(COUNT, CALENDAR, TWICE), "noise that breaks the promise is taken from a state"
 
 
 @pytest.mark.parametrize(
     "other",
-    [Wish("hdcr", layers=2), Wish("hdcr", branching=5), Wish("dcr"), Wish("counter"), Wish("hdcr", Law.GAUSSIAN)],
+    [
+        MechanismChoice("hdcr", layers=2),
+        MechanismChoice("hdcr", branching=5),
+        MechanismChoice("dcr"),
+        MechanismChoice("counter"),
+        MechanismChoice("hdcr", Law.GAUSSIAN),
+    ],
 )
 def test_another_wish_is_never_taken_for_the_begun_release(other):
     """It is made as it was asked for, and the state then refuses it by its name."""
-    begun = Wish("hdcr", branching=2, layers=3).method(COUNT, CALENDAR, TWICE, ONE, NONE).named()
+    begun = MechanismChoice("hdcr", branching=2, layers=3).made(COUNT, CALENDAR, TWICE, ONE, NONE).made_with()
     delta = SMALL if other.law == Law.GAUSSIAN else NONE
-    assert other.method(COUNT, CALENDAR, TWICE, ONE, delta, begun).named() != begun
+    assert other.made(COUNT, CALENDAR, TWICE, ONE, delta, begun).made_with() != begun
 
 
 def test_one_cadence_is_one_mechanism_by_either_name():
     """DCR is the hierarchy of one layer."""
-    begun = Wish("dcr").method(COUNT, CALENDAR, TWICE, ONE, NONE).named()
-    for asked in (Wish("dcr"), Wish("hdcr", layers=1)):
-        assert asked.method(COUNT, CALENDAR, TWICE, ONE, NONE, begun).named() == begun
+    begun = MechanismChoice("dcr").made(COUNT, CALENDAR, TWICE, ONE, NONE).made_with()
+    for asked in (MechanismChoice("dcr"), MechanismChoice("hdcr", layers=1)):
+        assert asked.made(COUNT, CALENDAR, TWICE, ONE, NONE, begun).made_with() == begun

@@ -1,5 +1,6 @@
 """Sigma-counting: atoms from predicates, order, loss, bias, and what the benchmark does instead."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, product
 from math import exp
@@ -9,10 +10,10 @@ import pytest
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.noise import OpenDPNoise
 from changeling_central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting, under_replacement
-from changeling_protocol.canonical import decode, encode
 
 from tests.seeded_noise import SeededNoise
 
+from .saved_fields import fields_of, resumed
 from .stand_ins import Forbidden, NoNoise
 
 DOMAIN = Domain.of(age=range(4), city=["Paris", "Rome", "Oslo"])
@@ -174,18 +175,21 @@ def test_atoms_are_drawn_once_saved_and_resumed():
     with pytest.raises(ValueError, match="draw first"):
         mechanism.answer(mechanism.start(), query)
     state, _ = mechanism.step(mechanism.start(), table(ROWS), OpenDPNoise())
-    again = mechanism.resumed(decode(encode(state.as_fields())))
+    again = mechanism.resumed(mechanism.saved(state))
     assert mechanism.answer(again, query) == mechanism.answer(state, query)
-    assert mechanism.resumed(mechanism.start().as_fields()).noisy is None
+    assert mechanism.resumed(mechanism.saved(mechanism.start())).noisy is None
     with pytest.raises(BudgetExhausted):
         mechanism.step(again, table([]), Forbidden())
-    for bad in ({}, {**state.as_fields(), "noisy": [1]}, {**state.as_fields(), "more": 1}, None):
+    fields = fields_of(mechanism, state)
+    for bad in ({}, {**fields, "noisy": [1]}, {**fields, "more": 1}, None):
         with pytest.raises(BadState):
-            mechanism.resumed(bad)
+            resumed(mechanism, bad)
     with pytest.raises(BadState):
-        SigmaCounting(algebra(NESTED[0]), Fraction(1)).resumed(state.as_fields())
+        mechanism.resumed(mechanism.saved(replace(state, noisy=state.noisy[:1])))
+    with pytest.raises(BadState):
+        resumed(SigmaCounting(algebra(NESTED[0]), Fraction(1)), fields)
     with pytest.raises(BadState):  # its noise was drawn for a larger epsilon than this one promises
-        SigmaCounting(algebra(*NESTED), Fraction(1, 2)).resumed(state.as_fields())
+        resumed(SigmaCounting(algebra(*NESTED), Fraction(1, 2)), fields)
 
 
 def test_the_benchmark_pays_for_every_answer_and_stops():
@@ -193,16 +197,16 @@ def test_the_benchmark_pays_for_every_answer_and_stops():
     mechanism, (query,) = Benchmark(Fraction(1), Fraction(1, 4)), queries(NESTED[0])
     state = mechanism.start()
     for _ in range(4):
-        state, answer = mechanism.step(type(state).from_fields(state.as_fields()), (table(ROWS), query), OpenDPNoise())
+        state, answer = mechanism.step(mechanism.resumed(mechanism.saved(state)), (table(ROWS), query), OpenDPNoise())
         assert answer.noise.scale == 4.0
     with pytest.raises(BudgetExhausted):
         mechanism.step(state, (table(ROWS), query), Forbidden())
     dearer = Benchmark(Fraction(1), Fraction(1, 100))
     with pytest.raises(BudgetExhausted):
-        dearer.step(type(state).from_fields(state.as_fields()), (table(ROWS), query), Forbidden())
+        dearer.step(dearer.resumed(mechanism.saved(state)), (table(ROWS), query), Forbidden())
     for bad in ({}, {"spent": "-1"}, {"spent": 1}, {"spent": "1/0"}, {"spent": "1", "more": 1}):
         with pytest.raises(BadState):
-            type(state).from_fields(bad)
+            resumed(mechanism, bad)
     with pytest.raises(ValueError, match="at most 1"):
         Benchmark(Fraction(1), Fraction(2))
 

@@ -9,8 +9,8 @@ import pytest
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.noise import OpenDPNoise
 from changeling_central.sigma import Assumed, Domain, Evolving, Query
-from changeling_protocol.canonical import decode, encode
 
+from .saved_fields import fields_of, resumed
 from .stand_ins import Forbidden
 
 HERE = Domain.of(here=[False, True])
@@ -158,24 +158,25 @@ def test_differences_are_the_true_ones_and_the_noise_is_drawn_once():
     mechanism = Evolving(QUERY, T, Fraction(1), Assumed(Fraction(2), Fraction(1)))
     state, first = mechanism.step(mechanism.start(), table(5), OpenDPNoise())
     assert "true" not in repr(state)
-    state, second = mechanism.step(mechanism.resumed(decode(encode(state.as_fields()))), table(9), Forbidden())
+    state, second = mechanism.step(mechanism.resumed(mechanism.saved(state)), table(9), Forbidden())
     state, third = mechanism.step(state, table(2), Forbidden())
     assert (second - first, third - second) == (4, -7)
     with pytest.raises(BudgetExhausted):
         mechanism.step(state, table(2), Forbidden())
-    fields = state.as_fields()
+    fields = fields_of(mechanism, state)
     for bad in (None, {}, {**fields, "steps": -1}, {**fields, "before": "0"}, {**fields, "more": 1}):
         with pytest.raises(BadState):
-            mechanism.resumed(bad)
+            resumed(mechanism, bad)
 
 
 def test_noise_that_was_drawn_never_serves_another_promise():
     """One value's noise under two queries, or resumed where less was to be spent on it, is covered by no guarantee."""
     assumed = Assumed(Fraction(2), Fraction(9, 10))
-    fields = Evolving(QUERY, T, Fraction(1), assumed).start().as_fields()
+    mechanism = Evolving(QUERY, T, Fraction(1), assumed)
+    saved = mechanism.saved(mechanism.start())
     gone = Query.of(HERE, "not here")
     for other in (Evolving(gone, T, Fraction(1), assumed), Evolving(QUERY, T + 1, Fraction(1), assumed)):
         with pytest.raises(BadState):
-            other.resumed(fields)
+            other.resumed(saved)
     longer = Evolving(QUERY, T + 1, Fraction(1) + assumed.loss(2), assumed)  # pays for the step, at the same noise
-    assert longer.resumed(fields) == longer.start()
+    assert longer.resumed(saved) == longer.start()

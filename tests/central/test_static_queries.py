@@ -5,10 +5,10 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from changeling_central.concentrated import concentrated_budget, implied_delta
 from changeling_central.node_noise import Law
 from changeling_central.noise import OpenDPNoise
 from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights
-from changeling_central.static.concentrated import concentrated_budget, implied_delta
 
 from .stand_ins import Scales
 

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from changeling_central.concentrated import concentrated_budget
 from changeling_central.static import MultiplicativeWeights
-from changeling_central.static.concentrated import concentrated_budget
 from changeling_central.static.weights import PricedWeights
 
 from tests.seeded_noise import SeededNoise

@@ -16,6 +16,7 @@ from changeling_protocol import AtMost, Hybrid, Node, TimeBounded
 from tests.seeded_noise import SeededNoise
 
 from .examples import histories, transcript
+from .saved_fields import resumed
 from .stand_ins import Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
@@ -85,7 +86,7 @@ def test_windows_directly_and_from_a_hierarchy_are_the_change_over_them(windows)
     state, nodes, tree_state, frontier = direct.start(), [], tree.start(), estimates.start()
     found = 0
     for period, change in enumerate(changes, 1):
-        state, window = direct.step(SwcrState.from_fields(state.as_fields()), change, NoNoise())
+        state, window = direct.step(direct.resumed(direct.saved(state)), change, NoNoise())
         tree_state, closed = tree.step(tree_state, change, NoNoise())
         nodes.extend(closed)
         frontier, _ = estimates.step(frontier, closed)
@@ -130,7 +131,7 @@ def test_nothing_is_drawn_between_windows_or_after_the_last():
     with pytest.raises(BadState):
         mechanism.step(SwcrState(0, np.zeros((5, 1), np.int64)), np.array([1]), Forbidden())
     with pytest.raises(BadState):
-        SwcrState.from_fields({"period": 0})
+        resumed(mechanism, {"period": 0})
     with pytest.raises(ValueError, match="number >= 1"):
         Windows(0, 4, 0, 2)
 

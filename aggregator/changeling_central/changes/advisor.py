@@ -20,7 +20,7 @@ from .release_graph import BestEstimates
 from .swcr import Windows, window_shifts
 
 BRANCHINGS = (2, 3, 4, 6, 8, 12, 16)
-MOST_PERIODS = 4096
+MOST_ADVISED_PERIODS = 4096
 """Of a calendar that the advice is computed over: what comes later repeats."""
 
 CLEARLY = 1 - 1e-9
@@ -56,7 +56,7 @@ class Advice:
     @property
     def cover_is_better(self) -> bool:
         """Whether a hierarchy's worst cover sum has the lower variance: what the theorems compare."""
-        return any(one.worst_cover < self.direct * CLEARLY for one in self.hierarchies)
+        return any(hierarchy.worst_cover < self.direct * CLEARLY for hierarchy in self.hierarchies)
 
 
 def advise(
@@ -68,21 +68,25 @@ def advise(
 ) -> Advice:
     """The exact variances of the direct windows and of the hierarchies they could come from.
 
-    Raises ValueError for a calendar of more than MOST_PERIODS periods: ask about fewer windows.
+    Raises ValueError for a calendar of more than MOST_ADVISED_PERIODS periods: ask about fewer windows.
     """
     calendar = windows.calendar
-    if calendar.periods > MOST_PERIODS:
-        raise ValueError(f"advice is about at most {MOST_PERIODS} periods, got {calendar.periods}: take fewer windows")
+    if calendar.periods > MOST_ADVISED_PERIODS:
+        raise ValueError(
+            f"advice is about at most {MOST_ADVISED_PERIODS} periods, got {calendar.periods}: take fewer windows"
+        )
     direct = calibrated(window_shifts(query, windows, constraint), epsilon, law=Law.LAPLACE).variance
-    found = []
+    alternatives = []
     for branching in branchings:
         layers = needed_layers(branching, windows.periods)
         widths = layer_widths(branching, layers)
         node = calibrated(hierarchy_shifts(query, calendar, constraint, widths), epsilon, law=Law.LAPLACE).variance
         counts = [len(cover(span, widths)) for span in spans(windows)]
         graph = _mean_graph(windows, widths)
-        found.append(Alternative(branching, layers, float(np.mean(counts)) * node, max(counts) * node, graph * node))
-    return Advice(direct, tuple(sorted(found, key=lambda one: one.mean_graph)))
+        alternatives.append(
+            Alternative(branching, layers, float(np.mean(counts)) * node, max(counts) * node, graph * node)
+        )
+    return Advice(direct, tuple(sorted(alternatives, key=lambda alternative: alternative.mean_graph)))
 
 
 def needed_layers(branching: int, periods: int) -> int:
@@ -106,11 +110,11 @@ def spans(windows: Windows) -> list[Node]:
 def _mean_graph(windows: Windows, widths: tuple[int, ...]) -> float:
     """The mean variance of the windows' best online estimates, in variances of a node."""
     estimates = BestEstimates(windows.calendar.periods, widths, 0, windows.periods)
-    frontier, found, nothing = estimates.start(), [], np.zeros(0, np.int64)
+    frontier, variances, nothing = estimates.start(), [], np.zeros(0, np.int64)
     for period in range(1, windows.calendar.periods + 1):
         closing = [NodeRelease(Node(period - w, period), nothing, 1.0) for w in widths if period % w == 0]
         frontier, _ = estimates.step(frontier, closing)
         level = estimates.in_window(frontier) if windows.ends_at(period) else None
         if level is not None:
-            found.append(level.variance)
-    return float(np.mean(found))
+            variances.append(level.variance)
+    return float(np.mean(variances))

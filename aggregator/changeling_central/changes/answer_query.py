@@ -45,9 +45,9 @@ def _query(text: str, answers: Sequence[str], declared: Sequence[str] | None, fi
     if re.fullmatch(r"any\s+answer", text):
         return counting(answers, answers, text, fixed)
     predicate = parsed(text, ("answer",))
-    for one in comparisons(predicate):
-        _checked(one, text, declared)
-    holds = evaluated(predicate, lambda one: one.where(answers))
+    for comparison in comparisons(predicate):
+        _checked(comparison, text, declared)
+    holds = evaluated(predicate, lambda comparison: comparison.where(answers))
     return counting(answers, [answer for answer, held in zip(answers, holds, strict=True) if held], text, fixed)
 
 
@@ -66,12 +66,12 @@ def _shown(listed: str, declared: Sequence[str] | None) -> Sequence[str]:
     return declared
 
 
-def _checked(one: Comparison, text: str, declared: Sequence[str] | None) -> list[str]:
+def _checked(comparison: Comparison, text: str, declared: Sequence[str] | None) -> list[str]:
     """The names it compares with. ValueError for a comparison that cannot be meant."""
-    if one.ordered:
+    if comparison.ordered:
         raise ValueError(f"not a query: {text!r}: answers are equal or not, none is greater; name them, or use a sum")
-    names = [name for name in one.constants if isinstance(name, str)]
-    if len(names) < len(one.constants):
+    names = [name for name in comparison.constants if isinstance(name, str)]
+    if len(names) < len(comparison.constants):
         raise ValueError(f"not a query: {text!r}: answers are text, and text stands in quotes")
     if not names or "" in names:
         raise ValueError(f"not a query: {text!r}: nobody holds an empty answer, or none of no names")

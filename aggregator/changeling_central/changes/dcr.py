@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from changeling_protocol import Constraint
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import Law, NodeNoise, calibrated
 from ..noise import Noise
 from .linear_query import LinearQuery
@@ -32,28 +31,31 @@ class DcrState:
 
     released: int = 0
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"released": self.released}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "DcrState":
-        match fields:
-            case {"released": int(released), **rest} if not rest and released >= 0:
-                return cls(released)
-        raise BadState(f"not the state of a disjoint release: {sorted(fields)}")
-
 
 @dataclass(frozen=True, slots=True)
-class Dcr:
-    """The nodes between `bounds`, rising Unix seconds; the first also holds whatever happened before."""
+class Dcr(Mechanism[DcrState, Counts, Counts]):
+    """Made by `disjoint_release`. bounds: of the nodes, rising Unix seconds; the first also holds what came before.
+
+    noise: of every node. epsilon, delta: what this noise costs an entry over all nodes.
+    """
 
     query: LinearQuery
     bounds: tuple[int, ...]
     noise: NodeNoise
-    guarantee: Guarantee
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        checked_bounds(self.bounds)
+        check_bounds(self.bounds)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorems 4.1 and 4.2")
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.bounds) - 1
 
     def start(self) -> DcrState:
         return DcrState()
@@ -63,10 +65,18 @@ class Dcr:
 
         Raises BudgetExhausted after the last node, and ValueError for a change that is not of the query.
         """
-        if state.released >= len(self.bounds) - 1:
-            raise BudgetExhausted(f"the guarantee covers {len(self.bounds) - 1} nodes, and all of them are released")
+        if state.released >= self.nodes:
+            raise BudgetExhausted(f"the guarantee covers {self.nodes} nodes, and all of them are released")
         true = checked_change(value, self.query.width)
         return DcrState(state.released + 1), true + self.noise.draw(noise, len(true))
+
+    def check(self, state: DcrState) -> None:
+        if not 0 <= state.released <= self.nodes:
+            raise BadState(f"the state is of {state.released} nodes, and the release has {self.nodes}")
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of each column of every node's change, in units squared."""
+        return self.noise.variance
 
 
 def disjoint_release(
@@ -77,14 +87,17 @@ def disjoint_release(
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
 ) -> Dcr:
-    """The DCR that costs an entry at most (epsilon, delta) in all."""
-    checked_bounds(bounds)
+    """The DCR that costs an entry which keeps to the constraint at most (epsilon, delta) in all.
+
+    bounds: of the nodes, rising Unix seconds. law: of the noise; Gaussian noise needs a delta above 0 (ValueError).
+    """
+    check_bounds(bounds)
     drawn = calibrated(query.shifts(constraint.most_nodes(bounds)), epsilon, delta, law)
-    guarantee = Guarantee(epsilon, delta, NEIGHBOURS, "Pan 2023, theorems 4.1 and 4.2")
-    return Dcr(query, tuple(bounds), drawn, guarantee)
+    return Dcr(query, tuple(bounds), drawn, epsilon, delta)
 
 
-def checked_bounds(bounds: Sequence[int]) -> None:
+def check_bounds(bounds: Sequence[int]) -> None:
+    """ValueError unless there are at least two times, and they rise."""
     if len(bounds) < 2 or any(a >= b for a, b in pairwise(bounds)):
         raise ValueError(f"the bounds of a release rise, and there are at least two, got {list(bounds)[:10]}")
 

@@ -10,16 +10,16 @@ The state holds the true sums of the nodes that are open, so keep it where the c
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint, Node
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import Law, NodeNoise, added, calibrated
 from ..noise import Noise
+from ..states import check_counts
 from .dcr import NEIGHBOURS, checked_change
 from .linear_query import LinearQuery
 
@@ -40,29 +40,24 @@ class HdcrState:
     period: int
     sums: Counts
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"period": self.period, "sums": self.sums.tolist()}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "HdcrState":
-        match fields:
-            case {"period": int(period), "sums": list(sums), **rest} if not rest and period >= 0:
-                try:
-                    return cls(period, np.array(sums, np.int64, ndmin=2))
-                except (ValueError, TypeError, OverflowError):
-                    pass
-        raise BadState(f"not the state of a hierarchy: {sorted(fields)}")
-
 
 @dataclass(frozen=True, slots=True)
-class Hdcr:
-    """Nodes of each of the widths, in periods, each dividing the next; only whole nodes are ever released."""
+class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
+    """Made by `hierarchy`. widths: of the layers' nodes, in periods, each dividing the next.
+
+    noise: of every node. epsilon, delta: what this noise costs an entry over all layers. Only whole nodes are released.
+    """
 
     query: LinearQuery
     calendar: Calendar
     widths: tuple[int, ...]
     noise: NodeNoise
-    guarantee: Guarantee
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended")
 
     def start(self) -> HdcrState:
         return HdcrState(0, np.zeros((len(self.widths), self.query.width), np.int64))
@@ -74,8 +69,7 @@ class Hdcr:
         and BadState for a state of another hierarchy.
         """
         width = self.query.width
-        if state.sums.shape != (len(self.widths), width):
-            raise BadState(f"the state is of a hierarchy of {state.sums.shape}, not {(len(self.widths), width)}")
+        check_counts(state.sums, (len(self.widths), width))
         if state.period >= self.calendar.periods:
             raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
         sums, period = state.sums + checked_change(value, width), state.period + 1
@@ -87,6 +81,15 @@ class Hdcr:
         )
         sums[closing] = 0
         return HdcrState(period, sums), nodes
+
+    def check(self, state: HdcrState) -> None:
+        if not 0 <= state.period <= self.calendar.periods:
+            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        check_counts(state.sums, (len(self.widths), self.query.width))
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of each column of every node's change, in units squared."""
+        return self.noise.variance
 
 
 def hierarchy(
@@ -107,7 +110,7 @@ def hierarchy(
     if widths[-1] > calendar.periods:
         raise ValueError(f"the widest of {layers} layers has {widths[-1]} periods, of {calendar.periods}: fewer layers")
     drawn = calibrated(hierarchy_shifts(query, calendar, constraint, widths), epsilon, delta, law)
-    return Hdcr(query, calendar, widths, drawn, Guarantee(epsilon, delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended"))
+    return Hdcr(query, calendar, widths, drawn, epsilon, delta)
 
 
 def hierarchy_shifts(

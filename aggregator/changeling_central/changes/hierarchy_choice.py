@@ -18,7 +18,7 @@ BRANCHINGS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class HierarchyChoice:
     """mean_variance: of the online estimate over the calendar, in the query's units squared."""
 
     branching: int
@@ -35,7 +35,7 @@ def best_hierarchy(
     law: Law = Law.LAPLACE,
     branching: int | None = None,
     layers: int | None = None,
-) -> Choice:
+) -> HierarchyChoice:
     """The best of all hierarchies with a branching in BRANCHINGS, the single cadence included.
 
     branching, layers: given, the best of those that have them. ValueError where none fits the calendar.
@@ -43,7 +43,7 @@ def best_hierarchy(
     layer_widths(2 if branching is None else branching, 1 if layers is None else min(layers, 1))
     if layers is not None and layers > calendar.periods.bit_length():
         raise ValueError(f"{layers} layers are too many for {calendar.periods} periods")
-    found, seen = [], {}
+    choices, variances = [], {}
     for c in BRANCHINGS if branching is None else (branching,):
         most = needed_layers(c, calendar.periods + 1)
         for h in range(1, most + 1) if layers is None else (layers,):
@@ -52,10 +52,10 @@ def best_hierarchy(
                 continue
             shifts = hierarchy_shifts(query, calendar, constraint, widths)
             key = tuple(sorted(shifts.items()))
-            if key not in seen:
-                seen[key] = calibrated(shifts, epsilon, delta, law).variance
-            mean = float(online_variance(c, h, calendar.periods).mean()) * seen[key]
-            found.append(Choice(c, h, mean))
-    if not found:
+            if key not in variances:
+                variances[key] = calibrated(shifts, epsilon, delta, law).variance
+            mean = float(online_variance(c, h, calendar.periods).mean()) * variances[key]
+            choices.append(HierarchyChoice(c, h, mean))
+    if not choices:
         raise ValueError(f"{layers} layers with a branching of {branching} are wider than {calendar.periods} periods")
-    return min(found, key=lambda one: one.mean_variance)
+    return min(choices, key=lambda choice: choice.mean_variance)

@@ -72,12 +72,12 @@ class LinearQuery:
 
         In the first of them the entry was NULL as the node began.
         """
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for worst, times in ((self.appearing, min(nodes, 1)), (self.moving, max(nodes - 1, 0))):
             for shift in worst:
                 if shift and times:
-                    found[shift] = found.get(shift, 0) + times
-        return found
+                    counts[shift] = counts.get(shift, 0) + times
+        return counts
 
 
 def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:
@@ -124,7 +124,7 @@ def histogram_query(answers: Sequence[str], shown: Sequence[str], fixed: bool = 
     """
     if len(set(shown)) != len(shown) or not shown:
         raise ValueError(f"the shown answers are distinct, and at least one, got {', '.join(shown) or 'none'}")
-    table = ((0,) * len(shown), *(tuple(int(answer == one) for one in shown) for answer in answers))
+    table = ((0,) * len(shown), *(tuple(int(answer == name) for name in shown) for answer in answers))
     moving = (1,) if fixed or len(shown) == 1 else (1, 1)
     return LinearQuery(tuple(shown), table, (1,), moving, fixed=fixed)
 

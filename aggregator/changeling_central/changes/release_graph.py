@@ -1,14 +1,14 @@
 """Estimates from a central release: sums over covers, and the best linear unbiased ones on the release graph.
 
 A node (s, e] of noise variance σ² is a resistor σ² between s and e; the variance of the best estimate at t is the
-effective resistance between 0 and t, of a window between its ends (design.md 4.4). The noise is all there is: variances
-are known, the same for each column, and independent of the data. Post-processing: costs no privacy.
+effective resistance between 0 and t, of a window between its ends (docs/mathematics.md, "Release graphs"). The noise is
+all there is: variances are known, the same for each column, and independent of the data. Post-processing: costs no
+privacy.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from changeling_protocol import Node, cover
@@ -16,7 +16,6 @@ from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.network import Indices, Network
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance
 
-from ..errors import BadState
 from .hdcr import NodeRelease
 
 
@@ -46,9 +45,9 @@ class BestEstimates:
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
         """One more period: the query at its end."""
         closing = Closing(
-            np.array([one.node.start for one in nodes], np.intp),
-            np.array([one.variance for one in nodes]),
-            np.array([one.values for one in nodes], np.float64).reshape(len(nodes), self.columns),
+            np.array([release.node.start for release in nodes], np.intp),
+            np.array([release.variance for release in nodes]),
+            np.array([release.values for release in nodes], np.float64).reshape(len(nodes), self.columns),
             np.zeros((len(nodes), 0)),
         )
         after, online = advance(frontier, closing, self._last_use())
@@ -70,17 +69,18 @@ class BestEstimates:
 
 def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequence[int]) -> Level:
     """The change over (start, end] as the sum over the fewest nodes that cover it. KeyError where one is missing."""
-    by_node = {one.node: one for one in nodes}
+    by_node = {release.node: release for release in nodes}
     used = [by_node[node] for node in cover(Node(start, end), widths)]
     return Level(
-        np.sum([one.values for one in used], axis=0, dtype=np.float64), float(sum(one.variance for one in used))
+        np.sum([release.values for release in used], axis=0, dtype=np.float64),
+        float(sum(release.variance for release in used)),
     )
 
 
 def retrospective(nodes: Sequence[NodeRelease], periods: int) -> tuple[Floats, Floats]:
     """The query at the times 0 to `periods` from all nodes, (periods + 1, w), and its variance, (periods + 1,)."""
     network = network_of(nodes, periods)
-    values = network.fit(np.array([one.values for one in nodes], np.float64))
+    values = network.fit(np.array([release.values for release in nodes], np.float64))
     times = list(range(1, periods + 1))
     rows = network.rows(network.unit_sources(times))
     variances = np.concatenate([[0.0], (rows**2 * network.variance).sum(1)])
@@ -91,9 +91,9 @@ def network_of(nodes: Sequence[NodeRelease], periods: int) -> Network:
     """The release graph of nodes that are all of change."""
     return Network(
         periods,
-        np.array([one.node.start for one in nodes], np.intp),
-        np.array([one.node.end for one in nodes], np.intp),
-        np.array([one.variance for one in nodes]),
+        np.array([release.node.start for release in nodes], np.intp),
+        np.array([release.node.end for release in nodes], np.intp),
+        np.array([release.variance for release in nodes]),
     )
 
 
@@ -113,37 +113,6 @@ def online_variance(branching: int, layers: int, periods: int) -> Floats:
         v = branching * v / (branching * v + 1)
         t = t // branching
     return variance
-
-
-def frontier_fields(frontier: Frontier) -> dict[str, Any]:
-    """A frontier as integers and bytes, to the last bit."""
-    return {
-        "period": frontier.period,
-        "times": list(frontier.times),
-        "part": frontier.part.tolist(),
-        "planned": frontier.planned.astype("<f8").tobytes(),
-        "values": frontier.values.astype("<f8").tobytes(),
-    }
-
-
-def frontier_from_fields(fields: dict[str, Any], columns: int) -> Frontier:
-    """The frontier that `frontier_fields` wrote. Raises BadState for anything else."""
-    try:
-        n = len(fields["times"])
-        planned = np.frombuffer(fields["planned"], "<f8").reshape(n, n).copy()
-        values = np.frombuffer(fields["values"], "<f8").reshape(n, columns).copy()
-        fresh = Frontier.before(columns, 0)
-        return replace(
-            fresh,
-            period=int(fields["period"]),
-            times=tuple(int(time) for time in fields["times"]),
-            part=np.array(fields["part"], np.intp).reshape(n),
-            planned=planned,
-            values=values,
-            covariance=np.zeros((n, n, 0)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadState(f"not a saved release graph: {error}") from error
 
 
 @lru_cache(maxsize=16)

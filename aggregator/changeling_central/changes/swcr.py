@@ -10,16 +10,16 @@ The state holds true changes of the last window, so keep it where the changelog 
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
-from typing import Any
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Constraint, Hybrid, Node, TimeBounded
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import Law, NodeNoise, calibrated, total
 from ..noise import Noise
+from ..states import check_counts
 from .dcr import NEIGHBOURS, checked_change
 from .hdcr import NodeRelease
 from .linear_query import LinearQuery
@@ -65,7 +65,7 @@ class Windows:
             case TimeBounded(seconds):
                 most = -(-(seconds + self.length) // self.every)
             case Hybrid(classes):
-                most = max(self.reached(one) for one in classes)
+                most = max(self.reached(each_class) for each_class in classes)
             case _:
                 raise TypeError(f"no count of windows for a {type(constraint).__name__}")
         return min(most, self.count)
@@ -78,28 +78,23 @@ class SwcrState:
     period: int
     recent: Counts
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"period": self.period, "recent": self.recent.tolist()}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "SwcrState":
-        match fields:
-            case {"period": int(period), "recent": list(recent), **rest} if not rest and period >= 0:
-                try:
-                    return cls(period, np.array(recent, np.int64, ndmin=2))
-                except (ValueError, TypeError, OverflowError):
-                    pass
-        raise BadState(f"not the state of a sliding window: {sorted(fields)}")
-
 
 @dataclass(frozen=True, slots=True)
-class Swcr:
-    """Every window is one release; nothing is added up from others."""
+class Swcr(Mechanism[SwcrState, Counts, NodeRelease | None]):
+    """Made by `sliding_windows`. Every window is one release; nothing is added up from others.
+
+    noise: of every window. epsilon, delta: what this noise costs an entry over all windows.
+    """
 
     query: LinearQuery
     windows: Windows
     noise: NodeNoise
-    guarantee: Guarantee
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6")
 
     def start(self) -> SwcrState:
         return SwcrState(0, np.zeros((self.windows.periods, self.query.width), np.int64))
@@ -109,8 +104,7 @@ class Swcr:
 
         Raises BudgetExhausted after the last window, ValueError and BadState as for a hierarchy.
         """
-        if state.recent.shape != (self.windows.periods, self.query.width):
-            raise BadState(f"the state is of windows of shape {state.recent.shape}")
+        check_counts(state.recent, (self.windows.periods, self.query.width))
         if state.period >= self.windows.calendar.periods:
             raise BudgetExhausted(f"the guarantee covers {self.windows.count} windows, and all of them are released")
         change, period = checked_change(value, self.query.width), state.period + 1
@@ -119,6 +113,15 @@ class Swcr:
             return after, None
         noisy = after.recent.sum(0) + self.noise.draw(noise, self.query.width)
         return after, NodeRelease(Node(period - self.windows.periods, period), noisy, self.noise.variance)
+
+    def check(self, state: SwcrState) -> None:
+        if not 0 <= state.period <= self.windows.calendar.periods:
+            raise BadState(f"the state is of {state.period} periods, not of 0 to {self.windows.calendar.periods}")
+        check_counts(state.recent, (self.windows.periods, self.query.width))
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of each column of every window's change, in units squared."""
+        return self.noise.variance
 
 
 def sliding_windows(
@@ -131,9 +134,9 @@ def sliding_windows(
 ) -> Swcr:
     """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class it is."""
     classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
-    each = [calibrated(window_shifts(query, windows, one), epsilon, delta, law) for one in classes]
+    each = [calibrated(window_shifts(query, windows, each_class), epsilon, delta, law) for each_class in classes]
     drawn = max(each, key=lambda noise: noise.scale)
-    return Swcr(query, windows, drawn, Guarantee(epsilon, delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6"))
+    return Swcr(query, windows, drawn, epsilon, delta)
 
 
 def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> dict[int, int]:
@@ -144,7 +147,7 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
     and at pure epsilon alone, as fewer and larger shifts may cost more with a delta.
     """
     if isinstance(constraint, Hybrid):
-        return max((window_shifts(query, windows, one) for one in constraint.classes), key=total)
+        return max((window_shifts(query, windows, each_class) for each_class in constraint.classes), key=total)
     reached, appearing = windows.reached(constraint), 0
     if isinstance(constraint, AtMost):
         each = -(-windows.length // windows.every)

@@ -2,6 +2,7 @@
 
 from .binary import BinaryMechanism, binary_mechanism, cum
 from .infinite import InfiniteMechanism
+from .overwritten import overwrite, read_over
 from .pan_private import PanPrivateCounter
 from .partitioning import Partitioning
 from .sparse_release import SparseRelease, sparse_release
@@ -16,5 +17,7 @@ __all__ = [
     "SparseVector",
     "binary_mechanism",
     "cum",
+    "overwrite",
+    "read_over",
     "sparse_release",
 ]

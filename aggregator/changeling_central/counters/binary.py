@@ -9,36 +9,42 @@ The state holds true sums, so keep it where the stream is kept.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple
+from typing import Generic
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from ..static import BasicCounting, Data, Priced, Static
-from .dyadic import Closed, levels_after, pushed, stack_fields, stack_from_fields
+from .dyadic import Closed, check_stack, levels_after, pushed
 
 NEIGHBOURS = "streams that differ by one item at one step"
 
 
-class BinaryState(NamedTuple, Generic[Data]):
-    """time: how many steps were taken. stack: the nodes that cover them, at most ⌈log₂ T⌉ + 1."""
+@dataclass(frozen=True, slots=True)
+class BinaryState(Generic[Data]):
+    """time: how many steps were taken. stack: the nodes that cover them, at most ⌈log₂ T⌉ + 1, with true sums."""
 
     time: int
     stack: tuple[Closed[Data], ...]
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"time": self.time, "stack": stack_fields(self.stack)}
-
 
 @dataclass(frozen=True, slots=True)
-class BinaryMechanism(Generic[Data]):
-    """levels: of nodes, 0 being one step; priced: the static mechanism at a level's share."""
+class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
+    """Made by `binary_mechanism`. periods: T. levels: how many of nodes, the lowest one step wide.
+
+    priced: the static mechanism at a level's share of (epsilon, delta).
+    """
 
     static: Static[Data]
     periods: int
     levels: int
     priced: Priced[Data]
-    guarantee: Guarantee
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, Naor, Pitassi, Rothblum 2010")
 
     def start(self) -> BinaryState[Data]:
         return BinaryState(0, ())
@@ -48,24 +54,21 @@ class BinaryMechanism(Generic[Data]):
 
         Raises BudgetExhausted after T steps, and ValueError for what is no dataset; nothing is drawn then.
         """
-        time, stack = state
-        if time >= self.periods:
+        if state.time >= self.periods:
             raise BudgetExhausted(f"the guarantee covers {self.periods} steps, and all of them are released")
         data = self.static.checked(value)
-        stack = pushed(stack, data, self.levels - 1, self.priced, self.static.zero(), noise)
-        return BinaryState(time + 1, stack), stack[-1].prefix
+        stack = pushed(state.stack, data, self.levels - 1, self.priced, self.static.zero(), noise)
+        return BinaryState(state.time + 1, stack), stack[-1].prefix
 
-    def variance(self, time: int) -> float | None:
+    def variance(self, step: int) -> float | None:
         """Of every answer after so many steps, in units squared; None where the static mechanism states none."""
-        one = self.priced.variance
-        return None if one is None else one * len(levels_after(time, self.levels - 1))
+        of_node = self.priced.variance
+        return None if of_node is None else of_node * len(levels_after(step, self.levels - 1))
 
-    def resumed(self, fields: dict[str, Any]) -> BinaryState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"time": int(time), "stack": list(stack), **rest} if not rest and 0 <= time <= self.periods:
-                return BinaryState(time, stack_from_fields(stack, self.static, time, self.levels - 1))
-        raise BadState(f"not the state of a binary mechanism of {self.periods} steps")
+    def check(self, state: BinaryState[Data]) -> None:
+        if not 0 <= state.time <= self.periods:
+            raise BadState(f"the state is of {state.time} steps, and the mechanism has {self.periods}")
+        check_stack(state.stack, self.static, state.time, self.levels - 1)
 
 
 def binary_mechanism(
@@ -73,6 +76,7 @@ def binary_mechanism(
 ) -> BinaryMechanism[Data]:
     """The binary mechanism over so many steps that costs at most (epsilon, delta) in all.
 
+    periods: T. root: whether the node over all steps is drawn as well.
     ValueError if periods < 1, or if there is but one step and no root: nothing would be released.
     """
     if periods < 1:
@@ -80,8 +84,8 @@ def binary_mechanism(
     levels = (periods - 1).bit_length() + root
     if levels == 0:
         raise ValueError("one step alone has only the root: ask for it")
-    guarantee = Guarantee(epsilon, delta, NEIGHBOURS, "Dwork, Naor, Pitassi, Rothblum 2010")
-    return BinaryMechanism(static, periods, levels, static.under(epsilon / levels, delta / levels), guarantee)
+    priced = static.under(epsilon / levels, delta / levels)
+    return BinaryMechanism(static, periods, levels, priced, epsilon, delta)
 
 
 def cum(n: int, epsilon: Fraction) -> BinaryMechanism[int]:

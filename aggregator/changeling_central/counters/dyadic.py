@@ -5,11 +5,11 @@ them. So a step draws once, a prefix adds at most ⌈log₂ t⌉ + 1 nodes, and 
 at most one node of each level. Source: Chan, Shi, Song 2011; Dwork, Naor, Pitassi, Rothblum 2010.
 """
 
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from ..errors import BadState
 from ..noise import Noise
-from ..static import Data, Priced, Static, as_plain, from_plain
+from ..static import Data, Priced, Static, check_answers, check_data
 
 
 class Closed(NamedTuple, Generic[Data]):
@@ -23,7 +23,10 @@ class Closed(NamedTuple, Generic[Data]):
 def pushed(
     stack: tuple[Closed[Data], ...], data: Data, most: int, priced: Priced[Data], zero: Data, noise: Noise
 ) -> tuple[Closed[Data], ...]:
-    """The stack after one more step. most: the highest level; its nodes stay side by side."""
+    """The stack after one more step, whose new node is released.
+
+    data: what the step brings. most: the highest level; its nodes stay side by side. zero: answers on no data.
+    """
     level = 0
     while stack and level < most and stack[-1].level == level:
         data = data + stack[-1].data
@@ -33,26 +36,17 @@ def pushed(
     return stack + (Closed(level, data, before + priced.release(data, noise)),)  # noqa: RUF005 a list for mypy
 
 
-def stack_fields(stack: tuple[Closed[Data], ...]) -> list[list[Any]]:
-    return [[node.level, as_plain(node.data), as_plain(node.prefix)] for node in stack]
-
-
-def stack_from_fields(plain: object, static: Static[Data], steps: int, most: int) -> tuple[Closed[Data], ...]:
-    """What `stack_fields` wrote after so many steps. Raises BadState for anything else."""
-    nothing, zero = static.gathered([]), static.zero()
-    if not isinstance(plain, list):
-        raise BadState("the nodes of a saved state are a list")
-    try:
-        nodes = [(level, data, prefix) for level, data, prefix in plain]
-    except (TypeError, ValueError) as error:
-        raise BadState("a saved node is a level, a dataset and answers") from error
-    if [level for level, _, _ in nodes] != levels_after(steps, most):
-        raise BadState(f"the nodes of a saved state are not those of {steps} steps")
-    return tuple(Closed(level, from_plain(data, nothing), from_plain(prefix, zero)) for level, data, prefix in nodes)
+def check_stack(stack: tuple[Closed[Data], ...], static: Static[Data], steps: int, most: int) -> None:
+    """Raises BadState unless the stack has the nodes of so many steps, each with a dataset and answers of `static`."""
+    if [node.level for node in stack] != levels_after(steps, most):
+        raise BadState(f"the nodes of the state are not those of {steps} steps")
+    for node in stack:
+        check_data(static, node.data)
+        check_answers(static, node.prefix)
 
 
 def levels_after(steps: int, most: int) -> list[int]:
-    """The levels of the nodes that cover so many steps, from the first on.
+    """The levels of the nodes that cover so many steps, from the first on. most: the highest level.
 
     >>> levels_after(13, 3), levels_after(8, 2)
     ([3, 2, 0], [2, 2])

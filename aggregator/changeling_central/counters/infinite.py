@@ -8,20 +8,22 @@ Source: Chan, Shi, Song 2011 (hybrid mechanism); Qiu, Yi, section 2.3. The state
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic
+from typing import Generic
 
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
-from ..static import Data, Priced, Static, as_plain, from_plain
+from ..static import Data, Priced, Static, check_answers, check_data
 from .binary import NEIGHBOURS
-from .dyadic import Closed, levels_after, pushed, stack_fields, stack_from_fields
+from .dyadic import Closed, check_stack, levels_after, pushed
 
 
 @dataclass(frozen=True, slots=True)
 class InfiniteState(Generic[Data]):
-    """time: how many steps were taken. closed: the released answers on all ended blocks. block: the true dataset of
-    the open one. stack: its nodes."""
+    """time: how many steps were taken. closed: the released answers on all ended blocks.
+
+    block: the true dataset of the open block. stack: its nodes.
+    """
 
     time: int
     closed: Data
@@ -33,17 +35,9 @@ class InfiniteState(Generic[Data]):
         """What was last released."""
         return self.closed + self.stack[-1].prefix if self.stack else self.closed
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "time": self.time,
-            "closed": as_plain(self.closed),
-            "block": as_plain(self.block),
-            "stack": stack_fields(self.stack),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class InfiniteMechanism(Generic[Data]):
+class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data]):
     """Prefix releases that cost (epsilon, delta) in all, however long the stream."""
 
     static: Static[Data]
@@ -75,27 +69,21 @@ class InfiniteMechanism(Generic[Data]):
         after = InfiniteState(time, state.closed, block, stack)
         return after, after.answers
 
-    def variance(self, time: int) -> float | None:
+    def variance(self, step: int) -> float | None:
         """Of every answer after so many steps, in units squared; None where the static mechanism states none."""
-        i, inside = block_of(time + 1)
+        i, inside = block_of(step + 1)
         of_block, of_node = self._of_block().variance, self._of_node(i).variance if i else 0.0
         if of_block is None or of_node is None:
             return None
         return i * of_block + len(levels_after(inside - 1, i)) * of_node
 
-    def resumed(self, fields: dict[str, Any]) -> InfiniteState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"time": int(time), "closed": closed, "block": block, "stack": stack, **rest} if not rest:
-                if time >= 0:
-                    i, inside = block_of(time + 1)
-                    return InfiniteState(
-                        time,
-                        from_plain(closed, self.static.zero()),
-                        from_plain(block, self.static.gathered([])),
-                        stack_from_fields(stack, self.static, inside - 1, i),
-                    )
-        raise BadState("not the state of an infinite stream")
+    def check(self, state: InfiniteState[Data]) -> None:
+        if state.time < 0:
+            raise BadState(f"the state is of {state.time} steps")
+        check_answers(self.static, state.closed)
+        check_data(self.static, state.block)
+        i, inside = block_of(state.time + 1)
+        check_stack(state.stack, self.static, inside - 1, i)
 
     def _of_block(self) -> Priced[Data]:
         return self.static.under(self.epsilon / 2, self.delta / 2)

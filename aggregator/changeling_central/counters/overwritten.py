@@ -8,20 +8,19 @@ promise nothing: copying file systems, snapshots and flash may keep old blocks; 
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-
-from changeling_protocol.canonical import decode, encode
-from changeling_protocol.errors import MalformedBytes
 
 from ..errors import BadState
 
 _HEAD = 32 + 4
 
 
-def overwrite(path: Path, fields: dict[str, Any], length: int = 4096) -> None:
-    """Write the state over the one before. ValueError if it takes more than `length` bytes, or the file has another
-    length; the file then stays as it was. OSError for a write that was cut short."""
-    content = encode(fields)
+def overwrite(path: Path, content: bytes, length: int = 4096) -> None:
+    """Write a saved state over the one before.
+
+    content: what the mechanism's `saved` wrote. length: of the file, in bytes, the same every time.
+    ValueError if the state takes more, or the file has another length: it then stays as it was. OSError for a write
+    that was cut short.
+    """
     if len(content) + _HEAD > length:
         raise ValueError(f"the state takes {len(content) + _HEAD} bytes, and the file has {length}")
     whole = sha256(content).digest() + len(content).to_bytes(4, "big") + content
@@ -36,14 +35,10 @@ def overwrite(path: Path, fields: dict[str, Any], length: int = 4096) -> None:
         os.close(descriptor)
 
 
-def read_over(path: Path) -> dict[str, Any]:
-    """The state that was last written. Raises BadState for a file that is not whole."""
+def read_over(path: Path) -> bytes:
+    """The saved state that was last written. Raises BadState for a file that is not whole."""
     written = path.read_bytes()
     content = written[_HEAD : _HEAD + int.from_bytes(written[32:_HEAD], "big")]
     if len(written) < _HEAD or sha256(content).digest() != written[:32]:
         raise BadState(f"{path} is not a whole state; without it nothing more can be released safely")
-    try:
-        fields: dict[str, Any] = decode(content)
-    except MalformedBytes as error:
-        raise BadState(f"{path}: {error}") from error
-    return fields
+    return content

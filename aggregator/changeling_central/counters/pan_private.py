@@ -17,15 +17,15 @@ backwards, and keeps nothing. Numbers that Python copies on their way are beyond
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
+from ..states import check_counts
 
 MOST_STEP = 2**56
 """The memory's cells have 64 bits."""
@@ -39,15 +39,13 @@ class PanPrivateMemory:
 
     @property
     def time(self) -> int:
+        """How many steps were taken."""
         return int(self.cells[0])
-
-    def as_fields(self) -> dict[str, Any]:
-        return {"cells": [int(cell) for cell in self.cells]}
 
 
 @dataclass(frozen=True, slots=True)
-class PanPrivateCounter:
-    """steps: n, known in advance."""
+class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
+    """The counter of n = `steps` steps, known in advance, at `epsilon` for the outputs and one seizure together."""
 
     steps: int
     epsilon: Fraction
@@ -66,6 +64,10 @@ class PanPrivateCounter:
         neighbours = "streams that differ by one at one step; the outputs and one seizure of the memory are seen"
         return Guarantee(self.epsilon, Fraction(0), neighbours, "lecture notes, theorem 7")
 
+    @property
+    def overwrites(self) -> bool:
+        return True
+
     def start(self) -> PanPrivateMemory:
         """Draws nothing: the first step does, before it takes anything in."""
         return PanPrivateMemory(np.zeros(2 + self.levels, np.int64))
@@ -77,8 +79,7 @@ class PanPrivateCounter:
         hold, and BadState for another's memory; nothing is drawn then.
         """
         cells = state.cells
-        if len(cells) != 2 + self.levels:
-            raise BadState(f"the memory has {len(cells)} cells, not {2 + self.levels}")
+        check_counts(cells, (2 + self.levels,))
         if cells[0] >= self.steps:
             raise BudgetExhausted(f"the guarantee covers {self.steps} steps, and all of them are released")
         if type(value) is not int or not -MOST_STEP <= value <= MOST_STEP:
@@ -98,17 +99,11 @@ class PanPrivateCounter:
                 cells[2 + level] = 0
         return state, output
 
-    def variance(self, time: int) -> float:  # noqa: ARG002
-        """Of the output at any step."""
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of the output, the same at every step."""
         return (self.levels + 1) * self.noise.variance
 
-    def resumed(self, fields: dict[str, Any]) -> PanPrivateMemory:
-        """The memory that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"cells": list(cells), **rest} if not rest and all(type(cell) is int for cell in cells):
-                if len(cells) == 2 + self.levels and 0 <= cells[0] <= self.steps:
-                    try:
-                        return PanPrivateMemory(np.array(cells, np.int64))
-                    except OverflowError:
-                        pass
-        raise BadState(f"not the memory of a pan-private counter of {self.steps} steps")
+    def check(self, state: PanPrivateMemory) -> None:
+        check_counts(state.cells, (2 + self.levels,))
+        if not 0 <= state.time <= self.steps:
+            raise BadState(f"the memory is of {state.time} steps, and the counter has {self.steps}")

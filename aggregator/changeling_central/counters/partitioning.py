@@ -16,17 +16,19 @@ Qiu, Yi, algorithm 2 (infinite).
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, pi
-from typing import Any
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from .sparse_vector import SparseVector, SparseVectorState
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """time: steps taken. segment: number of the open one, from 1 on. limit: T_j. held: its updates so far."""
+    """time: how many steps were taken. segment: the number of the open one, from 1 on.
+
+    limit: T_j, the step with which it ends at the latest. held: its updates so far, a true count. vector: what cuts it.
+    """
 
     time: int
     segment: int
@@ -34,33 +36,10 @@ class PartitionState:
     held: int
     vector: SparseVectorState
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "time": self.time,
-            "segment": self.segment,
-            "limit": self.limit,
-            "held": self.held,
-            "vector": self.vector.as_fields(),
-        }
-
-    @classmethod
-    def from_fields(cls, fields: Any) -> "PartitionState":
-        match fields:
-            case {
-                "time": int(time),
-                "segment": int(segment),
-                "limit": int(limit),
-                "held": int(held),
-                "vector": vector,
-                **rest,
-            } if not rest and time >= 0 and segment >= 1 and limit >= 1 and held >= 0:
-                return cls(time, segment, limit, held, SparseVectorState.from_fields(vector))
-        raise BadState("not the state of a partitioning")
-
 
 @dataclass(frozen=True, slots=True)
-class Partitioning:
-    """periods: T, or None for a stream without an end. failure: β."""
+class Partitioning(Mechanism[PartitionState, int, bool]):
+    """The cutter of a stream. periods: T, or None for a stream without an end. failure: β, of the bound on segments."""
 
     epsilon: Fraction
     failure: float = 0.05
@@ -92,17 +71,26 @@ class Partitioning:
         time, held = state.time + 1, state.held + value
         vector, ends = state.vector, time >= state.limit
         if not ends:
-            cutter = SparseVector(self.threshold(state.segment, state.limit), self.epsilon)
-            vector, ends = cutter.step(vector, held, noise)
+            vector, ends = self._cutter(state).step(vector, held, noise)
         if not ends:
             return replace(state, time=time, held=held, vector=vector), False
         limit = time**2 if self.periods is None else self.periods
         return PartitionState(time, state.segment + 1, limit, 0, SparseVectorState()), True
 
+    def check(self, state: PartitionState) -> None:
+        if min(state.time, state.held) < 0 or min(state.segment, state.limit) < 1:
+            raise BadState("the state of a partitioning holds a count below zero, or no segment")
+        if self.periods is not None and state.time > self.periods:
+            raise BadState(f"the state is of {state.time} steps, and the partitioning has {self.periods}")
+        self._cutter(state).check(state.vector)
+
     def threshold(self, segment: int, limit: int) -> float:
         """θ_j of the segment j that ends at T_j = `limit` at the latest."""
         share = 6 / (pi * segment) ** 2 if self.periods is None else 1 / self.periods
         return 7 / float(self.epsilon) * log(2 * limit / (self.failure * share))
+
+    def _cutter(self, state: PartitionState) -> SparseVector:
+        return SparseVector(self.threshold(state.segment, state.limit), self.epsilon)
 
 
 def partitioned(
@@ -110,8 +98,8 @@ def partitioned(
 ) -> tuple[Partitioning, Fraction]:
     """A partitioning at its share of epsilon, `cutting`, and the epsilon that is left for what is released with it.
 
-    counted: how many of the steps that an entry changes the guarantee of the whole counts. periods: T, or None for a
-    stream without an end. ValueError for a share that leaves nothing to either.
+    cutting: above 0 and below 1. failure: β. periods: T, or None for a stream without an end. counted: how many of an
+    entry's updates the partitioning must protect together. ValueError for a share that leaves nothing to either.
     """
     if not 0 < cutting < 1:
         raise ValueError(f"the share of the partitioning lies between 0 and 1, got {cutting}")

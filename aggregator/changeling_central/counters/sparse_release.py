@@ -7,12 +7,12 @@ at one step. Source: Dwork, Naor, Reingold, Rothblum 2015; Qiu, Yi, theorem 8.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic
+from typing import Generic
 
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
-from ..static import Data, Static, as_plain, from_plain
+from ..static import Data, Static, check_data
 from .binary import NEIGHBOURS
 from .infinite import InfiniteMechanism, InfiniteState
 from .partitioning import Partitioning, PartitionState, partitioned
@@ -20,22 +20,15 @@ from .partitioning import Partitioning, PartitionState, partitioned
 
 @dataclass(frozen=True, slots=True)
 class SparseState(Generic[Data]):
-    """pending: the true dataset of the open segment."""
+    """pending: the true dataset of the open segment. released: the stream of segments that have ended."""
 
     partition: PartitionState
     pending: Data
     released: InfiniteState[Data]
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "partition": self.partition.as_fields(),
-            "pending": as_plain(self.pending),
-            "released": self.released.as_fields(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class SparseRelease(Generic[Data]):
+class SparseRelease(Mechanism[SparseState[Data], Data, Data], Generic[Data]):
     """A finite or infinite partitioning before an infinite stream of segments."""
 
     partitioning: Partitioning
@@ -63,15 +56,12 @@ class SparseRelease(Generic[Data]):
         released, answers = self.release.step(state.released, pending, noise)
         return SparseState(partition, static.gathered([]), released), answers
 
-    def resumed(self, fields: dict[str, Any]) -> SparseState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"partition": partition, "pending": pending, "released": dict(released), **rest} if not rest:
-                state = PartitionState.from_fields(partition)
-                resumed = self.release.resumed(released)
-                if state.segment == resumed.time + 1:
-                    return SparseState(state, from_plain(pending, self.release.static.gathered([])), resumed)
-        raise BadState("not the state of a sparse release")
+    def check(self, state: SparseState[Data]) -> None:
+        self.partitioning.check(state.partition)
+        self.release.check(state.released)
+        check_data(self.release.static, state.pending)
+        if state.partition.segment != state.released.time + 1:
+            raise BadState("the state's release has other segments than its partitioning")
 
 
 def sparse_release(
@@ -82,7 +72,10 @@ def sparse_release(
     cutting: Fraction = Fraction(1, 4),
     failure: float = 0.05,
 ) -> SparseRelease[Data]:
-    """The sparse release that costs at most (epsilon, delta) in all. cutting: the share of epsilon that the
-    partitioning takes; periods: T, or None for a stream without an end."""
+    """The sparse release that costs at most (epsilon, delta) in all.
+
+    cutting: the share of epsilon that the partitioning takes. periods: T, or None for a stream without an end.
+    failure: β of the partitioning.
+    """
     partitioning, left = partitioned(epsilon, cutting, failure, periods)
     return SparseRelease(partitioning, InfiniteMechanism(static, left, delta))

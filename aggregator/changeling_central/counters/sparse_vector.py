@@ -9,10 +9,9 @@ shifts the threshold by 1 and the last query by 2, which the discrete law does a
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from typing import Any
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import calibrated
 from ..noise import Noise
 
@@ -24,21 +23,10 @@ class SparseVectorState:
     raised: int | None = None
     halted: bool = False
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"raised": self.raised, "halted": self.halted}
-
-    @classmethod
-    def from_fields(cls, fields: Any) -> "SparseVectorState":
-        match fields:
-            case {"raised": None | int() as raised, "halted": bool(halted), **rest} if not rest:
-                if type(raised) is not bool and not (halted and raised is None):
-                    return cls(raised, halted)
-        raise BadState("not the state of a sparse vector")
-
 
 @dataclass(frozen=True, slots=True)
-class SparseVector:
-    """threshold: θ, public."""
+class SparseVector(Mechanism[SparseVectorState, int, bool]):
+    """threshold: θ, public, in the queries' unit. It halts once it has answered "above": more steps cost more."""
 
     threshold: float
     epsilon: Fraction
@@ -71,3 +59,7 @@ class SparseVector:
         answer = value + int(calibrated({2: 1}, self.epsilon / 2).draw(noise, 1)[0])
         above = answer - raised > self.threshold  # the sum θ + noise would be rounded
         return SparseVectorState(raised, above), above
+
+    def check(self, state: SparseVectorState) -> None:
+        if state.halted and state.raised is None:
+            raise BadState("the state is of a sparse vector that halted before its first query")

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import log, log1p, pi
-from typing import Any, Generic
+from typing import Generic
 
 from ..counters.infinite import InfiniteMechanism, InfiniteState, block_of
 from ..errors import BadState
 from ..noise import Noise
-from ..static import BasicCounting, Data, Static, as_plain, from_plain
+from ..static import BasicCounting, Data, Static, check_answers, check_data
 
 BASEL = Fraction(6079271018540266, 10**16)
 """6/π², rounded down: BASEL · Σ 1/r² < 1."""
@@ -26,7 +26,10 @@ BASEL = Fraction(6079271018540266, 10**16)
 
 @dataclass(frozen=True, slots=True)
 class NodeState(Generic[Data]):
-    """round: r. remaining: the true D by now. size: n~. answers: on D as the round began. deleted, number: since."""
+    """round: r, from 1 on. remaining: the true D by now. size: n~, noisy. answers: on D as the round began, noisy.
+
+    deleted, number: the streams of what was deleted since, and of how many that were. halted: it answers 0 for ever.
+    """
 
     round: int
     remaining: Data
@@ -36,21 +39,13 @@ class NodeState(Generic[Data]):
     number: InfiniteState[int]
     halted: bool = False
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "remaining": as_plain(self.remaining),
-            "size": self.size,
-            "answers": as_plain(self.answers),
-            "deleted": self.deleted.as_fields(),
-            "number": self.number.as_fields(),
-            "halted": self.halted,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class DeletingNode(Generic[Data]):
-    """counting: the static mechanism for sizes; it gets no delta, so it is one of pure epsilon. failure: β."""
+    """A node at the price (epsilon, delta). failure: β, of the bound on the error of the number of deletions.
+
+    counting: the static mechanism for sizes; it gets no delta, so it is one of pure epsilon.
+    """
 
     static: Static[Data]
     epsilon: Fraction
@@ -59,14 +54,14 @@ class DeletingNode(Generic[Data]):
     counting: Static[int] = BasicCounting()  # noqa: RUF009 frozen
 
     def begun(self, data: Data, noise: Noise, round_: int = 1) -> NodeState[Data]:
-        """A round on this dataset. Releases its size and its answers."""
+        """The state of a round that begins on this dataset; releases its size and its answers. round_: from 1 on."""
         epsilon, delta = self.round_share(round_)
         size = self._sized(data, round_, noise)
         answers = self.static.under(epsilon, delta).release(data, noise)
         return NodeState(round_, data, size, answers, self._stream(round_).start(), self._number(round_).start())
 
     def step(self, state: NodeState[Data], deleted: Data, noise: Noise) -> NodeState[Data]:
-        """deleted: the items of D that one more segment deletes."""
+        """The state after one more segment. deleted: the items of D that it deletes."""
         remaining = state.remaining - deleted
         if state.halted:
             return replace(state, remaining=remaining)
@@ -92,23 +87,14 @@ class DeletingNode(Generic[Data]):
         """(ε_r, δ_r) of each mechanism of round r."""
         return self.epsilon * BASEL / (4 * r**2), self.delta * BASEL / (3 * r**2)
 
-    def resumed(self, fields: Any) -> NodeState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {
-                "round": int(r),
-                "remaining": remaining,
-                "size": int(size),
-                "answers": answers,
-                "deleted": dict(deleted),
-                "number": dict(number),
-                "halted": bool(halted),
-                **rest,
-            } if not rest and r >= 1:
-                data, zero = from_plain(remaining, self.static.gathered([])), from_plain(answers, self.static.zero())
-                streams = self._stream(r).resumed(deleted), self._number(r).resumed(number)
-                return NodeState(r, data, size, zero, *streams, halted)
-        raise BadState("not the state of a node of the interval tree")
+    def check(self, state: NodeState[Data]) -> None:
+        """Raises BadState for a state that no node at this price reaches, as far as its shape tells."""
+        if state.round < 1:
+            raise BadState(f"the rounds of a node are counted from 1, and the state is of round {state.round}")
+        check_data(self.static, state.remaining)
+        check_answers(self.static, state.answers)
+        self._stream(state.round).check(state.deleted)
+        self._number(state.round).check(state.number)
 
     def _stream(self, r: int) -> InfiniteMechanism[Data]:
         return InfiniteMechanism(self.static, *self.round_share(r))

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple
-
-from changeling_statistics.errors import BadChangelog
+from typing import Generic, NamedTuple
 
 from ..counters.partitioning import Partitioning, PartitionState, partitioned
-from ..errors import BadState, ConstraintBroken
-from ..mechanism import Guarantee
+from ..errors import BadState, ConstraintBroken, UnusableChangelog
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from ..static import Data, Static
 from .interval_tree import Born, IntervalTree, Segment, TreeState
@@ -41,28 +39,22 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DynamicState(Generic[Data]):
-    """held: the item and segment of each entry that is there, as of the last segment's end; None for one that is gone
-    for good. pending: what the open segment has made of an entry, None being deleted. Neither is ever changed."""
+    """held: the item and segment of each entry, as of the last segment's end; None for one that is gone for good.
+
+    pending: the item that the open segment has given an entry, None where it was deleted. Neither map is ever changed.
+    partition: of the updates. tree: of the segments that have ended.
+    """
 
     partition: PartitionState
     held: Mapping[int | str, Born | None]
     pending: Mapping[int | str, int | None]
     tree: TreeState[Data]
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "partition": self.partition.as_fields(),
-            "held": [
-                [entry, None, None] if born is None else [entry, born.item, born.segment]
-                for entry, born in self.held.items()
-            ],
-            "pending": [[entry, item] for entry, item in self.pending.items()],
-            "tree": self.tree.as_fields(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class FullyDynamic(Generic[Data]):
+class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generic[Data]):
+    """Made by `fully_dynamic`. partitioning: cuts the updates. tree: answers. protects: what neighbours differ in."""
+
     partitioning: Partitioning
     tree: IntervalTree[Data]
     protects: Protects = Protects.UPDATE
@@ -79,8 +71,8 @@ class FullyDynamic(Generic[Data]):
     def step(self, state: DynamicState[Data], value: Sequence[Update], noise: Noise) -> tuple[DynamicState[Data], Data]:
         """value: the updates of one more step, in their order. Returns the answers as of the last segment's end.
 
-        Raises BadChangelog for the insertion of what is there and the deletion of what is not, and ConstraintBroken for
-        an entry inserted again that is protected as a whole; the update is named, and nothing is drawn.
+        Raises UnusableChangelog for the insertion of what is there and the deletion of what is not, and
+        ConstraintBroken for an entry inserted again that is protected as a whole; the update is named.
         """
         pending = self._checked(state, value)
         partition, ended = self.partitioning.step(state.partition, len(value), noise)
@@ -99,12 +91,12 @@ class FullyDynamic(Generic[Data]):
             born = state.held.get(entry)
             now = pending.get(entry, born.item if born else None)
             if item is None and now is None:
-                raise BadChangelog(f"{where}: deletes an entry that is not there")
+                raise UnusableChangelog(f"{where}: deletes an entry that is not there")
             if item is not None:
                 if type(item) is not int or not 0 <= item < items:
                     raise ValueError(f"{where}: an item is one of 0 to {items - 1}")
                 if now is not None:
-                    raise BadChangelog(f"{where}: inserts an entry that is there already")
+                    raise UnusableChangelog(f"{where}: inserts an entry that is there already")
                 if self.protects is Protects.ENTRY and (entry in pending or entry in state.held):
                     raise ConstraintBroken(f"{where}: inserts an entry again, which the guarantee does not count with")
             pending[entry] = item
@@ -113,8 +105,10 @@ class FullyDynamic(Generic[Data]):
     def _settled(
         self, held: Mapping[int | str, Born | None], pending: Mapping[int | str, int | None], segment: int
     ) -> tuple[Mapping[int | str, Born | None], Segment]:
-        """The database after the segment, and what the segment does to it. An entry in `pending` that was there has
-        been deleted, whatever came then."""
+        """The database after the segment, and what the segment does to it.
+
+        An entry in `pending` that was there has been deleted, whatever came then.
+        """
         after, inserted, deleted = dict(held), [], []
         for entry, item in pending.items():
             if born := after.pop(entry, None):
@@ -126,18 +120,17 @@ class FullyDynamic(Generic[Data]):
                 after[entry] = None
         return after, Segment(inserted, deleted)
 
-    def resumed(self, fields: dict[str, Any]) -> DynamicState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"partition": partition, "held": list(held), "pending": list(pending), "tree": tree, **rest}:
-                cut, grown = PartitionState.from_fields(partition), self.tree.resumed(tree)
-                if not rest and cut.segment == grown.segments + 1:
-                    try:
-                        known = {e: None if item is None else Born(item, segment) for e, item, segment in held}
-                        return DynamicState(cut, known, dict(pending), grown)
-                    except (TypeError, ValueError) as error:
-                        raise BadState(f"not the entries of a dynamic release: {error}") from error
-        raise BadState("not the state of a dynamic release")
+    def check(self, state: DynamicState[Data]) -> None:
+        self.partitioning.check(state.partition)
+        self.tree.check(state.tree)
+        if state.partition.segment != state.tree.segments + 1:
+            raise BadState("the state's tree has other segments than its partitioning")
+        items = [born.item for born in state.held.values() if born]
+        items += [item for item in state.pending.values() if item is not None]
+        if any(not 0 <= item < self.tree.static.items for item in items):
+            raise BadState(f"the state holds an item that is none of 0 to {self.tree.static.items - 1}")
+        if any(not 1 <= born.segment <= state.tree.segments for born in state.held.values() if born):
+            raise BadState("the state holds an entry of a segment that has not ended")
 
 
 def fully_dynamic(
@@ -149,8 +142,11 @@ def fully_dynamic(
     cutting: Fraction = Fraction(1, 4),
     failure: float = 0.05,
 ) -> FullyDynamic[Data]:
-    """The dynamic release that costs at most (epsilon, delta) in all. cutting: the share of epsilon that the
-    partitioning takes; periods: T, or None for a stream without an end."""
+    """The dynamic release that costs at most (epsilon, delta) in all.
+
+    periods: T, or None for a stream without an end. protects: what neighbours differ in. cutting: the share of epsilon
+    that the partitioning takes. failure: β, of the partitioning and of each node.
+    """
     counted = 1 if protects is Protects.UPDATE else 2
     partitioning, left = partitioned(epsilon, cutting, failure, periods, counted)
     return FullyDynamic(partitioning, IntervalTree(static, left, delta, failure), protects)

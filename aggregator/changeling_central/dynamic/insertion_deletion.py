@@ -8,14 +8,14 @@ that differ by one update. Source: Qiu, Yi, section 1.3. The state holds true su
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic
+from typing import Generic
 
 from ..counters.infinite import InfiniteMechanism, InfiniteState
 from ..counters.partitioning import Partitioning, PartitionState, partitioned
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
-from ..static import Data, Static, as_plain, from_plain
+from ..static import Data, Static, check_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,11 @@ class DifferenceState(Generic[Data]):
     inserted: InfiniteState[Data]
     deleted: InfiniteState[Data]
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "partition": self.partition.as_fields(),
-            "coming": as_plain(self.coming),
-            "going": as_plain(self.going),
-            "inserted": self.inserted.as_fields(),
-            "deleted": self.deleted.as_fields(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class InsertionMinusDeletion(Generic[Data]):
+class InsertionMinusDeletion(Mechanism[DifferenceState[Data], tuple[Data, Data], Data], Generic[Data]):
+    """Made by `insertion_minus_deletion`. partitioning: cuts the updates. stream: of insertions, and of deletions."""
+
     partitioning: Partitioning
     stream: InfiniteMechanism[Data]
 
@@ -71,22 +64,14 @@ class InsertionMinusDeletion(Generic[Data]):
         nothing = static.gathered([])
         return DifferenceState(partition, nothing, nothing, inserted, deleted), plus - minus
 
-    def resumed(self, fields: dict[str, Any]) -> DifferenceState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {
-                "partition": partition,
-                "coming": coming,
-                "going": going,
-                "inserted": dict(inserted),
-                "deleted": dict(deleted),
-                **rest,
-            } if not rest:
-                cut, nothing = PartitionState.from_fields(partition), self.stream.static.gathered([])
-                plus, minus = self.stream.resumed(inserted), self.stream.resumed(deleted)
-                if cut.segment == plus.time + 1 == minus.time + 1:
-                    return DifferenceState(cut, from_plain(coming, nothing), from_plain(going, nothing), plus, minus)
-        raise BadState("not the state of an insertion-minus-deletion release")
+    def check(self, state: DifferenceState[Data]) -> None:
+        self.partitioning.check(state.partition)
+        self.stream.check(state.inserted)
+        self.stream.check(state.deleted)
+        check_data(self.stream.static, state.coming)
+        check_data(self.stream.static, state.going)
+        if not state.partition.segment == state.inserted.time + 1 == state.deleted.time + 1:
+            raise BadState("the state's streams have other segments than its partitioning")
 
 
 def insertion_minus_deletion(
@@ -97,6 +82,10 @@ def insertion_minus_deletion(
     cutting: Fraction = Fraction(1, 4),
     failure: float = 0.05,
 ) -> InsertionMinusDeletion[Data]:
-    """The release that costs at most (epsilon, delta) in all. cutting: the share of the partitioning."""
+    """The release that costs at most (epsilon, delta) in all.
+
+    periods: T, or None for a stream without an end. cutting: the share of epsilon that the partitioning takes.
+    failure: β of the partitioning.
+    """
     partitioning, left = partitioned(epsilon, cutting, failure, periods)
     return InsertionMinusDeletion(partitioning, InfiniteMechanism(static, left, delta))

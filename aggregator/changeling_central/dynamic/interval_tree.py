@@ -11,10 +11,10 @@ Source: Qiu, Yi, section 4. The state holds true datasets.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from ..odometer import Odometer
 from ..static import BasicCounting, Data, Static
@@ -37,24 +37,22 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TreeState(Generic[Data]):
-    """segments: how many have ended. nodes: (j, v_j) of the union, left to right. rounds: the most of any node of
-    each level, which is what an item may have been charged."""
+    """segments: how many have ended. nodes: (j, v_j) of the union, left to right.
+
+    rounds: of each level the most of any node's rounds so far, for which an item may have been charged.
+    """
 
     segments: int
     nodes: tuple[tuple[int, NodeState[Data]], ...]
     rounds: tuple[int, ...]
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "segments": self.segments,
-            "nodes": [node.as_fields() for _, node in self.nodes],
-            "rounds": list(self.rounds),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class IntervalTree(Generic[Data]):
-    """failure: β of each node. counting: the static mechanism for the nodes' sizes, of pure epsilon (ValueError)."""
+class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
+    """The tree at (epsilon, delta). failure: β of each node.
+
+    counting: the static mechanism for the nodes' sizes. ValueError unless it takes pure epsilon.
+    """
 
     static: Static[Data]
     epsilon: Fraction
@@ -116,19 +114,17 @@ class IntervalTree(Generic[Data]):
         return spent
 
     def at_level(self, level: int) -> DeletingNode[Data]:
+        """The nodes of a level at their share of the budget. level: from 1 on."""
         share = BASEL / level**2
         return DeletingNode(self.static, self.epsilon * share, self.delta * share, self.failure, self.counting)
 
-    def resumed(self, fields: Any) -> TreeState[Data]:
-        """The state that `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"segments": int(segments), "nodes": list(nodes), "rounds": list(rounds), **rest} if not rest:
-                union = left_path(segments) if segments >= 0 else []
-                if len(nodes) == len(union) and len(rounds) == max(segments, 0).bit_length():
-                    read = [(i, self.at_level(level_of(i)).resumed(one)) for i, one in zip(union, nodes, strict=True)]
-                    if all(type(r) is int and r >= 1 for r in rounds):
-                        return TreeState(segments, tuple(read), tuple(rounds))
-        raise BadState("not the state of an interval tree")
+    def check(self, state: TreeState[Data]) -> None:
+        if state.segments < 0 or [j for j, _ in state.nodes] != left_path(state.segments):
+            raise BadState(f"the nodes of the state are not those of {state.segments} segments")
+        if len(state.rounds) != state.segments.bit_length() or any(rounds < 1 for rounds in state.rounds):
+            raise BadState("the state does not say of every level how many rounds it has had")
+        for j, node in state.nodes:
+            self.at_level(level_of(j)).check(node)
 
     def _afford(self, state: TreeState[Data], level: int) -> None:
         """That every node of the union restarts and a new one is built, before anything is drawn."""

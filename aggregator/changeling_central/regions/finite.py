@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from changeling_statistics.accounting.curve import Point
 
@@ -17,6 +17,7 @@ Exact: TypeAlias = Fraction | int | str | Decimal
 """What is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""
 Law: TypeAlias = tuple[Fraction, ...]
 Database = TypeVar("Database")
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class FiniteMechanism:
     def tabled(
         cls,
         databases: Sequence[Database],
-        outputs: Callable[[Database], Mapping[Any, Exact]],
+        outputs: Callable[[Database], Mapping[Outcome, Exact]],
         neighbours: Callable[[Database, Database], bool] | None = None,
     ) -> "FiniteMechanism":
         """From a function that gives the law of what one database releases; outputs in order of appearance."""
@@ -103,6 +104,6 @@ def checked_law(law: Sequence[Fraction], name: str) -> None:
         raise ValueError(f"{name} adds up to {sum(law)}, not to 1")
 
 
-def faced(one: Sequence[Fraction], other: Sequence[Fraction]) -> list[Point]:
+def faced(above: Sequence[Fraction], below: Sequence[Fraction]) -> list[Point]:
     """(p, q) of the outputs that either law knows."""
-    return [(p, q) for p, q in zip(one, other, strict=True) if p or q]
+    return [(p, q) for p, q in zip(above, below, strict=True) if p or q]

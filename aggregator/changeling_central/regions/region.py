@@ -60,9 +60,9 @@ class PrivacyRegion:
     @property
     def lines(self) -> tuple[TangentLine, ...]:
         """Two lines for each (ε_i, δ_i), one where ε_i = 0: with the unit square they bound the region from below."""
-        one = Fraction(1)
-        steep = [TangentLine(corner.ratio, one, corner.delta) for corner in self.corners]
-        flat = [TangentLine(one, line.alarm, line.delta) for line in reversed(steep) if line.alarm != 1]
+        unit = Fraction(1)
+        steep = [TangentLine(corner.ratio, unit, corner.delta) for corner in self.corners]
+        flat = [TangentLine(unit, line.alarm, line.delta) for line in reversed(steep) if line.alarm != 1]
         return (*steep, *flat)
 
     @property
@@ -108,9 +108,9 @@ def region_of(mechanism: FiniteMechanism) -> PrivacyRegion:
     return region_of_laws((mechanism.column(x), mechanism.column(y)) for x, y in mechanism.neighbours)
 
 
-def pair_region(mechanism: FiniteMechanism, one: int, other: int) -> PrivacyRegion:
-    """R(M, x, x') together with R(M, x', x), x = `one` and x' = `other`, neighbours or not."""
-    return region_of_laws([(mechanism.column(one), mechanism.column(other))])
+def pair_region(mechanism: FiniteMechanism, first: int, second: int) -> PrivacyRegion:
+    """R(M, x, x') together with R(M, x', x), x = `first` and x' = `second`, neighbours or not."""
+    return region_of_laws([(mechanism.column(first), mechanism.column(second))])
 
 
 def region_of_randomizer(randomizer: Randomizer) -> PrivacyRegion:

@@ -109,16 +109,16 @@ def _steepest(corners: tuple[Corner, ...]) -> Fraction:
     return max(corner.ratio for corner in corners)
 
 
-def _shift(one: Law, other: Law) -> Fraction:
+def _shift(above: Law, below: Law) -> Fraction:
     """δ at the smallest slope of at least 1 among the outputs."""
-    least = min(ratio for ratio in _ratios(one, other) if ratio >= 1)
+    least = min(ratio for ratio in _ratios(above, below) if ratio >= 1)
     return max(
-        Fraction(0), sum((max(Fraction(0), p - least * q) for p, q in zip(one, other, strict=True)), Fraction(0))
+        Fraction(0), sum((max(Fraction(0), p - least * q) for p, q in zip(above, below, strict=True)), Fraction(0))
     )
 
 
-def _ratios(one: Law, other: Law) -> Iterator[Fraction]:
-    return (p / q for p, q in zip(one, other, strict=True) if q)
+def _ratios(above: Law, below: Law) -> Iterator[Fraction]:
+    return (p / q for p, q in zip(above, below, strict=True) if q)
 
 
 def _checked(steps: int) -> int:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import TypeVar
 
 from .finite import Exact, FiniteMechanism, Law, checked_law, exactly
 
+Outcome = TypeVar("Outcome")
 Blocks = tuple[int, ...]
 """Values of blocks, numbered from 0, the oldest first."""
 
@@ -58,7 +59,7 @@ class StreamingMechanism:
         cls,
         law: Sequence[Exact],
         blocks: int,
-        respond: Callable[[Blocks], Mapping[Any, Exact]],
+        respond: Callable[[Blocks], Mapping[Outcome, Exact]],
         *alterations: Callable[[Blocks], Blocks],
     ) -> "StreamingMechanism":
         """From functions: the law of what a database releases, and databases that take its place."""

@@ -77,24 +77,24 @@ class Algebra:
     def key(self) -> bytes:
         """A hash of which combination of values lies in which atom."""
         said = repr((self.domain, self.columns, self.labels.shape)).encode()
-        return sha256(said + b"".join(of.tobytes() for of in self.classes) + self.labels.tobytes()).digest()
+        return sha256(said + b"".join(parts.tobytes() for parts in self.classes) + self.labels.tobytes()).digest()
 
     def count(self, table: Table) -> Counts:
         """How many rows of the table lie in each atom, shape (atoms,): the truth."""
         if table.domain != self.domain:
             raise ValueError("the table is of another domain than the algebra")
         places = tuple(each[table.codes[column]] for column, each in zip(self.columns, self.classes, strict=True))
-        found = self.labels[places] if places else np.zeros(len(table.codes[0]), np.int64)
-        counts: Counts = np.bincount(found, minlength=self.atoms)
+        labels_held = self.labels[places] if places else np.zeros(len(table.codes[0]), np.int64)
+        counts: Counts = np.bincount(labels_held, minlength=self.atoms)
         return counts
 
     def members(self, query: Query) -> Atoms | None:
         """The atoms whose union the query is; None where it is no union of atoms."""
         if query.bits & ~self.bits or query.domain != self.domain:
             return None
-        for column, of in zip(query.columns, query.classes, strict=True):
+        for column, parts in zip(query.columns, query.classes, strict=True):
             axis = self.columns.index(column)
-            if not np.array_equal(of, of[self.firsts[axis]][self.classes[axis]]):  # it tells apart what we do not
+            if not np.array_equal(parts, parts[self.firsts[axis]][self.classes[axis]]):  # it tells apart what we do not
                 return None
         inside = np.broadcast_to(_spread(query, self.columns, self.firsts), self.labels.shape)
         held = np.bincount(self.labels[inside], minlength=self.atoms)
@@ -106,8 +106,8 @@ def shared_classes(queries: Sequence[Query]) -> tuple[tuple[int, ...], tuple[Cla
     """All columns that some query constrains, and the coarsest classes of each that suit every query."""
     each: dict[int, dict[bytes, Classes]] = {}
     for query in queries:
-        for column, of in zip(query.columns, query.classes, strict=True):
-            each.setdefault(column, {})[of.tobytes()] = of
+        for column, parts in zip(query.columns, query.classes, strict=True):
+            each.setdefault(column, {})[parts.tobytes()] = parts
     columns = tuple(sorted(each))
     return columns, tuple(common_classes(each[column].values()) for column in columns)
 
@@ -116,9 +116,9 @@ def _spread(query: Query, columns: tuple[int, ...], firsts: tuple[Atoms, ...]) -
     """The query's mask over finer classes of more columns, as an array that broadcasts to all of them."""
     places = []
     shape = [1] * len(columns)
-    for column, of in zip(query.columns, query.classes, strict=True):
+    for column, parts in zip(query.columns, query.classes, strict=True):
         axis = columns.index(column)
-        places.append(of[firsts[axis]])
+        places.append(parts[firsts[axis]])
         shape[axis] = len(firsts[axis])
     spread = query.mask[np.ix_(*places)] if places else query.mask
     return spread.reshape(shape)

@@ -7,10 +7,9 @@ a query asked twice pays twice. Source: sigma-counting, algorithm 1; sequential 
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
 from ..odometer import Odometer
@@ -25,20 +24,9 @@ class BenchmarkState:
 
     spent: Fraction = Fraction(0)
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"spent": str(self.spent)}
-
-    @classmethod
-    def from_fields(cls, fields: Any) -> "BenchmarkState":
-        """What `as_fields` wrote. Raises BadState for anything else."""
-        match fields:
-            case {"spent": str(spent), **rest} if not rest:
-                return cls(_spent(spent))
-        raise BadState("not the state of a benchmark")
-
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
+class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
     """epsilon: the budget. each: what one answer costs."""
 
     epsilon: Fraction
@@ -60,20 +48,24 @@ class Benchmark:
         return BenchmarkState()
 
     def step(self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise) -> tuple[BenchmarkState, Answer]:
-        """Raises BudgetExhausted before the answer that would cost more than is left."""
+        """value: a table, and the query of it that is answered.
+
+        Raises BudgetExhausted before the answer that would cost more than is left.
+        """
         odometer = Odometer(self.epsilon, spent_epsilon=state.spent).charged(self.each)
         table, query = value
         true, law = query.count(table), self.noise
         noisy = true + int(law.draw(noise, 1)[0])
         return BenchmarkState(odometer.spent_epsilon), Answer(noisy, noisy, 1, law)
 
+    def check(self, state: BenchmarkState) -> None:
+        if state.spent < 0:
+            raise BadState("what is spent is not negative")
 
-def _spent(written: str) -> Fraction:
-    """An epsilon as a state holds it. Raises BadState for what is none."""
-    try:
-        spent = Fraction(written)
-    except (ValueError, ZeroDivisionError) as error:
-        raise BadState("what is spent is no number") from error
-    if spent < 0:
-        raise BadState("what is spent is not negative")
-    return spent
+    def identity(self) -> str:
+        """Of any benchmark: the state says itself what is spent, whatever an answer costs."""
+        return "Benchmark"
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of every answer, in rows squared."""
+        return self.noise.variance

@@ -51,7 +51,7 @@ def clustered(queries: Sequence[Query]) -> list[Cluster]:
     distinct = sorted({query.key: query for query in queries}.values(), key=lambda query: query.key)
     columns, shared = shared_classes(distinct)
     classes = dict(zip(columns, shared, strict=True))
-    split = np.log([int(of.max()) + 1 for of in shared])
+    split = np.log([int(parts.max()) + 1 for parts in shared])
     patterns: dict[tuple[int, ...], list[Query]] = {}
     for query in distinct:
         patterns.setdefault(query.columns, []).append(query)
@@ -60,12 +60,12 @@ def clustered(queries: Sequence[Query]) -> list[Cluster]:
         too_fine = split[np.isin(columns, pattern)].sum() > np.log(MOST_CELLS)
         groups.extend([query] for query in group) if too_fine else groups.append(group)
     _join(groups, columns, classes, split)
-    found = [Cluster.of(group) for group in groups if group]
+    clusters = [Cluster.of(group) for group in groups if group]
     if split.sum() <= np.log(SMALL):
         whole = Cluster.of(distinct)
-        if whole.root < sum(cluster.root for cluster in found):
+        if whole.root < sum(cluster.root for cluster in clusters):
             return [whole]
-    return found
+    return clusters
 
 
 def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, Classes], split: Floats) -> None:
@@ -99,8 +99,8 @@ def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, 
 def _pieces(query: Query, classes: dict[int, Classes]) -> float:
     """How many combinations of the shared classes of its columns the query holds."""
     held = query.mask.astype(np.float64)
-    for column, of in zip(query.columns, query.classes, strict=True):
-        held = np.tensordot(np.bincount(of[firsts_of(classes[column])]).astype(np.float64), held, axes=(0, 0))
+    for column, parts in zip(query.columns, query.classes, strict=True):
+        held = np.tensordot(np.bincount(parts[firsts_of(classes[column])]).astype(np.float64), held, axes=(0, 0))
     return float(held)
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from keyword import iskeyword
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frames import Frame
 from ..predicate import Value
 
 MOST_VALUES = 1_000_000
@@ -52,7 +52,7 @@ class Domain:
     def index(self, name: str) -> int:
         return self.names.index(name)
 
-    def table(self, frame: Mapping[str, Any] | Any) -> "Table":
+    def table(self, frame: Mapping[str, object] | Frame) -> "Table":
         """A pandas or polars frame, or a mapping from names to sequences, as a table; other columns are left.
 
         Raises ValueError for a column that is missing or of another length, and for the first row that holds what its
@@ -84,13 +84,13 @@ def _number(values: Sequence[Value]) -> str:
     return f"{len(values)}" if len(values) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
 
 
-def _array(column: Any) -> NDArray[Any]:
+def _array(column: object) -> NDArray[np.generic]:
     """Of a list of texts as they are: NumPy would drop the NULs they end in, and make texts of numbers among them."""
     array = np.asarray(column)
     return array if array.dtype.kind != "U" or hasattr(column, "dtype") else np.asarray(column, object)
 
 
-def _codes(name: str, values: Sequence[Value], column: NDArray[Any]) -> NDArray[np.int32]:
+def _codes(name: str, values: Sequence[Value], column: NDArray[np.generic]) -> NDArray[np.int32]:
     if column.ndim != 1:
         raise ValueError(f"column {name!r} is one value a row, got shape {column.shape}")
     if not len(column):  # the type of nothing says nothing
@@ -102,12 +102,12 @@ def _codes(name: str, values: Sequence[Value], column: NDArray[Any]) -> NDArray[
     if kind is str:
         places = {value: place for place, value in enumerate(values)}
         texts = (places.get(value, -1) if isinstance(value, str) else -1 for value in column.tolist())
-        found = np.fromiter(texts, np.int32, len(column))
+        places_held = np.fromiter(texts, np.int32, len(column))
     else:
         declared = np.array(values, np.int64)
         order = np.argsort(declared)
         at = np.minimum(np.searchsorted(declared, column.astype(np.int64), sorter=order), len(declared) - 1)
-        found = np.where(declared[order[at]] == column, order[at], -1).astype(np.int32)
-    if bad := np.flatnonzero(found < 0)[:1].tolist():
+        places_held = np.where(declared[order[at]] == column, order[at], -1).astype(np.int32)
+    if bad := np.flatnonzero(places_held < 0)[:1].tolist():
         raise ValueError(f"row {bad[0] + 1} holds in column {name!r} what the domain does not declare")
-    return found
+    return places_held

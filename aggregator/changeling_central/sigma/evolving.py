@@ -16,12 +16,11 @@ entry's leaving is seen for certain, so η is asked for as well.
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from changeling_protocol.randomizers import log_ratio
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
 from .domain import Table
@@ -64,13 +63,9 @@ class EvolvingState:
     before: int = 0
     true: int = field(default=0, repr=False)
 
-    def as_fields(self) -> dict[str, Any]:
-        kept = {"steps": self.steps, "before": self.before, "true": self.true}
-        return {"query": self.query, "first": str(self.first), **kept}
-
 
 @dataclass(frozen=True, slots=True)
-class Evolving:
+class Evolving(Mechanism[EvolvingState, Table, int]):
     """One query over T tables in a row. epsilon: the budget of all values, under the assumptions."""
 
     query: Query
@@ -94,7 +89,7 @@ class Evolving:
 
     @property
     def first(self) -> Fraction:
-        """ε₁."""
+        """ε₁: what is left of epsilon for the first value."""
         return self.epsilon - self.assumed.loss(self.steps)
 
     @property
@@ -104,24 +99,25 @@ class Evolving:
 
     @property
     def noise(self) -> NodeNoise:
+        """On the first value."""
         return calibrated({1: 1}, self.first)
 
     def start(self) -> EvolvingState:
         return EvolvingState(self.query.key, self.first)
 
-    def resumed(self, fields: Any) -> EvolvingState:
-        """The state that `as_fields` wrote. Raises BadState for another query's, or other noise's."""
-        match fields:
-            case {
-                "query": self.query.key,
-                "first": str(cost),
-                "steps": int(steps),
-                "before": int(before),
-                "true": int(true),
-                **rest,
-            } if not rest and steps >= 0 and cost == str(self.first):
-                return replace(self.start(), steps=steps, before=before, true=true)
-        raise BadState("not the state of this evolving count")
+    def check(self, state: EvolvingState) -> None:
+        if state.query != self.query.key or state.first != self.first:
+            raise BadState("the state is of another query, or of other noise")
+        if state.steps < 0:
+            raise BadState(f"the state is of {state.steps} values")
+
+    def identity(self) -> str:
+        """Of any evolving count: the state says itself of which query it is, and at what cost."""
+        return "Evolving"
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of every value, in rows squared: the first one's noise stands in all of them."""
+        return self.noise.variance
 
     def step(self, state: EvolvingState, value: Table, noise: Noise) -> tuple[EvolvingState, int]:
         """The next value. Raises BudgetExhausted after the last."""

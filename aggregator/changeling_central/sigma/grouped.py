@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import inf
-from typing import Any
+
+from changeling_statistics.tallies import Counts
 
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from .algebra import Atoms
 from .answer import ADDED_OR_REMOVED, Answer
@@ -29,46 +30,49 @@ PARTS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class GroupedState:
-    """Of every algebra."""
+    """each: the state of every algebra, in the mechanism's order."""
 
     each: tuple[SigmaState, ...]
 
-    def as_fields(self) -> dict[str, Any]:
-        return {"each": [state.as_fields() for state in self.each]}
-
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
-    """algebras: with a budget each, the largest first."""
+class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
+    """Made by `grouped`. algebras: with a budget each, the largest first.
+
+    Algebras differ in variance, so `variance` states none and each answer states its own.
+    """
 
     algebras: tuple[SigmaCounting, ...]
     _noise: tuple[tuple[int, float], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if any(one.epsilon < next_.epsilon for one, next_ in pairwise(self.algebras)):
+        if any(counting.epsilon < following.epsilon for counting, following in pairwise(self.algebras)):
             raise ValueError("algebras come by falling budgets")
-        noise = tuple((one.algebra.bits, one.noise.variance) for one in self.algebras)
+        noise = tuple((counting.algebra.bits, counting.noise.variance) for counting in self.algebras)
         object.__setattr__(self, "_noise", noise)
 
     @property
     def guarantee(self) -> Guarantee:
-        epsilon = sum((one.epsilon for one in self.algebras), Fraction(0))
+        epsilon = sum((counting.epsilon for counting in self.algebras), Fraction(0))
         return Guarantee(epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 3")
 
     def start(self) -> GroupedState:
-        return GroupedState(tuple(one.start() for one in self.algebras))
+        return GroupedState(tuple(counting.start() for counting in self.algebras))
 
-    def resumed(self, fields: Any) -> GroupedState:
-        match fields:
-            case {"each": list(each), **rest} if not rest and len(each) == len(self.algebras):
-                states = (one.resumed(state) for one, state in zip(self.algebras, each, strict=True))
-                return GroupedState(tuple(states))
-        raise BadState("not the state of a grouped sigma-counting")
+    def check(self, state: GroupedState) -> None:
+        if len(state.each) != len(self.algebras):
+            raise BadState(f"the state is of {len(state.each)} algebras, not {len(self.algebras)}")
+        for mechanism, of_algebra in zip(self.algebras, state.each, strict=True):
+            mechanism.check(of_algebra)
 
-    def step(self, state: GroupedState, value: Table, noise: Noise) -> tuple[GroupedState, None]:
-        """Draws the noise of every atom of every algebra, once. Raises BudgetExhausted for a second table."""
-        drawn = tuple(one.step(old, value, noise)[0] for one, old in zip(self.algebras, state.each, strict=True))
-        return GroupedState(drawn), None
+    def step(self, state: GroupedState, value: Table, noise: Noise) -> tuple[GroupedState, tuple[Counts, ...]]:
+        """value: the table. Returns the noisy counts of each algebra's atoms, drawn once.
+
+        Raises BudgetExhausted for a second table.
+        """
+        before = zip(self.algebras, state.each, strict=True)
+        steps = [mechanism.step(old, value, noise) for mechanism, old in before]
+        return GroupedState(tuple(after for after, _ in steps)), tuple(noisy for _, noisy in steps)
 
     def place(self, query: Query) -> tuple[int, Atoms] | None:
         """Which algebra answers it with the least variance, and its atoms there; None where none holds it."""
@@ -91,12 +95,16 @@ class Grouped:
 
 
 def grouped(queries: Sequence[Query], epsilon: Fraction) -> Grouped:
-    """Clusters the queries, and splits the budget for the least mean variance of their answers."""
+    """The mechanism that answers these queries at epsilon in all, and whatever else its algebras hold.
+
+    Clusters the queries, and splits the budget for the least mean variance of their answers.
+    ValueError for a budget of 0 or less, and for no queries.
+    """
     if epsilon <= 0:
         raise ValueError(f"a budget has epsilon > 0, got {epsilon}")
     clusters = sorted(clustered(queries), key=lambda cluster: -cluster.root)
     roots = sum(cluster.root for cluster in clusters)
     shares = [Fraction(int(PARTS * cluster.root / roots), PARTS) for cluster in clusters]
     return Grouped(
-        tuple(SigmaCounting(one.algebra, epsilon * share) for one, share in zip(clusters, shares, strict=True))
+        tuple(SigmaCounting(cluster.algebra, epsilon * share) for cluster, share in zip(clusters, shares, strict=True))
     )

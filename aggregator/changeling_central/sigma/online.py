@@ -10,12 +10,12 @@ Source: sigma-counting, algorithm 4.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from ..errors import BadState
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from ..odometer import Odometer
+from ..states import read_state, written_state
 from .answer import ADDED_OR_REMOVED, Answer
 from .benchmark import Benchmark, BenchmarkState
 from .domain import Domain, Table
@@ -24,8 +24,8 @@ from .query import Query
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Queries that were grouped together, the algebras they made and what these drew."""
+class Grouping:
+    """Queries that were grouped together: the mechanism of their algebras, what it drew, and what that cost."""
 
     queries: tuple[Query, ...]
     mechanism: Grouped
@@ -35,26 +35,40 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class OnlineState:
-    """asked: the history by the queries' keys, each with its noisy answer where it paid for itself; never changed."""
+    """odometer: what is spent. groupings: so far, the oldest first.
+
+    asked: the history by the queries' keys, each with its noisy answer where it paid for itself; never changed.
+    """
 
     odometer: Odometer
-    batches: tuple[Batch, ...] = ()
+    groupings: tuple[Grouping, ...] = ()
     asked: Mapping[bytes, tuple[Query, int | None]] = field(default_factory=dict)
-
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "spent": str(self.odometer.spent_epsilon),
-            "batches": [
-                {"queries": [q.text for q in b.queries], "epsilon": str(b.epsilon), "state": b.state.as_fields()}
-                for b in self.batches
-            ],
-            "asked": [[query.text, answer] for query, answer in self.asked.values()],
-        }
 
 
 @dataclass(frozen=True, slots=True)
-class OnlineCounting:
-    """epsilon: the budget of all. each: what a query in no algebra costs. benchmark: what answers it."""
+class SavedGrouping:
+    """A grouping as it is saved: its queries as they were written; the mechanism follows from them."""
+
+    queries: tuple[str, ...]
+    epsilon: Fraction
+    state: GroupedState
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOnline:
+    """An online state as it is saved. spent: epsilon. asked: each query as it was written, with its paid answer."""
+
+    spent: Fraction
+    groupings: tuple[SavedGrouping, ...]
+    asked: tuple[tuple[str, int | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], Answer]):
+    """epsilon: the budget of all. each: what a query in no algebra costs. benchmark: what answers such a query.
+
+    Answers differ in variance, so `variance` states none and each answer states its own.
+    """
 
     domain: Domain
     epsilon: Fraction
@@ -75,29 +89,32 @@ class OnlineCounting:
     def grouped(
         self, state: OnlineState, table: Table, epsilon: Fraction, noise: Noise, known: Sequence[Query] = ()
     ) -> OnlineState:
-        """Groups the history and the queries known ahead, and draws for their algebras; spends epsilon.
+        """The state after a grouping of the history and the queries known ahead, whose algebras are drawn.
 
+        epsilon: what this spends.
         Raises BudgetExhausted where that is more than is left, ValueError where there is nothing to group.
         """
         for query in known:
-            self._check(query)
+            self._check_domain(query)
         odometer = state.odometer.charged(epsilon)
         queries = tuple({q.key: q for q in (*(q for q, _ in state.asked.values()), *known)}.values())
         if not queries:
             raise ValueError("there are no queries to group: none was asked, and none is given")
         mechanism = grouped(queries, epsilon)
         drawn, _ = mechanism.step(mechanism.start(), table, noise)
-        return replace(state, odometer=odometer, batches=(*state.batches, Batch(queries, mechanism, drawn, epsilon)))
+        grouping = Grouping(queries, mechanism, drawn, epsilon)
+        return replace(state, odometer=odometer, groupings=(*state.groupings, grouping))
 
     def step(self, state: OnlineState, value: tuple[Table, Query], noise: Noise) -> tuple[OnlineState, Answer]:
-        """The answer to one query. Raises BudgetExhausted where it is in no algebra and `each` is not left.
+        """value: the table, and the query of it that is answered.
 
-        ValueError for a query of another domain: its key may be that of a query of this one.
+        Raises BudgetExhausted where the query is in no algebra and `each` is not left, and ValueError for a query of
+        another domain: its key may be that of a query of this one.
         """
         query = value[1]
-        self._check(query)
+        self._check_domain(query)
         _, paid = state.asked.get(query.key, (query, None))
-        free = [batch.mechanism.answer(batch.state, query) for batch in state.batches]
+        free = [grouping.mechanism.answer(grouping.state, query) for grouping in state.groupings]
         known = [answer for answer in free if answer is not None]
         if paid is not None:
             known.append(Answer(paid, paid, 1, self.benchmark.noise))
@@ -109,29 +126,41 @@ class OnlineCounting:
         asked = {**state.asked, query.key: (query, answer.value)}
         return replace(state, odometer=odometer, asked=asked), answer
 
-    def resumed(self, fields: Any) -> OnlineState:
-        """The state that `as_fields` wrote. Raises BadState for any other, and for one of another `each`."""
-        try:
-            if set(fields) != {"spent", "batches", "asked"}:
-                raise BadState("not the state of an online sigma-counting")
-            batches = []
-            for batch in fields["batches"]:
-                queries = tuple(Query.of(self.domain, text) for text in batch["queries"])
-                epsilon = Fraction(batch["epsilon"])
-                mechanism = grouped(queries, epsilon)
-                batches.append(Batch(queries, mechanism, mechanism.resumed(batch["state"]), epsilon))
-            history = [(Query.of(self.domain, text), answer) for text, answer in fields["asked"]]
-            spent = Fraction(fields["spent"])
-        except (TypeError, KeyError, AttributeError, ValueError, ZeroDivisionError) as error:
-            raise BadState("not the state of an online sigma-counting") from error
-        if any(answer is not None and type(answer) is not int for _, answer in history):
-            raise BadState("not the state of an online sigma-counting")
-        paid = sum(answer is not None for _, answer in history)
-        if spent != sum((batch.epsilon for batch in batches), paid * self.each):
+    def check(self, state: OnlineState) -> None:
+        """Raises BadState also where what is spent is not what the groupings and the paid answers cost."""
+        for grouping in state.groupings:
+            grouping.mechanism.check(grouping.state)
+        paid = sum(answer is not None for _, answer in state.asked.values())
+        spent = sum((grouping.epsilon for grouping in state.groupings), paid * self.each)
+        if state.odometer != Odometer(self.epsilon, spent_epsilon=spent):
             raise BadState("what is spent is not what the groupings and the answers of this state cost")
-        odometer = Odometer(self.epsilon, spent_epsilon=spent)
-        return OnlineState(odometer, tuple(batches), {query.key: (query, answer) for query, answer in history})
 
-    def _check(self, query: Query) -> None:
+    def saved(self, state: OnlineState) -> bytes:
+        """The state as bytes: queries as they were written, and what was drawn for them."""
+        groupings = tuple(
+            SavedGrouping(tuple(query.text for query in grouping.queries), grouping.epsilon, grouping.state)
+            for grouping in state.groupings
+        )
+        asked = tuple((query.text, answer) for query, answer in state.asked.values())
+        return written_state(self.identity(), SavedOnline(state.odometer.spent_epsilon, groupings, asked))
+
+    def resumed(self, saved: bytes) -> OnlineState:
+        """The state that `saved` wrote. Raises BadState for any other, and for one of another `each`."""
+        plain = read_state(saved, self.identity(), SavedOnline)
+        try:
+            groupings = tuple(self._grouping(grouping) for grouping in plain.groupings)
+            history = [(Query.of(self.domain, text), answer) for text, answer in plain.asked]
+            odometer = Odometer(self.epsilon, spent_epsilon=plain.spent)
+        except ValueError as error:
+            raise BadState("the state holds what is no query of this domain") from error
+        state = OnlineState(odometer, groupings, {query.key: (query, answer) for query, answer in history})
+        self.check(state)
+        return state
+
+    def _grouping(self, plain: SavedGrouping) -> Grouping:
+        queries = tuple(Query.of(self.domain, text) for text in plain.queries)
+        return Grouping(queries, grouped(queries, plain.epsilon), plain.state, plain.epsilon)
+
+    def _check_domain(self, query: Query) -> None:
         if query.domain != self.domain:
             raise ValueError(f"the query {query.text!r} is of another domain")

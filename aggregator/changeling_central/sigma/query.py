@@ -50,24 +50,26 @@ class Query:
 
     @classmethod
     def _of(cls, domain: Domain, text: str, predicate: Predicate) -> "Query":
-        found = list(comparisons(predicate))
-        for one in found:
-            _check(one, domain, text)
-        columns = tuple(sorted({domain.index(one.column) for one in found}))
+        compared = list(comparisons(predicate))
+        for comparison in compared:
+            _check(comparison, domain, text)
+        columns = tuple(sorted({domain.index(comparison.column) for comparison in compared}))
         masks: dict[int, list[Mask]] = {column: [] for column in columns}
-        for one in found:
-            masks[domain.index(one.column)].append(one.where(domain.values[domain.index(one.column)]))
+        for comparison in compared:
+            masks[domain.index(comparison.column)].append(
+                comparison.where(domain.values[domain.index(comparison.column)])
+            )
         classes = {column: classes_of(np.array(masks[column])) for column in columns}
         if prod(int(each.max()) + 1 for each in classes.values()) > MOST_CELLS:
             raise ValueError(f"{text!r} tells more than {MOST_CELLS:,} combinations of values apart")
         firsts = {column: firsts_of(each) for column, each in classes.items()}
 
-        def where(one: Comparison) -> Mask:
-            column = domain.index(one.column)
+        def where(comparison: Comparison) -> Mask:
+            column = domain.index(comparison.column)
             shape = [1] * len(columns)
             shape[columns.index(column)] = -1
             values = domain.values[column]
-            return one.where([values[at] for at in firsts[column]]).reshape(shape)
+            return comparison.where([values[at] for at in firsts[column]]).reshape(shape)
 
         shape = [len(firsts[column]) for column in columns]
         mask = np.broadcast_to(evaluated(predicate, where), shape)
@@ -123,11 +125,13 @@ def bits_of(columns: Iterable[int]) -> int:
     return sum(1 << column for column in columns)
 
 
-def _check(one: Comparison, domain: Domain, text: str) -> None:
-    values = domain.values[domain.index(one.column)]
+def _check(comparison: Comparison, domain: Domain, text: str) -> None:
+    values = domain.values[domain.index(comparison.column)]
     kind = type(values[0])
-    for constant in one.constants:
+    for constant in comparison.constants:
         if type(constant) is not kind:
-            raise ValueError(f"{text!r} compares {one.column}, which holds {kind.__name__} values, with {constant!r}")
+            raise ValueError(
+                f"{text!r} compares {comparison.column}, which holds {kind.__name__} values, with {constant!r}"
+            )
         if kind is str and constant not in values:
-            raise ValueError(f"{text!r}: {constant!r} is no declared value of {one.column}")
+            raise ValueError(f"{text!r}: {constant!r} is no declared value of {comparison.column}")

@@ -11,16 +11,15 @@ estimates are free of that, and may be out of order. Source: sigma-counting, alg
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import exp
-from typing import Any
 
 import numpy as np
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee
+from ..mechanism import Guarantee, Mechanism
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
-from ..static import as_plain, from_plain
+from ..states import check_counts
 from .algebra import Algebra, Atoms
 from .answer import ADDED_OR_REMOVED, Answer
 from .domain import Table
@@ -38,14 +37,10 @@ class SigmaState:
     epsilon: Fraction
     noisy: Counts | None = None
 
-    def as_fields(self) -> dict[str, Any]:
-        noisy = None if self.noisy is None else as_plain(self.noisy)
-        return {"algebra": self.algebra, "epsilon": str(self.epsilon), "noisy": noisy}
-
 
 @dataclass(frozen=True, slots=True)
-class SigmaCounting:
-    """All queries of an algebra, over one table."""
+class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
+    """All queries of an algebra, over one table: one step draws for all atoms, then answers are free."""
 
     algebra: Algebra
     epsilon: Fraction
@@ -67,16 +62,15 @@ class SigmaCounting:
     def start(self) -> SigmaState:
         return SigmaState(self.algebra.key, self.epsilon)
 
-    def resumed(self, fields: Any) -> SigmaState:
-        """The state that `as_fields` wrote. Raises BadState for any other."""
-        match fields:
-            case {"algebra": self.algebra.key, "epsilon": str(cost), "noisy": noisy, **rest} if (
-                not rest and cost == str(self.epsilon)
-            ):
-                like = np.zeros(self.algebra.atoms, np.int64)
-                start = self.start()
-                return start if noisy is None else replace(start, noisy=from_plain(noisy, like))
-        raise BadState("not the state of a sigma-counting")
+    def check(self, state: SigmaState) -> None:
+        if state.algebra != self.algebra.key or state.epsilon != self.epsilon:
+            raise BadState("the state is of another algebra, or of other noise")
+        if state.noisy is not None:
+            check_counts(state.noisy, (self.algebra.atoms,))
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of every atom's count, in rows squared. An answer states its own, of all the atoms it adds up."""
+        return self.noise.variance
 
     def step(self, state: SigmaState, value: Table, noise: Noise) -> tuple[SigmaState, Counts]:
         """The noisy counts of all atoms of this table, drawn once. Raises BudgetExhausted for a second table."""

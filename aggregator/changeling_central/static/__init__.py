@@ -1,9 +1,9 @@
 """Static mechanisms: linear queries over one dataset, once, behind one interface that every dynamic one takes."""
 
-from .concentrated import concentrated_budget
 from .counting import BasicCounting
-from .interface import Data, Priced, Static, as_plain, from_plain
+from .interface import Data, Priced, Static, check_answers, check_data
 from .linear import LinearQueries
+from .once import Once, OnceState
 from .weights import MultiplicativeWeights
 
 __all__ = [
@@ -11,9 +11,10 @@ __all__ = [
     "Data",
     "LinearQueries",
     "MultiplicativeWeights",
+    "Once",
+    "OnceState",
     "Priced",
     "Static",
-    "as_plain",
-    "concentrated_budget",
-    "from_plain",
+    "check_answers",
+    "check_data",
 ]

@@ -7,21 +7,25 @@ Neighbours: datasets that differ by one item. Source: Dwork, McSherry, Nissim, S
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ..concentrated import concentrated_budget, gaussian_scale
 from ..node_noise import Law, NodeNoise, calibrated
 from ..noise import Noise
-from .concentrated import concentrated_budget, gaussian_scale
-from .interface import checked_price
+from .interface import check_price
 
 
 @dataclass(frozen=True, slots=True)
 class PricedCount:
+    """Basic counting with noise of a certain scale, `drawn`."""
+
     drawn: NodeNoise
 
     @property
     def variance(self) -> float:
+        """Of the count, in items squared."""
         return self.drawn.variance
 
     def release(self, data: int, noise: Noise) -> int:
+        """The size with noise; it may be negative."""
         return data + int(self.drawn.draw(noise, 1)[0])
 
 
@@ -37,25 +41,36 @@ class BasicCounting:
         if self.items != 1 or self.grain != 1:
             raise ValueError(f"basic counting knows one item and grain 1, got {self.items} and {self.grain}")
 
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        return "Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, appendix A.1"
+
     def gathered(self, items: list[int]) -> int:
+        """How many items these are."""
         return len(items)
 
     def size(self, data: int) -> int:
+        """The dataset itself."""
         return data
 
     def checked(self, data: int) -> int:
+        """The dataset. ValueError for what is no whole number."""
         if type(data) is not int:
             raise ValueError(f"the dataset of basic counting is a whole number, got a {type(data).__name__}")
         return data
 
     def zero(self) -> int:
+        """The answer on no items: 0."""
         return 0
 
     def truth(self, data: int) -> int:
+        """The size."""
         return data
 
     def under(self, epsilon: Fraction, delta: Fraction) -> PricedCount:
-        checked_price(epsilon, delta)
+        """Counting at (epsilon, delta). ValueError for Gaussian noise without a delta."""
+        check_price(epsilon, delta)
         if self.law is Law.LAPLACE:
             return PricedCount(calibrated({1: 1}, epsilon))
         return PricedCount(NodeNoise(Law.GAUSSIAN, gaussian_scale(1, concentrated_budget(epsilon, delta))))

@@ -5,16 +5,21 @@ multiples of 1/grain, so that they add up exactly over disjoint datasets and sta
 """
 
 from fractions import Fraction
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import numpy as np
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState
 from ..noise import Noise
+from ..states import check_counts
 
-Data = TypeVar("Data", int, Counts)
-"""A dataset, or answers: a number, or counts of shape (x,) and (q,)."""
+if TYPE_CHECKING:
+    Data = TypeVar("Data", int, Counts)
+    """A dataset, or answers: a number, or counts of shape (x,) and (q,)."""
+else:
+    Data = TypeVar("Data")  # msgspec reads states by their types, and knows no constraints
+
+NEIGHBOURS = "datasets that differ by one item"
 
 
 class Priced(Protocol[Data]):
@@ -27,14 +32,14 @@ class Priced(Protocol[Data]):
     def variance(self) -> float | None: ...
 
     def release(self, data: Data, noise: Noise) -> Data:
-        """Answers on this dataset: they cost the price, each time."""
+        """Answers on this dataset, in multiples of 1/grain. Every call costs the price."""
         ...
 
 
 class Static(Protocol[Data]):
     """Linear queries f(D) = Σ_{x in D} f(x), 0 <= f <= 1. Neighbours: datasets that differ by one item.
 
-    items: how many items there are. grain: answers are in multiples of 1/grain.
+    items: how many items there are. grain: answers are in multiples of 1/grain. source: where the guarantee is proved.
     """
 
     @property
@@ -42,6 +47,9 @@ class Static(Protocol[Data]):
 
     @property
     def grain(self) -> int: ...
+
+    @property
+    def source(self) -> str: ...
 
     def gathered(self, items: list[int]) -> Data:
         """The dataset of these items."""
@@ -68,24 +76,27 @@ class Static(Protocol[Data]):
         ...
 
 
-def checked_price(epsilon: Fraction, delta: Fraction) -> None:
+def check_price(epsilon: Fraction, delta: Fraction) -> None:
+    """ValueError unless epsilon > 0 and 0 <= delta < 1."""
     if epsilon <= 0 or not 0 <= delta < 1:
         raise ValueError(f"a price has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
 
 
-def as_plain(value: Data) -> int | list[int]:
-    """A number, or a list of numbers, as a state writes it down."""
-    return value if isinstance(value, int) else [int(one) for one in value]
+def check_data(static: Static[Data], data: Data) -> None:
+    """Raises BadState unless a state's dataset has the shape of this mechanism's datasets."""
+    _check_like(data, static.gathered([]))
 
 
-def from_plain(plain: object, like: Data) -> Data:
-    """What `as_plain` wrote, of the same shape as `like`. Raises BadState for anything else."""
+def check_answers(static: Static[Data], answers: Data) -> None:
+    """Raises BadState unless a state's answers have the shape of this mechanism's answers."""
+    _check_like(answers, static.zero())
+
+
+def _check_like(value: Data, like: Data) -> None:
     if isinstance(like, int):
-        if type(plain) is int:
-            return plain
-    elif isinstance(plain, list) and len(plain) == len(like) and all(type(one) is int for one in plain):
-        try:
-            return np.array(plain, np.int64)
-        except OverflowError:
-            pass
-    raise BadState("a saved dataset or answer is not of this mechanism's shape")
+        if type(value) is not int:
+            raise BadState(f"the state holds a {type(value).__name__} where a whole number belongs")
+    elif isinstance(value, int) or not hasattr(value, "dtype"):
+        raise BadState(f"the state holds a {type(value).__name__} where an array belongs")
+    else:
+        check_counts(value, like.shape)

@@ -8,15 +8,14 @@ Source: Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020.
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from changeling_statistics.tallies import Counts
 
+from ..concentrated import concentrated_budget, gaussian_scale
 from ..node_noise import Law, NodeNoise, calibrated
 from ..noise import Noise
-from .concentrated import concentrated_budget, gaussian_scale
-from .interface import checked_price
+from .interface import check_price
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,38 +40,48 @@ class QueryTable:
 
     @property
     def items(self) -> int:
+        """How many items there are, x."""
         return int(self.table.shape[1])
 
     def gathered(self, items: list[int]) -> Counts:
+        """The histogram of these items, shape (x,)."""
         return np.bincount(np.asarray(items, np.int64), minlength=self.items).astype(np.int64)
 
     def size(self, data: Counts) -> int:
+        """How many items the histogram counts."""
         return int(data.sum())
 
     def checked(self, data: Counts) -> Counts:
-        histogram: np.ndarray[Any, np.dtype[Any]] = np.asarray(data)
+        """The dataset as int64. ValueError for what is no histogram of the items."""
+        histogram = np.asarray(data)
         if histogram.shape != (self.items,) or histogram.dtype.kind not in "iu":
             raise ValueError(f"a dataset is a histogram of {self.items} items, got shape {histogram.shape}")
         return histogram.astype(np.int64)
 
     def zero(self) -> Counts:
+        """Answers on no items, shape (q,)."""
         return np.zeros(len(self.table), np.int64)
 
     def truth(self, data: Counts) -> Counts:
+        """Answers without noise, shape (q,), in multiples of 1/grain."""
         answers: Counts = self.table @ data
         return answers
 
 
 @dataclass(frozen=True, slots=True)
 class PricedQueries:
+    """The queries of a table, each answer with noise of its own from `drawn`."""
+
     queries: QueryTable
     drawn: NodeNoise
 
     @property
     def variance(self) -> float:
+        """Of each answer, in multiples of 1/grain squared."""
         return self.drawn.variance
 
     def release(self, data: Counts, noise: Noise) -> Counts:
+        """The noisy answers, shape (q,)."""
         return self.queries.truth(data) + self.drawn.draw(noise, len(self.queries.table))
 
 
@@ -89,8 +98,14 @@ class LinearQueries(QueryTable):
         object.__setattr__(self, "_moved", int(self.table.sum(0).max()))
         object.__setattr__(self, "_squared", int((self.table**2).sum(0).max()))
 
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        return "Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020"
+
     def under(self, epsilon: Fraction, delta: Fraction) -> PricedQueries:
-        checked_price(epsilon, delta)
+        """All the queries at (epsilon, delta). ValueError for Gaussian noise without a delta."""
+        check_price(epsilon, delta)
         if self.law is Law.LAPLACE:
             return PricedQueries(self, calibrated({self._moved: 1}, epsilon))
         scale = gaussian_scale(self._squared, concentrated_budget(epsilon, delta))

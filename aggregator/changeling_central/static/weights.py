@@ -17,10 +17,10 @@ import numpy as np
 from changeling_statistics.estimate import Floats
 from changeling_statistics.tallies import Counts
 
+from ..concentrated import ABOVE, concentrated_budget, gaussian_scale
 from ..node_noise import calibrated
 from ..noise import Noise
-from .concentrated import ABOVE, concentrated_budget, gaussian_scale
-from .interface import checked_price
+from .interface import check_price
 from .linear import QueryTable
 
 SIZE_SHARE = Fraction(1, 4)
@@ -31,8 +31,11 @@ PASSES = 20
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """Of the noise on the size, on the scores of a round and on its measurement; gaussian: the law of the first
-    and the last."""
+    """How much noise each step gets.
+
+    size: on the dataset's size. choice: on each score of a round. measurement: on the query that a round chose.
+    gaussian: whether size and measurement are of Gaussian noise; scores are always of Laplace noise.
+    """
 
     size: float
     choice: float
@@ -42,18 +45,22 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class PricedWeights:
+    """Multiplicative weights at the price (epsilon, delta)."""
+
     queries: "MultiplicativeWeights"
     epsilon: Fraction
     delta: Fraction
 
     @property
     def variance(self) -> None:
+        """None: the answers come from a fitted dataset, and are biased."""
         return None
 
     def release(self, data: Counts, noise: Noise) -> Counts:
-        """Answers of the reweighted dataset, rounded to the grain; of a flat one where the size is too small to fit.
+        """Answers on the reweighted dataset, shape (q,), in multiples of 1/grain.
 
-        A flat one is all size, so what the rounds would have cost measures the size once more.
+        Where the noisy size is worth no round, they are those of a flat dataset, and what the rounds would have cost
+        measures the size a second time, as a flat dataset is nothing but its size.
         """
         table, weights = self.queries.table, np.zeros(self.queries.items)
         size = self._measured(self.queries.size(data), self.scales(1).size, noise)
@@ -128,8 +135,14 @@ class MultiplicativeWeights(QueryTable):
         if self.most_rounds < 1:
             raise ValueError(f"there must be at least one round, got {self.most_rounds}")
 
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        return "Hardt, Ligett, McSherry 2012; Dwork, Roth 2014, claim 3.9; Bun, Steinke 2016"
+
     def under(self, epsilon: Fraction, delta: Fraction) -> PricedWeights:
-        checked_price(epsilon, delta)
+        """The mechanism at (epsilon, delta). ValueError for a delta above 0 that no zCDP implies."""
+        check_price(epsilon, delta)
         if delta:
             concentrated_budget(epsilon, delta)
         return PricedWeights(self, epsilon, delta)

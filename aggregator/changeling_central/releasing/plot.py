@@ -6,7 +6,6 @@ Imports matplotlib only when a picture is asked for.
 from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from .output import read_rows
 
@@ -20,7 +19,7 @@ def save_release_plot(published: Path, path: Path, title: str) -> None:
     ValueError where there is nothing to draw, or, naming the extra, no matplotlib.
     """
     try:
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError("a plot needs matplotlib: pip install 'changeling[central]'") from error
@@ -38,7 +37,7 @@ def save_release_plot(published: Path, path: Path, title: str) -> None:
         known = [(time, value, 2 * error) for time, value, error in lines[name] if error is not None]
         if known:
             banded = True
-            at: Any = [time for time, _, _ in known]
+            at = date2num([time for time, _, _ in known])  # type: ignore[no-untyped-call]
             low, high = [value - error for _, value, error in known], [value + error for _, value, error in known]
             axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         times, values, _ = zip(*lines[name], strict=True)

@@ -8,10 +8,10 @@ that was changed, other terms: refused. Nothing is drawn for a period with a mut
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics.changelog import MICRO, Changelog, Mutations
@@ -21,10 +21,13 @@ from ..changes.release_graph import Level
 from ..errors import BadState, TimeReversed
 from ..guard import first_breach
 from ..noise import Noise
-from ..saved import held, save
-from .methods import Method, PeriodChange
+from ..saved import held
+from .method import PeriodChange, ReleaseMechanism
 from .output import Output
-from .terms import Terms, begun, terms_of
+from .terms import SavedRelease, Terms, begun, keep, terms_of
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Release:
     """What is released of which changelog. asked: the query in words. state: where the state is kept.
 
     calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
-    ValueError where the method's guarantee does not cover the query, the calendar or what entries may do.
+    ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do.
     """
 
     changelog: Changelog
@@ -40,19 +43,22 @@ class Release:
     asked: str
     calendar: Calendar
     constraint: Constraint
-    method: Method
+    mechanism: ReleaseMechanism[object]
     output: Output
     state: Path
     calendar_from_data: bool = False
 
     def __post_init__(self) -> None:
-        if not self.method.covers(self.query, self.calendar, self.constraint):
-            raise ValueError("the method's guarantee is about another query, calendar or constraint than the release's")
+        if not self.mechanism.covers(self.query, self.calendar, self.constraint):
+            raise ValueError(
+                "the mechanism's guarantee is about another query, calendar or constraint than is released"
+            )
 
     def terms(self) -> Terms:
-        spent = self.method.guarantee
-        found = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta)
-        return {**found, "mechanism": self.method.named(), "format": self.output.path.suffix}
+        """All that a later run must agree on."""
+        spent = self.mechanism.guarantee
+        agreed = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta)
+        return replace(agreed, mechanism=self.mechanism.made_with(), format=self.output.path.suffix)
 
 
 def run(
@@ -78,20 +84,29 @@ def run(
 
 @dataclass(slots=True)
 class _Journal:
-    """What is saved, `fields`, and the running SHA-256 of what is published."""
+    """What is saved, and the running SHA-256 of what is published."""
 
     release: Release
-    fields: dict[str, Any]
-    running: Any
+    saved: SavedRelease
+    running: "HASH"
 
     def repair(self) -> None:
         """The pending rows are published, whether a crash came before, within or after."""
-        self.fields["at"] = self.release.output.append(self.fields["at"], self.fields["pending"])
-        self.running.update(self.fields["pending"])
+        at = self.release.output.append(self.saved.at, self.saved.pending)
+        self.saved = replace(self.saved, at=at)
+        self.running.update(self.saved.pending)
 
-    def publish(self, period: int, rows: bytes, digest: bytes, state: Any, reached: Callable[[str], None]) -> None:
-        self.fields |= {"period": period, "pending": rows, "digest": digest, "state": state}
-        save(self.release.state, {**self.fields, "published": self.running.digest()})
+    def publish(self, period: int, rows: bytes, digest: bytes, state: object, reached: Callable[[str], None]) -> None:
+        """Save the state after this period, then publish its rows."""
+        self.saved = replace(
+            self.saved,
+            period=period,
+            published=self.running.digest(),
+            pending=rows,
+            digest=digest,
+            state=self.release.mechanism.saved(state),
+        )
+        keep(self.release.state, self.saved)
         reached("saved")
         self.repair()
         reached("published")
@@ -101,83 +116,86 @@ def _run(
     release: Release, noise: Noise, until: int, reached: Callable[[str], None], together: int
 ) -> Iterator[tuple[int, Level]]:
     breach = first_breach(release.changelog, release.constraint, release.query.fixed)
-    log = _resumed(release)
-    log.repair()
+    journal = _resumed(release)
+    state = release.mechanism.resumed(journal.saved.state)
+    journal.repair()
     reached("repaired")
-    state, seen, calendar = log.fields["state"], b"", release.calendar
+    begun_at, seen, calendar = journal.saved.period, b"", release.calendar
     drawn: list[tuple[int, Level]] = []
     rows, broken = b"", None
     each = release.changelog.mutations().by_period(calendar.start, calendar.period, calendar.periods)
     for number, part in enumerate(each, 1):
         end = calendar.start + number * calendar.period
-        if number > max(until, log.fields["period"]):
+        if number > max(until, begun_at):
             break
-        if breach is not None and breach.time <= end * MICRO and number > log.fields["period"]:
+        if breach is not None and breach.time <= end * MICRO and number > begun_at:
             broken = breach.error()
             break
         seen = _digest(seen, release.changelog, part)
-        if number <= log.fields["period"]:
-            if number == log.fields["period"] and seen != log.fields["digest"]:
+        if number <= begun_at:
+            if number == begun_at and seen != journal.saved.digest:
                 raise TimeReversed(
                     f"the changelog differs from the one that was released until period {number}: rows were added, "
                     "changed or taken away in periods that are already published; nothing was drawn. Put it back as it "
                     "was; what came late is dated after what is published"
                 )
             continue
-        state, level = release.method.step(state, PeriodChange(release.changelog, part, release.query), noise)
+        state, level = release.mechanism.step(state, PeriodChange(release.changelog, part, release.query), noise)
         reached("drawn")
         drawn.append((number, level))
         rows += release.output.rows(number, end, level)
         if len(drawn) == together:
-            log.publish(number, rows, seen, state, reached)
+            journal.publish(number, rows, seen, state, reached)
             yield from drawn
             drawn, rows = [], b""
     if drawn:
-        log.publish(drawn[-1][0], rows, seen, state, reached)
+        journal.publish(drawn[-1][0], rows, seen, state, reached)
         yield from drawn
     if broken is not None:
         raise broken
 
 
 def _resumed(release: Release) -> _Journal:
-    terms, output, saved = release.terms(), release.output, begun(release.state)
-    if saved is not None:
-        saved.refuse_others(terms)
-        fields = {**saved.fields, "calendar_from_data": saved.calendar_from_data or release.calendar_from_data}
+    terms, output, before = release.terms(), release.output, begun(release.state)
+    if before is not None:
+        before.refuse_others(terms)
+        from_data = before.saved.calendar_from_data or release.calendar_from_data
+        saved = replace(before.saved, calendar_from_data=from_data)
     elif output.path.exists():
         raise BadState(
             f"{output.path} exists without its state {release.state.name}: releasing again would draw twice for the "
             "same nodes; choose another output, and count what this one cost"
         )
     else:
-        fields = _first(release, terms)
-        save(release.state, fields)
-    if output.size() > fields["at"] + len(fields["pending"]):
+        saved = _first(release, terms)
+        keep(release.state, saved)
+    if output.size() > saved.at + len(saved.pending):
         raise BadState(
             f"{output.path} holds more than {release.state.name} knows of: the state is an older one, and going on "
             "from it would draw twice for the same nodes; put the newer one back, or choose another output and count "
             "what this one cost"
         )
-    running = output.published(fields["at"])
-    if running.digest() != fields["published"]:
+    running = output.published(saved.at)
+    if running.digest() != saved.published:
         raise BadState(
             f"{output.path} was changed in what is published: put it back as it was, or choose another output and "
             "count what this one cost"
         )
-    return _Journal(release, fields, running)
+    return _Journal(release, saved, running)
 
 
-def _first(release: Release, terms: Terms) -> dict[str, Any]:
-    return {
-        "terms": terms,
-        "calendar_from_data": release.calendar_from_data,
-        "period": 0,
-        "at": 0,
-        "published": sha256().digest(),
-        "pending": release.output.header(),
-        "digest": b"",
-        "state": release.method.start(),
-    }
+def _first(release: Release, terms: Terms) -> SavedRelease:
+    """The state of a release that nothing is published of yet."""
+    return SavedRelease(
+        terms,
+        release.calendar_from_data,
+        period=0,
+        at=0,
+        published=sha256().digest(),
+        pending=release.output.header(),
+        digest=b"",
+        state=release.mechanism.saved(release.mechanism.start()),
+    )
 
 
 def _digest(before: bytes, changelog: Changelog, part: Mutations) -> bytes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from changeling_statistics.instants import format_instant
 
@@ -21,12 +21,29 @@ from ..changes.release_graph import Level
 from ..errors import BadState
 from ..saved import flush_folder, naming
 
+if TYPE_CHECKING:
+    from _hashlib import HASH
+
 COLUMNS = ("period", "time", "name", "estimate", "standard_error")
+
+
+class Row(NamedTuple):
+    """What was published of one column at the end of one period.
+
+    period: from 1 on. time: its end, ISO 8601. name: of the column. estimate: neither rounded nor clipped.
+    standard_error: None where none is known.
+    """
+
+    period: int
+    time: str
+    name: str
+    estimate: float
+    standard_error: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file and the columns' names."""
+    """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth."""
 
     path: Path
     names: tuple[str, ...]
@@ -37,10 +54,14 @@ class Output:
             raise ValueError(f"the output is a .csv or a .jsonl file, got {self.path.name}")
 
     def header(self) -> bytes:
+        """What the file begins with: the names of its columns, nothing in JSON lines."""
         return (",".join(COLUMNS) + "\n").encode() if self.path.suffix == ".csv" else b""
 
     def rows(self, period: int, time: float, level: Level) -> bytes:
-        """A row a column: the estimate is not rounded or clipped; no standard error is an empty field, or null."""
+        """The file's rows of one period, one a column. An unknown standard error is an empty field, or null.
+
+        time: the end of the period, Unix seconds.
+        """
         text = io.StringIO()
         error = sqrt(level.variance) * self.unit if level.variance == level.variance else None
         writer = csv.writer(text, lineterminator="\n")
@@ -56,7 +77,7 @@ class Output:
         """How many bytes there are; 0 where there is no file."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def published(self, at: int) -> Any:
+    def published(self, at: int) -> "HASH":
         """The running SHA-256 of the first `at` bytes. Raises BadState where the file is shorter."""
         if self.size() < at:
             raise BadState(
@@ -88,14 +109,14 @@ class Output:
         return at + len(rows)
 
 
-def read_rows(path: Path) -> list[tuple[int, str, str, float, float | None]]:
-    """What was published: (period, time, name, estimate, standard error)."""
+def read_rows(path: Path) -> list[Row]:
+    """What was published in a .csv or .jsonl file, in its order."""
     with path.open(encoding="utf-8", newline="") as file:
         rows: Sequence[dict[str, str]] = (
             list(csv.DictReader(file)) if path.suffix == ".csv" else [json.loads(line) for line in file]
         )
     return [
-        (
+        Row(
             int(row["period"]),
             row["time"],
             row["name"],

@@ -23,8 +23,12 @@ class Dates:
 
 
 def calendar_for(log: Changelog, period: int, start: str | None, until: str | None, begun: Begun | None) -> Dates:
-    """Periods of so many seconds from `start` to `until`, ISO 8601. What the data say is whole days, or periods where
-    these are longer, around the first and the last mutation. ValueError where there is no period, or too many."""
+    """The calendar of a release of this changelog.
+
+    period: in seconds. start, until: ISO 8601; left out, as the release has begun, else as the data say: whole days, or
+    periods where these are longer, around the first and the last mutation.
+    ValueError where there is no period, or too many.
+    """
     from_data = begun is None and (start is None or until is None)
     if begun is not None:
         start = start or format_instant(begun.calendar.start)
@@ -41,6 +45,5 @@ def calendar_for(log: Changelog, period: int, start: str | None, until: str | No
     if end - first < period:
         raise ValueError(f"from {format_instant(first)} to {format_instant(end)} there is no period")
     left = (end - first) % period if until else 0
-    return Dates(
-        check_periods(Calendar(first, period, periods)), from_data or bool(begun and begun.calendar_from_data), left
-    )
+    remembered = begun is not None and begun.saved.calendar_from_data
+    return Dates(check_periods(Calendar(first, period, periods)), from_data or remembered, left)

@@ -12,7 +12,7 @@ from changeling_protocol import Calendar
 LEAST_EPSILON, MOST_EPSILON = Fraction(1, 10**9), Fraction(1000)
 LEAST_ACCOUNTED = Fraction(1, 10**4)
 LEAST_DELTA = Fraction(1, 10**12)
-MOST_PERIODS = 10**6
+MOST_RELEASED_PERIODS = 10**6
 MOST_DIGITS = 40
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -42,10 +42,10 @@ def check_budget(epsilon: Fraction, delta: Fraction) -> None:
 
 def check_periods(calendar: Calendar) -> Calendar:
     """The calendar. ValueError for one of more periods than can be written one by one."""
-    if calendar.periods > MOST_PERIODS:
+    if calendar.periods > MOST_RELEASED_PERIODS:
         raise ValueError(
-            f"these are {calendar.periods} periods, each of which is written to the disk: at most {MOST_PERIODS}; "
-            "release less often, --every, or for a shorter time, --until"
+            f"these are {calendar.periods} periods, each of which is written to the disk: at most "
+            f"{MOST_RELEASED_PERIODS}; release less often, --every, or for a shorter time, --until"
         )
     return calendar
 

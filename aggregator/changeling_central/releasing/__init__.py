@@ -1,0 +1,28 @@
+"""A release as a curator runs it: from a changelog, period by period, to rows on disk and a picture."""
+
+from .choice import MechanismChoice
+from .front import Released, release
+from .method import Made, PeriodChange, ReleaseMechanism
+from .offer import Asked, Offer, Option
+from .offers import all_offers, register
+from .output import Output, Row, read_rows
+from .run import Release, run
+
+__all__ = [
+    "Asked",
+    "Made",
+    "MechanismChoice",
+    "Offer",
+    "Option",
+    "Output",
+    "PeriodChange",
+    "Release",
+    "ReleaseMechanism",
+    "Released",
+    "Row",
+    "all_offers",
+    "read_rows",
+    "register",
+    "release",
+    "run",
+]

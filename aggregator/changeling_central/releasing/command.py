@@ -1,0 +1,129 @@
+"""`changeling release`: the function `release` on a command line."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from changeling_statistics.durations import format_duration
+from changeling_statistics.instants import format_instant
+from rich.console import Console
+from rich.progress import Progress
+
+from .front import release as release_changelog
+from .limits import budget, check_plot
+from .offers import all_offers
+
+if TYPE_CHECKING:
+    from typer.models import OptionInfo
+
+
+def option(panel: str, said: str, *names: str) -> "OptionInfo":
+    """An option of the command. panel: the heading it stands under. said: its one line of help."""
+    made: OptionInfo = typer.Option(*names, help=said, rich_help_panel=panel)
+    return made
+
+
+WHAT, PROMISE, WHEN, HOW, FILES = "What is published", "What is promised", "When", "How", "Files"
+
+MECHANISMS = "\n\n".join(f"{offer.name}: {offer.summary}" for offer in all_offers())
+"""What `--mechanism` takes, a line each: the end of the command's help."""
+
+
+def release(
+    changelog: Annotated[
+        Path, typer.Argument(help="A .csv, .csv.gz or .parquet file of entry,time,answer; an empty answer deletes.")
+    ],
+    query: Annotated[
+        str, option(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")
+    ],
+    every: Annotated[str, option(WHEN, "One release per so long: 15m, 1h, 1d.")],
+    epsilon: Annotated[str, option(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")],
+    at_most: Annotated[int | None, option(PROMISE, "An entry mutates at most so often; insertion counts.")] = None,
+    within: Annotated[
+        str | None, option(PROMISE, "Its mutations lie within so long of its first. With --at-most: either.")
+    ] = None,
+    delta: Annotated[str, option(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = "0",
+    fixed: Annotated[
+        bool, option(PROMISE, "No entry ever holds two different answers: checked; less noise.", "--fixed")
+    ] = False,
+    freeze: Annotated[
+        bool, option(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.", "--freeze")
+    ] = False,
+    answers: Annotated[
+        str | None, option(WHAT, "The answers there are, with commas between: `each answer` shows them.")
+    ] = None,
+    start: Annotated[str | None, option(WHEN, "When the first period begins, in ISO 8601.")] = None,
+    until: Annotated[str | None, option(WHEN, "When the last period ends, in ISO 8601.")] = None,
+    through: Annotated[
+        str | None, option(WHEN, "Until when the changelog is whole: later periods wait. Now if left out.")
+    ] = None,
+    mechanism: Annotated[str, option(HOW, ", ".join(offer.name for offer in all_offers()))] = "hdcr",
+    law: Annotated[str, option(HOW, "The noise: laplace or gaussian")] = "laplace",
+    branching: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
+    layers: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
+    output: Annotated[
+        Path | None,
+        option(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.", "--output", "-o"),
+    ] = None,
+    plot: Annotated[Path | None, option(FILES, "Draw what was published: .png, .svg, .pdf.")] = None,
+) -> None:
+    """Publish a count of a changelog continually, with standard errors; run again, it goes on where it stopped.
+
+    A sum (sum of answer from 0 to 100 by 5) clips and rounds; an answer that is no finite number adds 0. Give --start
+    and --until: else they are read from the data, and not protected. Of pan-private the promise about outputs alone is
+    kept, as the changelog lies beside it.
+
+    The state beside the output (OUTPUT.state) holds true sums: keep it where the changelog is kept.
+    """
+    if plot is not None:
+        check_plot(plot, changelog)
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("releasing", total=None)
+        released = release_changelog(
+            changelog,
+            query,
+            every=every,
+            epsilon=epsilon,
+            output=output or Path(changelog.name.removesuffix(".gz")).with_suffix(".released.csv"),
+            at_most=at_most,
+            within=within,
+            delta=delta,
+            fixed=fixed,
+            freeze=freeze,
+            answers=None if answers is None else _listed(answers),
+            start=start,
+            until=until,
+            through=through,
+            mechanism=mechanism,
+            law=law,
+            branching=branching,
+            layers=layers,
+            told=_say,
+            reached=lambda period, last: progress.update(task, completed=period, total=last),
+        )
+    calendar, last = released.calendar, released.last
+    end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
+    cost = f"epsilon {epsilon.strip()}" + f", delta {delta.strip()}" * (budget(delta) > 0)
+    given = ", given the calendar, which was read from the data and is not protected" * released.calendar_from_data
+    promise = f"{released.guarantee.neighbours}; {released.guarantee.source}"
+    _say(
+        f"published {released.published} periods, until {end}, to {released.output}; the whole release costs an entry "
+        f"at most {cost}{given} ({promise})"
+    )
+    if plot is not None and last:  # before the first period has ended there is nothing to draw
+        from .plot import save_release_plot
+
+        title = f"{query}, every {format_duration(calendar.period)}, ε = {epsilon.strip()}"
+        save_release_plot(released.output, plot, title)
+
+
+def _say(sentence: str) -> None:
+    typer.echo(f"changeling: {sentence}", err=True)
+
+
+def _listed(answers: str) -> list[str]:
+    names = [name.strip() for name in answers.split(",")]
+    if not all(names):
+        raise ValueError(f"one of the --answers has no name: {answers!r}")
+    return names

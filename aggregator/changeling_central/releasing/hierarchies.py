@@ -1,0 +1,140 @@
+"""DCR and HDCR in a release: a hierarchy's nodes, and the best online estimates from them on the release graph.
+
+Guarantee, neighbours and source: those of `changes.hdcr`. What a release has begun with is never chosen again, as
+choosing takes long, and a later version of a library might choose otherwise.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from changeling_protocol import Calendar, Constraint
+from changeling_statistics.estimation.recursion import Frontier
+
+from ..changes.hdcr import Hdcr, HdcrState, hierarchy, hierarchy_shifts
+from ..changes.hierarchy_choice import best_hierarchy
+from ..changes.linear_query import LinearQuery
+from ..changes.release_graph import BestEstimates, Level, online_variance
+from ..errors import BadState
+from ..mechanism import Guarantee
+from ..node_noise import Law, NodeNoise
+from ..noise import Noise
+from .method import Made, PeriodChange, ReleaseMechanism
+from .offer import Asked, Offer, Option
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyState:
+    """nodes: of the mechanism, with true sums. graph: what the estimates need of what was published."""
+
+    nodes: HdcrState
+    graph: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyRelease(ReleaseMechanism[HierarchyState]):
+    """The hierarchy `mechanism` with its best online estimates."""
+
+    mechanism: Hdcr
+
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "HierarchyRelease":
+        """The release with the shape and the noise that it has begun with.
+
+        Whether that noise keeps the promise of what is asked is for `covers` to say. BadState for what is no hierarchy.
+        """
+        match begun:
+            case {"kind": "hierarchy", "widths": list(widths), "law": str(law), "scale": str(scale)}:
+                noise = NodeNoise(Law(law), float.fromhex(scale))
+                return cls(Hdcr(asked.query, asked.calendar, tuple(widths), noise, asked.epsilon, asked.delta))
+        raise BadState(f"not a hierarchy: {sorted(begun)}")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.mechanism.guarantee
+
+    @property
+    def estimates(self) -> BestEstimates:
+        """The estimates at the end of every period, from the nodes closed by then."""
+        m = self.mechanism
+        return BestEstimates(m.calendar.periods, m.widths, m.query.width)
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        m, stated = self.mechanism, self.mechanism.guarantee
+        if (m.query, m.calendar) != (query, calendar):
+            return False
+        shifts = hierarchy_shifts(query, calendar, constraint, m.widths)
+        if m.noise.law is Law.LAPLACE and m.noise.epsilon(shifts) <= stated.epsilon:
+            return True
+        return stated.delta > 0 and m.noise.delta(shifts, float(stated.epsilon)) <= float(stated.delta)
+
+    def made_with(self) -> Made:
+        noise = self.mechanism.noise
+        shape = list(self.mechanism.widths)
+        return {"kind": "hierarchy", "widths": shape, "law": str(noise.law), "scale": noise.scale.hex()}
+
+    def start(self) -> HierarchyState:
+        return HierarchyState(self.mechanism.start(), self.estimates.start())
+
+    def step(self, state: HierarchyState, value: PeriodChange, noise: Noise) -> tuple[HierarchyState, Level]:
+        nodes, released = self.mechanism.step(state.nodes, value.net, noise)
+        graph, level = self.estimates.step(state.graph, released)
+        return HierarchyState(nodes, graph), level
+
+    def check(self, state: HierarchyState) -> None:
+        self.mechanism.check(state.nodes)
+        graph, F, w = state.graph, len(state.graph.times), self.mechanism.query.width
+        shapes = (graph.part.shape, graph.planned.shape, graph.values.shape, graph.covariance.shape)
+        floats = graph.planned.dtype == graph.values.dtype == np.float64
+        if shapes != ((F,), (F, F), (F, w), (F, F, 0)) or graph.part.dtype != np.intp or not floats:
+            raise BadState("the state's release graph is not of this hierarchy")
+        if graph.period != state.nodes.period:
+            raise BadState("the state's release graph is not as far as its nodes")
+
+    def variance(self, step: int) -> float:
+        """Of the best online estimate at the end of this period, in units squared."""
+        widths = self.mechanism.widths
+        branching = widths[1] if len(widths) > 1 else 2
+        return float(online_variance(branching, len(widths), step)[-1] * self.mechanism.noise.variance)
+
+
+def _hdcr(asked: Asked) -> HierarchyRelease:
+    if asked.begun is not None and _is_asked_for(asked.begun, asked.law, asked.branching, asked.layers):
+        return HierarchyRelease.as_begun(asked, asked.begun)
+    best = best_hierarchy(
+        asked.query,
+        asked.calendar,
+        asked.constraint,
+        asked.epsilon,
+        asked.delta,
+        asked.law,
+        asked.branching,
+        asked.layers,
+    )
+    return _new(asked, best.branching, best.layers)
+
+
+def _dcr(asked: Asked) -> HierarchyRelease:
+    if asked.begun is not None and _is_asked_for(asked.begun, asked.law, None, 1):
+        return HierarchyRelease.as_begun(asked, asked.begun)
+    return _new(asked, 2, 1)
+
+
+def _new(asked: Asked, branching: int, layers: int) -> HierarchyRelease:
+    budget = asked.epsilon, asked.delta
+    shape = branching, layers
+    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, *shape, asked.law))
+
+
+def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | None) -> bool:
+    """Whether what a release has begun with is of this law, and of this shape as far as one is given."""
+    match begun:
+        case {"kind": "hierarchy", "law": law.value, "widths": [_, *wider]}:
+            return layers in (None, 1 + len(wider)) and (not wider or branching in (None, wider[0]))
+    return False
+
+
+SHAPED = frozenset(Option)
+HDCR = Offer(
+    "hdcr", "A hierarchy of widths, the best one if left out: long calendars, the usual choice.", _hdcr, SHAPED
+)
+DCR = Offer("dcr", "One noisy change a period: short calendars.", _dcr, frozenset({Option.LAW, Option.DELTA}))

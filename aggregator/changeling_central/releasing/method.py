@@ -1,0 +1,74 @@
+"""A mechanism of a release: one period's true change in, the level of the query out.
+
+It pairs a mechanism with the estimate made from what that published, which is post-processing and costs nothing.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from changeling_protocol import Calendar, Constraint
+from changeling_statistics.changelog import Changelog, Mutations
+from changeling_statistics.tallies import Counts
+from numpy.typing import NDArray
+
+from ..changes.linear_query import LinearQuery
+from ..changes.release_graph import Level
+from ..mechanism import Mechanism, State
+
+Made: TypeAlias = dict[str, str | int | list[int]]
+"""What a release's mechanism was made with, by name, noise included: kept in the state of the release."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PeriodChange:
+    """What one period does to a query. mutations: those of the period. query: whose columns are counted."""
+
+    changelog: Changelog
+    mutations: Mutations
+    query: LinearQuery
+
+    @property
+    def gained(self) -> Counts:
+        """What each column gains by the answers that began, shape (w,), in units."""
+        return self._sum(self.mutations.new)
+
+    @property
+    def lost(self) -> Counts:
+        """What each column loses by the answers that ended, shape (w,), in units."""
+        return self._sum(self.mutations.old)
+
+    @property
+    def net(self) -> Counts:
+        """The true change of each column, shape (w,), in units."""
+        return self.gained - self.lost
+
+    @property
+    def moves(self) -> NDArray[np.int64]:
+        """How far each mutation moves each column, shape (mutations, w), in units."""
+        table = np.array(self.query.table, np.int64)
+        moved: NDArray[np.int64] = table[self.mutations.new] - table[self.mutations.old]
+        return moved
+
+    def _sum(self, states: NDArray[np.uint16]) -> Counts:
+        d = len(self.query.table)
+        counted: Counts = np.bincount(states, minlength=d) @ np.array(self.query.table, np.int64)
+        return counted
+
+
+class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
+    """A mechanism that `changeling release` runs: a step is one period, and releases the query's level at its end.
+
+    The level's variance is nan where none is known. Its values are in the query's units.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def made_with(self) -> Made:
+        """What it is, noise included: a state of one mechanism is never used with another."""
+
+    @abstractmethod
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether the guarantee holds for this query on this calendar, for entries that keep to this constraint."""

@@ -1,0 +1,41 @@
+"""The table of what `changeling release` offers: the command, the function and the docs all read it here."""
+
+from typing import cast
+
+from ..mechanism import State
+from .counters import COUNTER, DYNAMIC, INFINITE, PAN_PRIVATE, PARTITIONING
+from .hierarchies import DCR, HDCR
+from .offer import Offer
+
+_OFFERS: dict[str, Offer[object]] = {}
+"""By name, in the order of the help."""
+
+
+def register(offer: Offer[State]) -> None:
+    """Offer one more mechanism to `changeling release`. ValueError for a name that is taken."""
+    if offer.name in _OFFERS:
+        raise ValueError(f"there is a mechanism {offer.name!r} already")
+    # a state of any type will do: it goes back to where it came from
+    _OFFERS[offer.name] = cast("Offer[object]", offer)
+
+
+def all_offers() -> tuple[Offer[object], ...]:
+    """Everything that is offered, in the order of the help."""
+    return tuple(_OFFERS.values())
+
+
+def offered(name: str) -> Offer[object]:
+    """The offer of this name. ValueError for a name that is none."""
+    try:
+        return _OFFERS[name]
+    except KeyError:
+        raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(_OFFERS)}") from None
+
+
+register(HDCR)
+register(DCR)
+register(COUNTER)
+register(PAN_PRIVATE)
+register(INFINITE)
+register(PARTITIONING)
+register(DYNAMIC)

@@ -1,0 +1,254 @@
+"""Every central mechanism with inputs for all its steps, small and quick; several of a kind where forms differ."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from changeling_central.changes import (
+    Windows,
+    counting,
+    disjoint_release,
+    hierarchy,
+    histogram_query,
+    sliding_windows,
+)
+from changeling_central.counters import (
+    InfiniteMechanism,
+    PanPrivateCounter,
+    Partitioning,
+    SparseVector,
+    binary_mechanism,
+    cum,
+    sparse_release,
+)
+from changeling_central.dynamic import Protects, Segment, Update, fully_dynamic, insertion_minus_deletion
+from changeling_central.dynamic.interval_tree import Born, IntervalTree
+from changeling_central.mechanism import Mechanism
+from changeling_central.node_noise import Law
+from changeling_central.releasing import MechanismChoice, PeriodChange
+from changeling_central.sigma import (
+    Algebra,
+    Assumed,
+    Benchmark,
+    Domain,
+    Evolving,
+    OnlineCounting,
+    Query,
+    SigmaCounting,
+    grouped,
+)
+from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights, Once
+from changeling_protocol import AtMost, Calendar
+from changeling_statistics.changelog import read_rows
+
+ONE, SMALL = Fraction(1), Fraction(1, 10**6)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A mechanism and inputs for its steps.
+
+    epsilon, delta: the budget it was made with. ends: whether one step more than `values` is beyond the budget.
+    beyond: that step's input, if not the last one again. bad: inputs that are refused at the start. other: the same
+    mechanism at another budget. numbers: those that a release holds, whose variance is the stated one.
+    """
+
+    name: str
+    mechanism: Mechanism
+    values: list
+    epsilon: Fraction = ONE
+    delta: Fraction = Fraction(0)
+    ends: bool = True
+    beyond: object = None
+    bad: list = field(default_factory=list)
+    other: Mechanism | None = None
+    numbers: Callable = lambda release: np.ravel(release).tolist()
+
+
+def nothing(release):  # noqa: ARG001
+    """For releases that are no truth with noise of a known variance."""
+    return []
+
+
+def of_nodes(release):
+    return [value for node in release for value in node.values]
+
+
+def of_window(release):
+    return [] if release is None else release.values
+
+
+def of_level(level):
+    return level.values
+
+
+COUNT, HISTOGRAM = counting(["a", "b"], ["a"], "a"), histogram_query(["a", "b"], ["a", "b"])
+CALENDAR, TWICE = Calendar(0, 1, 6), AtMost(2)
+TABLE = np.array([[1, 1, 0], [0, 1, 1]])
+
+
+def changes(*pairs):
+    return [np.array(pair, np.int64) for pair in pairs]
+
+
+def dcr(epsilon=ONE, **given):
+    return disjoint_release(HISTOGRAM, [0, 5, 7, 20], TWICE, epsilon, **given)
+
+
+def hdcr(epsilon=ONE, **given):
+    return hierarchy(HISTOGRAM, CALENDAR, TWICE, epsilon, layers=3, **given)
+
+
+def swcr(epsilon=ONE):
+    return sliding_windows(COUNT, Windows(0, 4, 2, 3), TWICE, epsilon)
+
+
+PAIRS = changes((3, 0), (-1, 2), (0, 0), (5, -2), (1, 1), (0, 7))
+BAD_CHANGES = [np.array([1.5, 2]), np.array([1]), None]
+
+OF_CHANGES = [
+    Example("dcr", dcr(), PAIRS[:3], bad=BAD_CHANGES, other=dcr(Fraction(2))),
+    Example("dcr, gaussian", dcr(delta=SMALL, law=Law.GAUSSIAN), PAIRS[:3], delta=SMALL),
+    Example("hdcr", hdcr(), PAIRS, bad=BAD_CHANGES, other=hdcr(Fraction(2)), numbers=of_nodes),
+    Example("hdcr, a delta", hdcr(delta=SMALL), PAIRS, delta=SMALL, numbers=of_nodes),
+    Example(
+        "swcr", swcr(), changes(*[(t,) for t in range(4)]), bad=BAD_CHANGES[:1], other=swcr(ONE / 2), numbers=of_window
+    ),
+]
+
+STEPS = [0, 3, 1, 0, 2, 5, 1]
+ROWS = [np.array(row) for row in ([0, 1, 0], [2, 0, 1], [0, 0, 0], [1, 1, 1], [4, 0, 2])]
+GAUSSIAN = LinearQueries(TABLE, law=Law.GAUSSIAN)
+
+OF_STREAMS = [
+    Example("binary", cum(7, ONE), STEPS, bad=[0.5, None], other=cum(7, Fraction(2))),
+    Example("binary, root", binary_mechanism(LinearQueries(TABLE), 5, ONE, root=True), ROWS, bad=[ROWS[0][:2]]),
+    Example("binary, gaussian", binary_mechanism(GAUSSIAN, 5, ONE, SMALL), ROWS, delta=SMALL),
+    Example(
+        "infinite",
+        InfiniteMechanism(BasicCounting(), ONE),
+        STEPS,
+        ends=False,
+        bad=["3"],
+        other=InfiniteMechanism(BasicCounting(), ONE / 3),
+    ),
+    Example("infinite, gaussian", InfiniteMechanism(GAUSSIAN, ONE, SMALL), ROWS, delta=SMALL, ends=False),
+    Example("pan-private", PanPrivateCounter(7, ONE), STEPS, bad=[0.5, 2**70], other=PanPrivateCounter(7, Fraction(2))),
+    Example("partitioning", Partitioning(ONE, periods=7), STEPS, bad=[-1, 0.5], numbers=nothing),
+    Example("partitioning for ever", Partitioning(Fraction(9)), STEPS, Fraction(9), ends=False, numbers=nothing),
+    Example("sparse vector", SparseVector(9.0, ONE), [0, -5, 10**6], bad=[0.5], numbers=nothing),
+    Example("sparse release", sparse_release(BasicCounting(), Fraction(20), periods=7), STEPS, Fraction(20)),
+    Example("sparse release for ever", sparse_release(GAUSSIAN, ONE, SMALL), ROWS, delta=SMALL, ends=False),
+]
+
+UPDATES = [
+    [Update("a", 0), Update("b", 2)],
+    [],
+    [Update("a", None), Update("c", 1), Update(4, 1)],
+    [Update(n, n % 3) for n in range(10, 40)],
+    [Update("b", None), Update("c", None)],
+]
+SEGMENTS = [Segment([0, 1, 1]), Segment([2], [Born(1, 1)]), Segment(), Segment([0, 0], [Born(0, 1), Born(2, 2)])]
+CAME_AND_WENT = [(np.array([2, 0, 1]), np.array([0, 0, 0])), (np.array([0, 9, 0]), np.array([1, 0, 1]))] * 3
+DYNAMIC = LinearQueries(TABLE)
+
+
+def dynamic(epsilon=Fraction(50), periods=5, **given):
+    return fully_dynamic(DYNAMIC, epsilon, periods=periods, **given)
+
+
+OF_WHAT_COMES_AND_GOES = [
+    Example(
+        "dynamic",
+        dynamic(),
+        UPDATES,
+        Fraction(50),
+        beyond=[],
+        bad=[[Update("x", None)], [Update("x", 3)]],
+        other=dynamic(ONE),
+    ),
+    Example("dynamic, entries", dynamic(ONE, protects=Protects.ENTRY), UPDATES, beyond=[]),
+    Example("dynamic for ever", fully_dynamic(GAUSSIAN, ONE, SMALL), UPDATES, delta=SMALL, ends=False),
+    Example(
+        "insertions less deletions",
+        insertion_minus_deletion(DYNAMIC, Fraction(30), periods=6),
+        CAME_AND_WENT,
+        Fraction(30),
+        bad=[(ROWS[0], ROWS[0][:1])],
+    ),
+    Example(
+        "interval tree",
+        IntervalTree(DYNAMIC, ONE),
+        SEGMENTS,
+        ends=False,
+        bad=[Segment([], [Born(0, 1)])],
+        numbers=nothing,
+    ),
+]
+
+OF_ONE_DATASET = [
+    Example("counting, once", Once(BasicCounting(), ONE), [12], bad=[0.5], other=Once(BasicCounting(), ONE / 2)),
+    Example("counting, gaussian", Once(BasicCounting(Law.GAUSSIAN), ONE, SMALL), [12], delta=SMALL),
+    Example("queries, once", Once(DYNAMIC, ONE), ROWS[:1], bad=[ROWS[0][:2]]),
+    Example("queries, gaussian", Once(GAUSSIAN, ONE, SMALL), ROWS[:1], delta=SMALL),
+    Example("weights, once", Once(MultiplicativeWeights(TABLE), ONE), [np.array([50, 3, 20])], bad=[ROWS[0][:2]]),
+    Example("weights, a delta", Once(MultiplicativeWeights(TABLE), ONE, SMALL), [np.array([9, 3, 2])], delta=SMALL),
+]
+
+DOMAIN = Domain.of(age=range(5), city=["P", "R"])
+PEOPLE = DOMAIN.table({"age": [0, 1, 2, 4, 4], "city": ["P", "R", "R", "P", "R"]})
+STRANGERS = Domain.of(age=range(5)).table({"age": [0, 1]})
+ADULTS, ROMANS, OLD = (Query.of(DOMAIN, text) for text in ("age >= 2", "city == 'R'", "age == 4 and city == 'R'"))
+ALGEBRA = Algebra.of([ADULTS, ROMANS])
+SURE = Assumed(Fraction(2), Fraction(1))
+
+OF_ONE_TABLE = [
+    Example(
+        "sigma-counting", SigmaCounting(ALGEBRA, ONE), [PEOPLE], bad=[STRANGERS], other=SigmaCounting(ALGEBRA, ONE / 2)
+    ),
+    Example("grouped", grouped([ADULTS, ROMANS, OLD], ONE), [PEOPLE], bad=[STRANGERS]),
+    Example(
+        "benchmark",
+        Benchmark(ONE, ONE / 3),
+        [(PEOPLE, ADULTS), (PEOPLE, ROMANS), (PEOPLE, ADULTS)],
+        bad=[(STRANGERS, ADULTS)],
+        numbers=lambda answer: [answer.estimate],
+    ),
+    Example(
+        "online",
+        OnlineCounting(DOMAIN, ONE, ONE / 3),
+        [(PEOPLE, ADULTS), (PEOPLE, ROMANS), (PEOPLE, ADULTS), (PEOPLE, OLD)],
+        ends=False,  # what was asked is answered again
+        bad=[(STRANGERS, ADULTS)],
+        other=OnlineCounting(DOMAIN, Fraction(2), ONE / 3),
+    ),
+    Example("evolving", Evolving(ADULTS, 3, ONE, SURE), [PEOPLE, PEOPLE, PEOPLE], bad=[STRANGERS]),
+]
+
+ROWS_OF_ENTRIES = [("e", 0.5, "a"), ("f", 1.5, "b"), ("e", 2.5, "b"), ("g", 3.5, "a"), ("f", 4.5, ""), ("h", 4.6, "a")]
+LOG = read_rows(ROWS_OF_ENTRIES, answers=["a", "b"])
+
+
+def periods_of(query):
+    return [PeriodChange(LOG, part, query) for part in LOG.mutations().by_period(0, 1, CALENDAR.periods)]
+
+
+def offered(name, query=HISTOGRAM, epsilon=ONE):
+    return MechanismChoice(name).made(query, CALENDAR, TWICE, epsilon)
+
+
+RELEASED = [
+    Example(name, offered(name), periods_of(HISTOGRAM), other=offered(name, epsilon=ONE * 2), numbers=of_level)
+    for name in ("hdcr", "dcr", "counter", "pan-private", "partitioning", "dynamic")
+]
+RELEASED.append(Example("infinite", offered("infinite"), periods_of(HISTOGRAM), ends=False, numbers=of_level))
+
+EXAMPLES = [
+    *OF_CHANGES,
+    *OF_STREAMS,
+    *OF_WHAT_COMES_AND_GOES,
+    *OF_ONE_DATASET,
+    *OF_ONE_TABLE,
+    *(Example(**{**vars(example), "name": f"release, {example.name}"}) for example in RELEASED),
+]

@@ -28,7 +28,7 @@ def draw_regions(regions: Mapping[str, PrivacyRegion], title: str) -> "Figure":
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError("a plot needs matplotlib: pip install 'changeling[central]'") from error
-    from ..release.plot import COLOURS  # late: releases bring the estimators, which a region does without
+    from ..releasing.plot import COLOURS  # late: releases bring the estimators, which a region does without
 
     if not regions:
         raise ValueError("there are no regions to draw")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 SUITES = {
-    "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner"),
+    "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner", "rivals"),
     "central": (
         "central_bounds",
         "central_flights",

@@ -13,12 +13,14 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+DOORS = ("README.md", "docs/app.md", "docs/operator.md", "docs/designer.md", "docs/central/guide.md")
+SHOWN = "\n".join((ROOT / page).read_text() for page in DOORS)
+"""What a new user is shown: the README and the page behind each of its doors."""
 COMMANDS = Path(sys.executable).parent
 
 
 def block_with(words, language):
-    (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if words in b)
+    (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", SHOWN, re.DOTALL) if words in b)
     return block
 
 
@@ -100,7 +102,7 @@ def test_every_command_is_in_the_readme():
         names = re.findall(r"^│ (\w+) ", shown, re.MULTILINE)
         assert names
         for name in names:
-            assert f"{program} {name}" in README
+            assert f"{program} {name}" in SHOWN
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 CODE = [
     file
     for folder in ("protocol", "client_sdk", "aggregator", "simulations", "benchmarks", "tests")

@@ -33,7 +33,8 @@ KARY, CUSTOM = "krr", "custom"
 
 @dataclass(frozen=True, slots=True)
 class LossCase:
-    """A survey in small. reached: whether design.md 4.2 says that the charge is attained."""
+    """A survey in small. reached: whether docs/mathematics.md, "What a plan costs an entry" says that the charge is
+    attained."""
 
     name: str
     plan: ReleasePlan

@@ -22,8 +22,8 @@ import numpy as np
 from changeling_protocol import Group
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
-from changeling_statistics.accounting import likelihoods
 from changeling_statistics.planning import hierarchical_plan, optimal_plan
+from changeling_statistics.randomizers import counterpart_of
 from numpy.typing import NDArray
 
 from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish
@@ -244,7 +244,7 @@ def _telling(group: Group) -> Iterator[tuple[int, int, int, Callable[[], list[tu
             pair = space.index(2, 2), space.index(1, 1)
 
         def classes(track=track, pair=pair) -> list[tuple[float, float]]:  # type: ignore[no-untyped-def]
-            return [(float(p), float(q)) for p, q in likelihoods(track.randomizer, *pair)]
+            return [(float(p), float(q)) for p, q in counterpart_of(track.randomizer).likelihoods(*pair)]
 
         yield track.count, track.reports, differing, classes
 

@@ -127,7 +127,7 @@ def most_span(bounds: Sequence[int], length: int) -> int:
 
     bounds: the times that bound the nodes, rising; of nodes of one width a range, however many they are.
     A window is worst when it begins at the end of a node. One that reaches past the last end counts the
-    nodes that remain, which the paper's own code misses (Pan 2023, section 4.2; seeds/systems P4).
+    nodes that remain, which the paper's own code misses (Pan 2023, section 4.2; docs/central/errata.md).
 
     >>> most_span([0, 2, 5, 8, 10, 11, 12], 5)
     4

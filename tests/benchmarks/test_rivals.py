@@ -54,7 +54,7 @@ def test_loss_and_advantage_are_those_of_all_transcripts(name, bits):
 
 @pytest.mark.parametrize("name", list(MEMOISED))
 def test_estimates_are_unbiased(name):
-    """Mean error over 4,000 entries of 64 periods within six standard errors of zero, which a right one leaves once in 10^6."""
+    """Mean error over 4,000 entries of 64 periods within six standard errors, missed once in 10^6."""
     states = np.repeat(np.arange(ANSWERS), 1000)[:, None].repeat(2, 1)
     estimates = np.array([MEMOISED[name].estimate(states, np.random.default_rng([3, i])) for i in range(60)])
     error = estimates.mean(0) - 1 / ANSWERS

@@ -139,7 +139,7 @@ def test_a_matrix_need_only_tell_what_is_estimated():
 
 
 def test_answers_kept_with_bias_have_the_papers_deviation():
-    """The lecture notes' estimator of n entries: standard deviation √((1-e²)n) / 2e (systems.md N1)."""
+    """The lecture notes' estimator of n entries: standard deviation √((1-e²)n) / 2e (section 1)."""
     n, e = 1000, 0.25
     response = KaryResponse(StateSpace(2, null=False), Odds(5, 3))
     estimate = histogram_change(NodeTally(n, np.array([500, 500])), response)

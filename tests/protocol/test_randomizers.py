@@ -150,7 +150,7 @@ def test_a_single_insertion_tells_nothing_of_another():
 
 def test_answers_kept_with_bias_cost_a_logarithm():
     """The lecture notes' mechanism, answers ±1 kept with probability (1 + e)/2, is k-RR on two answers: its loss is
-    exactly ln((1 + e)/(1 - e)), which is more than 2e (systems.md N1)."""
+    exactly ln((1 + e)/(1 - e)), which is more than 2e (lecture notes, section 1)."""
     e = Fraction(1, 4)
     response = KaryResponse(StateSpace(2, null=False), Odds(int(4 * (1 + e)), int(4 * (1 - e))))
     assert Fraction(response.weight(0, 0), response.total()) == (1 + e) / 2

@@ -1,8 +1,8 @@
 """Estimates from a central release: sums over covers, and the best linear unbiased ones on the release graph.
 
 A node (s, e] of noise variance σ² is a resistor σ² between s and e; the variance of the best estimate at t is the
-effective resistance between 0 and t, of a window between its ends (docs/mathematics.md, "Release graphs"). The noise is
-all there is: variances are known, the same for each column, and independent of the data. Post-processing: costs no
+effective resistance between 0 and t, of a window between its ends (docs/mathematics.md, "Central releases"). The noise
+is all there is: variances are known, the same for each column, and independent of the data. Post-processing: costs no
 privacy.
 """
 

@@ -15,7 +15,7 @@ def true_sampling_covariance(design: Design, row: Floats, states: NDArray[np.int
 
     states: of every entry at times 0..T, 0 being NULL, shape (entries, T+1). For ratio estimators it is the one
     given how many entries are in each group: exact where all nodes or one random node are reported, else to first
-    order. design.md 4.3; Neyman 1923.
+    order. docs/mathematics.md, "Shares"; Neyman 1923.
     """
     n, columns = states.shape
     of = forms(design, row, columns - 1)

@@ -27,7 +27,7 @@ class Planned:
     option: the plan, what it will give and what it asks of a device.
     kinds: what each group of the plan is: panel, changes, hierarchy or mix.
     gap: the part by which the mean (or worst) resistance over the horizon could fall at most, with any other shares
-    of any candidates (design.md 4.5). considered: how many candidates there were.
+    of any candidates (docs/mathematics.md, "Planning"). considered: how many candidates there were.
     everybody_alike: whether the plan is one group for everybody, which has no sampling error.
     """
 

@@ -1,7 +1,7 @@
 """How accurate a release plan will be: the standard error of every histogram, before anybody answers.
 
 The estimator of estimation/, weights and all, evaluated for an expected population: response noise plus the
-sampling error of shares (design.md 4.3). Works for any survey, whoever planned it.
+sampling error of shares (docs/mathematics.md, "Shares"). Works for any survey, whoever planned it.
 """
 
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ KARY, CUSTOM = "krr", "custom"
 
 @dataclass(frozen=True, slots=True)
 class LossCase:
-    """A survey in small. reached: whether design.md 4.2 says that the charge is attained."""
+    """A survey in small. reached: whether the charge is known to be attained."""
 
     name: str
     plan: ReleasePlan

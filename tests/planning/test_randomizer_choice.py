@@ -42,7 +42,7 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
 
 @pytest.mark.parametrize(("loss", "stated"), [(1, 8.6), (3, 0.70), (8, 0.004)])
 def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, stated):
-    """design.md 4.1: z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
+    """z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
     assert signed.offer(4, Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(stated, rel=0.12)
 
 

@@ -1,6 +1,6 @@
 """The solution of a release graph: weights, values, and the exact covariance of what is published.
 
-    v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + sampling error of shares (design.md 4.3)
+    v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + sampling error of shares
 
 K comes from planned variances, C_e from the node's own tally: whatever the weights, the covariance is the one of
 that very sum.

@@ -4,7 +4,7 @@
 
 R is convex in f and homogeneous of degree -1, so with φ_g = -∂R/∂f_g no shares whatever do better than
 
-    R* >= R² / max_g φ_g        (design.md 4.5)
+    R* >= R² / max_g φ_g        (docs/mathematics.md, "Planning")
 
 and R = Σ_g f_g φ_g says where a plan falls short of that. Knows edges and variances; nothing of randomizers.
 """

@@ -1,6 +1,6 @@
 """Effective resistances between every time and the ground at once, and how each edge carries the current.
 
-The release graph of design.md 4.4, dense, for planning: `online` solves the graph that has closed by t for every t,
+The release graph, dense, for planning: `online` solves the graph that has closed by t for every t,
 by adding one time after another; `retrospective` solves the whole one. Knows edges; nothing of plans.
 """
 

@@ -1,7 +1,7 @@
 """Signed subset selection: a change is told by a vector with a sign for many states, or by nothing.
 
 One mutation costs exactly λ = ln(a/b), whatever it is compared with, where k-RR pays twice: once for
-what appears and once for what vanishes (design.md 4.1).
+what appears and once for what vanishes (docs/mathematics.md, "Signed subset selection").
 """
 
 from collections.abc import Iterator

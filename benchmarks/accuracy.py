@@ -1,4 +1,4 @@
-"""Measure 2 of the release plans: how accurate the optimal plan is on the population of `cohort`.
+"""Measure 2 of the release plans: how accurate the optimal plan is on one made-up population.
 
 The figure is the root mean squared error of the fractions over times, answers and seeds, as its exact expectation
 given everybody's history (true weights, true report covariances, sampling of shares). The planner knows the rate of

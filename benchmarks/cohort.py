@@ -1,4 +1,4 @@
-"""A closed cohort whose entries change their answer 0 to 3 times.
+"""The population that plans are measured on: a closed cohort whose entries change their answer 0 to 3 times.
 
 Everybody's first answer is uniform and there from the first period on. Then an entry changes 0, 1, … or
 `most_changes` times, each equally likely, at independent uniform periods from the second to the last, every time to

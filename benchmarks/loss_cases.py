@@ -33,8 +33,7 @@ KARY, CUSTOM = "krr", "custom"
 
 @dataclass(frozen=True, slots=True)
 class LossCase:
-    """A survey in small. reached: whether docs/mathematics.md, "What a plan costs an entry" says that the charge is
-    attained."""
+    """A survey in small. reached: whether the charge is known to be attained."""
 
     name: str
     plan: ReleasePlan

@@ -13,8 +13,8 @@ Floats: TypeAlias = NDArray[np.float64]
 class Estimate:
     """values of shape (z,), in entries; covariance of shape (z, z), in entries squared.
 
-    upper_bound: the covariance is no unbiased estimate but one that is on average too large, because the
-    tallies do not identify all of it (docs/mathematics.md, "Decoding a node"); a sum with such an estimate is one too.
+    upper_bound: the covariance is not unbiased but on average too large, because the tallies do not identify all of
+    it (docs/mathematics.md, "Decoding a node"); a sum with such an estimate is one too.
     """
 
     values: Floats

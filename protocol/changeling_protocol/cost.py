@@ -1,8 +1,8 @@
 """What a release plan costs an entry: the charge, in nats, rounded up.
 
 Two changelogs that keep to the constraint differ on a track by at most cost(κ, N); tracks of one group add up,
-and the groups, drawn independently of the data, cost the most expensive one (docs/mathematics.md, "What a plan costs an
-entry").
+and the groups, drawn independently of the data, cost the most expensive one.
+docs/mathematics.md, "What a plan costs an entry".
 """
 
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""How noisy one report is: the figures of docs/mathematics.md, and how fast they come."""
+"""How noisy one report is: figures worked out by hand, and how fast they come."""
 
 from fractions import Fraction
 from math import exp

@@ -15,6 +15,7 @@ from changeling_protocol import (
     TimeBounded,
 )
 from changeling_protocol.cost import track_cost
+from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT
 from changeling_statistics.planning.losses import Span, odds_within, reports_that_tell
 from changeling_statistics.planning.randomizer_choice import best_change, best_state
 from changeling_statistics.randomizers import class_variances, kary
@@ -41,8 +42,7 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
 
 @pytest.mark.parametrize(("loss", "stated"), [(1, 8.6), (3, 0.70), (8, 0.004)])
 def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, stated):
-    """docs/mathematics.md, "Signed subset selection": z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to
-    change."""
+    """z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
     assert signed.offer(4, Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(stated, rel=0.12)
 
 
@@ -95,3 +95,13 @@ def test_reports_that_tell_are_counted_as_the_charge_counts_them(closed, constra
         assert cost <= budget
         if reports_that_tell(of, span, unit):
             assert cost > budget * Decimal("0.999")
+
+
+@pytest.mark.parametrize("answers", [65, 66, 99])
+def test_only_what_can_be_made_is_offered(answers):
+    """From 66 answers on balanced vectors do not fit into a symbol; vectors of fewer signs do, and are taken."""
+    best = best_change(wish(answers=answers), Span(1, 0, 16), Decimal(6), 0.01).make()
+    assert best.symbols < SYMBOL_LIMIT
+    offered = {offer.make().pluses for offer in signed.changes(answers, Odds(12, 1), 0.01, False)}
+    assert (BALANCED in offered) == (answers < 66)
+    assert 1 in offered

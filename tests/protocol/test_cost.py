@@ -98,9 +98,8 @@ def test_a_closed_cohort_costs_one_pair_of_insertions_and_the_rest(z, T, k, h):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_randomizer_and_assignment_keeps_to_its_charge(name):
-    """Over every pair of changelogs, group, draw of nodes and transcript; where docs/mathematics.md, "What a plan costs
-    an entry" says that the charge is attained, it is: k-RR with 2κ nodes, signed subsets with κ + 1, states at every
-    node."""
+    """Over every pair of changelogs, group, draw of nodes and transcript; where it is known that the charge
+    is attained, it is: k-RR with 2κ nodes, signed subsets with κ + 1, states at every node."""
     case = CASES[name]
     stated = plan_cost(case.plan, case.calendar, case.constraint, case.closed)
     found = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)

@@ -32,8 +32,8 @@ def track_corners(track: Track, calendar: Calendar, constraint: Constraint, clos
     corners = _as_parts(compositions, kinds)
     for alike in ((PairKind.APPEARS, PairKind.VANISHES), (PairKind.MUTATIONS, PairKind.APPEARS, PairKind.VANISHES)):
         if len(corners) > MOST_CORNERS:
-            one = worst_curve(kinds[kind] for kind in alike)
-            corners = _as_parts(compositions, kinds | dict.fromkeys(alike, one))
+            above = worst_curve(kinds[kind] for kind in alike)
+            corners = _as_parts(compositions, kinds | dict.fromkeys(alike, above))
     return corners
 
 
@@ -66,7 +66,7 @@ def _pair(kinds: Kinds) -> PrivacyCurve | None:
 
 def _as_parts(compositions: Sequence[Composition], kinds: Kinds) -> list[Parts]:
     """Compositions with equal curves counted together, and none twice."""
-    found: dict[frozenset[tuple[PrivacyCurve, int]], Parts] = {}
+    distinct: dict[frozenset[tuple[PrivacyCurve, int]], Parts] = {}
     pair = _pair(kinds) if kinds[PairKind.APPEARS] != kinds[PairKind.VANISHES] else None
     for each in compositions:
         parts: Counter[PrivacyCurve] = Counter()
@@ -80,5 +80,5 @@ def _as_parts(compositions: Sequence[Composition], kinds: Kinds) -> list[Parts]:
         parts[kinds[PairKind.MUTATIONS]] += each.both
         parts[kinds[PairKind.INSERTIONS]] += each.insertions
         kept = +parts
-        found[frozenset(kept.items())] = kept
-    return list(found.values())
+        distinct[frozenset(kept.items())] = kept
+    return list(distinct.values())

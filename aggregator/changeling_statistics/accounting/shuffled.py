@@ -77,9 +77,9 @@ def rounds_epsilon(survey: Charged, delta: float, entries: int) -> tuple[float, 
 
     Groups are drawn whatever the data, and so δ(ε) = Σ f_g δ_g(ε) is at most the largest.
     """
-    found = [_group_epsilon(survey, group, delta, entries) for group in set(survey.plan.groups)]
-    sources = sorted({source for _, sources in found for source in sources})
-    return max(epsilon for epsilon, _ in found), "; ".join(sources)
+    by_group = [_group_epsilon(survey, group, delta, entries) for group in set(survey.plan.groups)]
+    sources = sorted({source for _, sources in by_group for source in sources})
+    return max(epsilon for epsilon, _ in by_group), "; ".join(sources)
 
 
 def _group_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, set[str]]:

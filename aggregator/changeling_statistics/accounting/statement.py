@@ -43,12 +43,7 @@ def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None =
     """
     checked_delta(delta)
     local = "none: holds against the server and everybody else, whatever others do"
-    pure = Figure(
-        rounded_up(survey.cost),
-        0.0,
-        "the charge of the release plan, from exact integer odds (docs/mathematics.md)",
-        local,
-    )
+    pure = Figure(rounded_up(survey.cost), 0.0, "the charge of the release plan, from exact integer odds", local)
     approximate = Figure(
         epsilon_at(survey, delta),
         delta,

@@ -22,8 +22,8 @@ def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
     the slots do not identify its last term Ĉ is too large on average, and the estimate is an `upper_bound`.
     Returns values of shape (z,) in entries, covariance (z, z) in entries squared.
     Raises EmptyNode if nothing was reported, TypeError for an unknown kind of randomizer, and ValueError for
-    one that says nothing or that has no unbiased decoder. Pan 2023, eq. 46; covariance: docs/mathematics.md, "Decoding
-    a node".
+    one that says nothing or that has no unbiased decoder.
+    Pan 2023, eq. 46; covariance: docs/mathematics.md, "Decoding a node".
     """
     if tally.reports == 0:
         raise EmptyNode("nothing was reported on this node")

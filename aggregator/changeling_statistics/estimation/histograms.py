@@ -1,8 +1,7 @@
 """Histograms, and their changes over windows, from every published release of a survey.
 
-The best linear unbiased estimate on the release graph (docs/mathematics.md, "The release graph") with its exact
-covariance. `online`, the default, uses the releases that have closed by the period it is about; `retrospective` uses
-all.
+The best linear unbiased estimate on the release graph with its exact covariance. `online`, the default, uses the
+releases that have closed by the period it is about; `retrospective` uses all. docs/mathematics.md, "The release graph".
 """
 
 from collections.abc import Iterator, Sequence

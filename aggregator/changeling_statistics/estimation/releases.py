@@ -113,7 +113,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
 
     An entry reports a node of group g with probability π = f_g·r/N, so its report stands for 1/π entries
     (Horvitz and Thompson 1952); in a closed cohort for entries known to be there / reports on the node (the ratio
-    estimator). docs/mathematics.md, "Shares" and "The release graph".
+    estimator). docs/mathematics.md, "Shares".
     """
     plan = survey.plan
     used: list[tuple[UsedNode, NodeTally, int]] = []

@@ -73,7 +73,8 @@ def forms(design: Design, row: Floats, periods: int) -> Forms:
         Cov = Σ_g f_g⁻¹ Σ_i {d_ig d_ig' + Σ_{j∈g} [κ_j Σ_{e∈j} K_e² δ_ie δ_ie' + (ρ_j - 1) d_ij d_ij']} - Σ_i x_i x_i'
 
     with d_ij = Σ_{e∈j} K_e δ_ie, d_ig = Σ_{j∈g} d_ij, and x_i = Σ_g d_ig, what is estimated of entry i. Edges turn
-    into times by δ_ie = x_i(end) - x_i(start). docs/mathematics.md, "Shares".
+    into times by δ_ie = x_i(end) - x_i(start).
+    docs/mathematics.md, "Shares".
     """
     by_group = _at_times(design, row, design.group, len(design.expansion), periods)
     by_track = _at_times(design, row, design.track, len(design.kept), periods)

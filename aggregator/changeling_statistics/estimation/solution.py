@@ -2,8 +2,6 @@
 
     v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + sampling error of shares
 
-The formula: docs/mathematics.md, "Shares".
-
 K comes from planned variances, C_e from the node's own tally: whatever the weights, the covariance is the one of
 that very sum.
 """

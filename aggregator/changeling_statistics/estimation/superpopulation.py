@@ -20,7 +20,7 @@ def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate
 
     Shapes and units as `histogram_change`, whose covariance it exceeds by M_δv {diag(ŝ) - ŝŝ'/n} M_δv'. Raises
     EmptyNode if nothing was reported, and ValueError where the tally keeps sums of symbols. Pan 2023, appendix C,
-    which has proportions where counts belong; docs/mathematics.md, "Decoding a node".
+    which has proportions where counts belong: docs/mathematics.md, "Decoding a node".
     """
     values = histogram_change(tally, randomizer).values
     squares = counterpart_of(randomizer).squares(tally)

@@ -18,15 +18,17 @@ def true_sampling_covariance(design: Design, row: Floats, states: NDArray[np.int
     order. docs/mathematics.md, "Shares"; Neyman 1923.
     """
     n, columns = states.shape
-    of = forms(design, row, columns - 1)
+    quadratic = forms(design, row, columns - 1)
     x = (states[:, :, None] == np.arange(1, answers + 1)).astype(np.float64)
-    d = np.einsum("kt,itz->kiz", of.c, x)
+    d = np.einsum("kt,itz->kiz", quadratic.c, x)
     delta = x[:, design.end] - x[:, design.start]
     target = d[-1].sum(0)
     if design.centred:
         d = d - d.mean(1, keepdims=True)
         delta = delta - delta.mean(0)
-    spread: Floats = np.einsum("k,kiy,kiz->yz", of.omega, d, d) + np.einsum("e,iey,iez->yz", of.scatter, delta, delta)
+    spread: Floats = np.einsum("k,kiy,kiz->yz", quadratic.omega, d, d) + np.einsum(
+        "e,iey,iez->yz", quadratic.scatter, delta, delta
+    )
     if design.centred:
         spread = spread * n / (n - 1) + design.unseen * np.outer(target, target)
     return spread

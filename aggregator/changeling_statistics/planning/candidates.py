@@ -84,10 +84,10 @@ class Candidate:
 def candidates(wish: Wish) -> list[Candidate]:
     """Every group worth trying. Raises ValueError where the budget is too small for any."""
     known = _Expected(wish)
-    found = [known.candidate(kind, parts) for kind, parts in _groups(wish, known) if parts is not None]
-    if not found:
+    worth_trying = [known.candidate(kind, parts) for kind, parts in _groups(wish, known) if parts is not None]
+    if not worth_trying:
         raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
-    return found
+    return worth_trying
 
 
 def _groups(wish: Wish, known: "_Expected") -> Iterator[tuple[str, tuple[Part, ...] | None]]:

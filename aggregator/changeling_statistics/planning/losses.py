@@ -5,6 +5,7 @@ The inverse of cost.py: cost(κ, N) is a number of reports that tell, times the 
 
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
+from functools import lru_cache
 
 from changeling_protocol import Odds, Randomizer, Track
 from changeling_protocol.cost import node_cost
@@ -39,6 +40,7 @@ class Span:
         return Track(self.width, randomizer, self.first, self.last, self.reported)
 
 
+@lru_cache(maxsize=4096)
 def odds_within(budget: Decimal, reports: Decimal) -> Odds | None:
     """The largest odds with reports · ln(odds) <= budget; None where they would say nothing.
 

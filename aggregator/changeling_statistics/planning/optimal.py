@@ -27,7 +27,8 @@ class Planned:
     option: the plan, what it will give and what it asks of a device.
     kinds: what each group of the plan is: panel, changes, hierarchy or mix.
     gap: the part by which the mean (or worst) resistance over the horizon could fall at most, with any other shares
-    of any candidates (docs/mathematics.md, "Planning"). considered: how many candidates there were.
+    of any candidates (docs/mathematics.md, "Planning").
+    considered: how many candidates there were.
     everybody_alike: whether the plan is one group for everybody, which has no sampling error.
     """
 
@@ -65,20 +66,20 @@ def _optimal_plan(wish: Wish) -> Planned:
     shares = optimal_shares(problem, wish.objective)
     integers, value = rounded_shares(problem, shares, wish.objective)
     gap = max(0.0, 1.0 - shares.bound / value)
-    found = [_planned(wish, tried, integers, gap)]
-    found += [_planned(wish, tried, alone, gap) for alone in _alone(problem)]
-    return min(found, key=lambda planned: planned.option.error(wish))
+    plans = [_planned(wish, tried, integers, gap)]
+    plans += [_planned(wish, tried, alone, gap) for alone in _alone(problem)]
+    return min(plans, key=lambda planned: planned.option.error(wish))
 
 
 def _alone(problem: Problem) -> list[NDArray[np.int64]]:
     """Shares of everybody for one group, for the groups that reach all times with the least response noise."""
     even = np.full(problem.periods, 1.0 / problem.periods)
-    found = []
+    values = []
     for i, candidate in enumerate(problem.candidates):
         if all(part.span.reported is None for part in candidate.parts) and candidate.touches == problem.periods:
             alone = Problem([candidate.without_sampling()], problem.periods, problem.retrospective)
-            found.append((alone.point(np.ones(1), even).value, i))
-    best = [i for value, i in sorted(found)[:ALONE] if np.isfinite(value)]
+            values.append((alone.point(np.ones(1), even).value, i))
+    best = [i for value, i in sorted(values)[:ALONE] if np.isfinite(value)]
     return [np.eye(1, len(problem.candidates), i, dtype=np.int64)[0] for i in best]
 
 

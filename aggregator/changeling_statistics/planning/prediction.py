@@ -120,9 +120,9 @@ def predict(
     periods, shares = survey.calendar.periods, _shares(survey)
     tracks, reached = _weighed(survey, retrospective)
     response, sampling = np.zeros(periods), np.zeros(periods)
-    for of in tracks:
-        response += (of.K**2 * (population.report_variances(of.number) / of.chance)[:, None]).sum(0)
-    if len(shares) > 1 or any(of.chance < 1 for of in tracks):
+    for each in tracks:
+        response += (each.K**2 * (population.report_variances(each.number) / each.chance)[:, None]).sum(0)
+    if len(shares) > 1 or any(each.chance < 1 for each in tracks):
         sampling = _sampling(tracks, population.products, shares)
     for variance in (response, sampling):
         variance[~reached] = np.inf
@@ -135,13 +135,13 @@ def _sampling(tracks: list["_Weighed"], Γ: Floats, shares: Floats) -> Floats:
     sampling = -np.diagonal(Γ)[1:]
     for group, share in enumerate(shares.tolist()):
         together = np.zeros((periods + 1, periods))
-        for of in (of for of in tracks if of.group == group):
-            at_times = of.at_times(periods)
+        for each in (each for each in tracks if each.group == group):
+            at_times = each.at_times(periods)
             together += at_times
-            sampling = sampling + of.drawn(Γ, at_times) / share
+            sampling = sampling + each.drawn(Γ, at_times) / share
         sampling = sampling + _quadratic(Γ, together) / share
-    found: Floats = np.maximum(sampling, 0.0)  # where it is 0, rounding could leave it below
-    return found
+    sampling = np.maximum(sampling, 0.0)  # where it is 0, rounding could leave it below
+    return sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,8 +174,8 @@ class _Weighed:
         one, two = r / N, r * (r - 1) / (N * (N - 1))
         spread = Γ[self.end, self.end] + Γ[self.start, self.start] - 2 * Γ[self.start, self.end]
         scattered = (one - two) / one**2 * (self.K**2 * spread[:, None]).sum(0)
-        found: Floats = scattered + (two / one**2 - 1) * _quadratic(Γ, at_times)
-        return found
+        drawn: Floats = scattered + (two / one**2 - 1) * _quadratic(Γ, at_times)
+        return drawn
 
 
 def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_Weighed], NDArray[np.bool_]]:
@@ -184,7 +184,7 @@ def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_Weighed], NDArr
     And which periods the nodes connect with the start, shape (periods,); K is 0 for the others.
     """
     shares, periods, plan = _shares(survey), survey.calendar.periods, survey.plan
-    found = []
+    known = []
     for group in range(len(plan.groups)):
         for number, track in plan.numbered(group):
             chance = float(shares[group]) * track.reports / track.count
@@ -192,9 +192,9 @@ def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_Weighed], NDArr
             end = np.array([node.end for node in nodes])
             start = end - track.width if track.reports_changes else np.zeros_like(end)
             variance = np.array([planned_variance(survey, number, node, chance, 1 / chance) for node in nodes])
-            found.append((number, group, track, chance, start, end, variance))
-    named = np.concatenate([end * (periods + 1) + start for *_, start, end, _ in found])
-    conductances = np.concatenate([1 / variance for *_, variance in found])
+            known.append((number, group, track, chance, start, end, variance))
+    named = np.concatenate([end * (periods + 1) + start for *_, start, end, _ in known])
+    conductances = np.concatenate([1 / variance for *_, variance in known])
     distinct, edge = np.unique(named, return_inverse=True)
     end, start = np.divmod(distinct, periods + 1)
     P = potentials(Edges(periods, start, end, retrospective), sums(edge, conductances, len(distinct)))
@@ -207,7 +207,7 @@ def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_Weighed], NDArr
         network = Network(periods, start, end, 1 / sums(edge, conductances, len(distinct)))
         across, reached = _piecewise(network, retrospective)
     tracks, row = [], 0
-    for number, group, track, chance, of_start, of_end, variance in found:
+    for number, group, track, chance, of_start, of_end, variance in known:
         K = across[edge[row : row + track.count]] / variance[:, None]
         tracks.append(_Weighed(number, group, track, chance, of_start, of_end, K))
         row += track.count
@@ -231,8 +231,8 @@ def _piecewise(network: Network, retrospective: bool) -> tuple[Floats, NDArray[n
 
 def _quadratic(Γ: Floats, weights: Floats) -> Floats:
     """w'Γw for every column w, shape (columns,)."""
-    found: Floats = (weights * (Γ @ weights)).sum(0)
-    return found
+    form: Floats = (weights * (Γ @ weights)).sum(0)
+    return form
 
 
 def _shares(survey: Survey) -> Floats:

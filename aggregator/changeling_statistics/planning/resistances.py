@@ -1,8 +1,7 @@
 """Effective resistances between every time and the ground at once, and how each edge carries the current.
 
-The release graph (docs/mathematics.md, "The release graph"), dense, for planning: `online` solves the graph that has
-closed by t for every t, by adding one time after another; `retrospective` solves the whole one. Knows edges; nothing of
-plans.
+The release graph, dense, for planning: `online` solves the graph that has closed by t for every t,
+by adding one time after another; `retrospective` solves the whole one. Knows edges; nothing of plans.
 """
 
 from dataclasses import dataclass

@@ -69,17 +69,17 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
     def probabilities(self) -> Floats:
         """All symbols that an input favours have one weight, all others another, and "nothing" one of its own."""
         randomizer, w = self.randomizer, self.all_contents
-        found = np.empty((randomizer.space.size, randomizer.symbols))
+        chances = np.empty((randomizer.space.size, randomizer.symbols))
         for true in range(randomizer.space.size):
             old, new = randomizer.space.pair(true)
             favoured = (w[:, new] == 1) & (w[:, old] == -1)
             for chosen in (favoured, ~favoured):
                 symbols = np.flatnonzero(chosen)
                 if len(symbols):
-                    found[true, symbols] = self._probability(int(symbols[-1]), true)
+                    chances[true, symbols] = self._probability(int(symbols[-1]), true)
             if randomizer.quiet:
-                found[true, 0] = self._probability(0, true)
-        return found
+                chances[true, 0] = self._probability(0, true)
+        return chances
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
         randomizer = self.randomizer

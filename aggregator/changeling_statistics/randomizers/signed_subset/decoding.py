@@ -35,12 +35,12 @@ class Decoder:
 
     def covariance(self, old: int, new: int) -> Floats:
         """Of one decoded report, shape (d, d), in entries squared; of no change where old == new."""
-        c, u, of = self.scale, self._spoken, self._moments
-        B = _alike(of.states, of.nonzero, of.pair)
+        c, u, moments = self.scale, self._spoken, self._moments
+        B = _alike(moments.states, moments.nonzero, moments.pair)
         if old == new:
             return c * c * u * B
-        favoured = _alike(of.states, of.nonzero_rest, of.pair_rest)
-        moved = np.zeros((of.states, of.states))
+        favoured = _alike(moments.states, moments.nonzero_rest, moments.pair_rest)
+        moved = np.zeros((moments.states, moments.states))
         ends = np.ix_([old, new], [old, new])
         moved[ends] = [[1, -1], [-1, 1]]
         favoured[[old, new], :] = favoured[:, [old, new]] = 0

@@ -69,14 +69,15 @@ class _Shape:
 
     @classmethod
     def of(cls, answers: int, pluses: int, conserved: bool) -> "_Shape":
-        z, of = answers, SignMoments.of(answers + 1, pluses)
+        z, signs = answers, SignMoments.of(answers + 1, pluses)
         if not conserved:
             ends = min(2, z)  # how many answers a mutation touches that is no insertion, as far as there is one
-            came, moved = (1 + (z - 1) * of.nonzero_rest) / z, (ends + (z - ends) * of.nonzero_rest) / z
-            return cls(of.favoured, of.nonzero, came, moved, 1 / z, ends / z)
-        total = (z - 2) * (of.nonzero_rest + (z - 3) * of.pair_rest)  # of the rest; the mutation's two add up to zero
-        moved = (2 + (z - 2) * of.nonzero_rest - total / z) / z
-        return cls(of.favoured, (of.nonzero - of.pair) * (1 - 1 / z), moved, moved, 2 / z, 2 / z)
+            came, moved = (1 + (z - 1) * signs.nonzero_rest) / z, (ends + (z - ends) * signs.nonzero_rest) / z
+            return cls(signs.favoured, signs.nonzero, came, moved, 1 / z, ends / z)
+        # The signs of the mutation's two states add up to zero, so the sum over the answers is that of the rest.
+        total = (z - 2) * (signs.nonzero_rest + (z - 3) * signs.pair_rest)
+        moved = (2 + (z - 2) * signs.nonzero_rest - total / z) / z
+        return cls(signs.favoured, (signs.nonzero - signs.pair) * (1 - 1 / z), moved, moved, 2 / z, 2 / z)
 
     def variances(self, u: float, K: float) -> Variances:
         Z = 1 + u * K

@@ -37,6 +37,7 @@ class Composition:
 
     @classmethod
     def of(cls, *losses: Loss) -> "Composition":
+        """The composition of these queries, in sequence."""
         return cls(tuple(sorted(Counter(losses).items())))
 
     def __add__(self, other: "Composition") -> "Composition":

@@ -28,6 +28,7 @@ class Breach:
     why: str
 
     def error(self) -> ConstraintBroken:
+        """What is raised of it: the row, the time and the reason."""
         when = datetime.fromtimestamp(self.time / MICRO, UTC).isoformat()
         return ConstraintBroken(
             f"{self.where}, at {when}: {self.why}, which the guarantee does not count with; "

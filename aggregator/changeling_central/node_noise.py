@@ -63,6 +63,7 @@ class NodeNoise:
     scale: float
 
     def draw(self, noise: Noise, size: int) -> Counts:
+        """`size` independent draws from the source, shape (size,), in units."""
         return noise.laplace(self.scale, size) if self.law is Law.LAPLACE else noise.gaussian(self.scale, size)
 
     @property

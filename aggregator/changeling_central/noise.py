@@ -33,9 +33,11 @@ class OpenDPNoise:
     """The samplers of OpenDP (Ghazi et al. 2020; Canonne, Kamath, Steinke 2020): exact, and slow by design."""
 
     def laplace(self, scale: float, size: int) -> Counts:
+        """Exact draws of the discrete Laplace law. ValueError for a scale that is none, or above 2^56."""
         return _drawn("laplace", scale, size)
 
     def gaussian(self, scale: float, size: int) -> Counts:
+        """Exact draws of the discrete Gaussian law. ValueError for a scale that is none, or above 2^56."""
         return _drawn("gaussian", scale, size)
 
 

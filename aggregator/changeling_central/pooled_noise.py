@@ -17,6 +17,8 @@ from .noise import Noise
 
 @dataclass(slots=True)
 class Pool:
+    """Draws of one law and scale; the first `used` of them were handed out, and are wiped."""
+
     draws: Counts
     used: int = 0
 
@@ -33,9 +35,11 @@ class PooledNoise:
     _lock: Lock = field(default_factory=Lock, init=False)
 
     def laplace(self, scale: float, size: int) -> Counts:
+        """Draws of the discrete Laplace law that nobody was handed before."""
         return self._handed("laplace", self.source.laplace, scale, size)
 
     def gaussian(self, scale: float, size: int) -> Counts:
+        """Draws of the discrete Gaussian law that nobody was handed before."""
         return self._handed("gaussian", self.source.gaussian, scale, size)
 
     def _handed(self, law: str, draw: Callable[[float, int], Counts], scale: float, size: int) -> Counts:

@@ -50,6 +50,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """Whatever the operand does not hold of."""
+
     operand: "Predicate"
 
 

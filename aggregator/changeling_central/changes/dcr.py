@@ -50,6 +50,7 @@ class Dcr(Mechanism[DcrState, Counts, Counts]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for all nodes together."""
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorems 4.1 and 4.2")
 
     @property
@@ -58,6 +59,7 @@ class Dcr(Mechanism[DcrState, Counts, Counts]):
         return len(self.bounds) - 1
 
     def start(self) -> DcrState:
+        """No node is released."""
         return DcrState()
 
     def step(self, state: DcrState, value: Counts, noise: Noise) -> tuple[DcrState, Counts]:
@@ -71,6 +73,7 @@ class Dcr(Mechanism[DcrState, Counts, Counts]):
         return DcrState(state.released + 1), true + self.noise.draw(noise, len(true))
 
     def check(self, state: DcrState) -> None:
+        """Raises BadState for more nodes than there are."""
         if not 0 <= state.released <= self.nodes:
             raise BadState(f"the state is of {state.released} nodes, and the release has {self.nodes}")
 

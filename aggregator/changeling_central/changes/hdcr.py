@@ -57,9 +57,11 @@ class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for the nodes of all layers together."""
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended")
 
     def start(self) -> HdcrState:
+        """Before the first period; every layer's open node is empty."""
         return HdcrState(0, np.zeros((len(self.widths), self.query.width), np.int64))
 
     def step(self, state: HdcrState, value: Counts, noise: Noise) -> tuple[HdcrState, tuple[NodeRelease, ...]]:
@@ -83,6 +85,7 @@ class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
         return HdcrState(period, sums), nodes
 
     def check(self, state: HdcrState) -> None:
+        """Raises BadState for more periods than the calendar has, or for other layers or columns."""
         if not 0 <= state.period <= self.calendar.periods:
             raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
         check_counts(state.sums, (len(self.widths), self.query.width))

@@ -59,6 +59,7 @@ class LinearQuery:
 
     @property
     def width(self) -> int:
+        """How many columns there are, w."""
         return len(self.names)
 
     def node_changes(self, mutations: Mutations, bounds: Sequence[int]) -> Counts:

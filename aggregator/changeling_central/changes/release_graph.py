@@ -40,6 +40,7 @@ class BestEstimates:
     window: int | None = None
 
     def start(self) -> Frontier:
+        """Before the first period, where the query is 0."""
         return Frontier.before(self.columns, 0)
 
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:

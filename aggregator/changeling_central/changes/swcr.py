@@ -55,6 +55,7 @@ class Windows:
         return self.every // gcd(self.length, self.every)
 
     def ends_at(self, period: int) -> bool:
+        """Whether a window ends with this period. period: from 1 on."""
         return period >= self.periods and (period - self.periods) % self.stride == 0
 
     def reached(self, constraint: Constraint) -> int:
@@ -94,9 +95,11 @@ class Swcr(Mechanism[SwcrState, Counts, NodeRelease | None]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for all windows together."""
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6")
 
     def start(self) -> SwcrState:
+        """Before the first period."""
         return SwcrState(0, np.zeros((self.windows.periods, self.query.width), np.int64))
 
     def step(self, state: SwcrState, value: Counts, noise: Noise) -> tuple[SwcrState, NodeRelease | None]:
@@ -115,6 +118,7 @@ class Swcr(Mechanism[SwcrState, Counts, NodeRelease | None]):
         return after, NodeRelease(Node(period - self.windows.periods, period), noisy, self.noise.variance)
 
     def check(self, state: SwcrState) -> None:
+        """Raises BadState for more periods than the windows have, or for other windows or columns."""
         if not 0 <= state.period <= self.windows.calendar.periods:
             raise BadState(f"the state is of {state.period} periods, not of 0 to {self.windows.calendar.periods}")
         check_counts(state.recent, (self.windows.periods, self.query.width))

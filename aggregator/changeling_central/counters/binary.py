@@ -44,9 +44,11 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for the whole stream."""
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, Naor, Pitassi, Rothblum 2010")
 
     def start(self) -> BinaryState[Data]:
+        """Before the first step."""
         return BinaryState(0, ())
 
     def step(self, state: BinaryState[Data], value: Data, noise: Noise) -> tuple[BinaryState[Data], Data]:
@@ -66,6 +68,7 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
         return None if of_node is None else of_node * len(levels_after(step, self.levels - 1))
 
     def check(self, state: BinaryState[Data]) -> None:
+        """Raises BadState for more steps than T, for other nodes, or for datasets of another shape."""
         if not 0 <= state.time <= self.periods:
             raise BadState(f"the state is of {state.time} steps, and the mechanism has {self.periods}")
         check_stack(state.stack, self.static, state.time, self.levels - 1)

@@ -49,9 +49,11 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
 
     @property
     def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for the whole stream, however long."""
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Chan, Shi, Song 2011")
 
     def start(self) -> InfiniteState[Data]:
+        """Before the first step."""
         return InfiniteState(0, self.static.zero(), self.static.gathered([]), ())
 
     def step(self, state: InfiniteState[Data], value: Data, noise: Noise) -> tuple[InfiniteState[Data], Data]:
@@ -78,6 +80,7 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
         return i * of_block + len(levels_after(inside - 1, i)) * of_node
 
     def check(self, state: InfiniteState[Data]) -> None:
+        """Raises BadState for nodes that are not those of its time, or for datasets of another shape."""
         if state.time < 0:
             raise BadState(f"the state is of {state.time} steps")
         check_answers(self.static, state.closed)

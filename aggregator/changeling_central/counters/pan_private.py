@@ -61,11 +61,13 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for the outputs and one seizure of the memory together."""
         neighbours = "streams that differ by one at one step; the outputs and one seizure of the memory are seen"
         return Guarantee(self.epsilon, Fraction(0), neighbours, "lecture notes, theorem 7")
 
     @property
     def overwrites(self) -> bool:
+        """True: whoever seizes the memory must find no older one."""
         return True
 
     def start(self) -> PanPrivateMemory:
@@ -104,6 +106,7 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         return (self.levels + 1) * self.noise.variance
 
     def check(self, state: PanPrivateMemory) -> None:
+        """Raises BadState for another number of cells, or for more steps than n."""
         check_counts(state.cells, (2 + self.levels,))
         if not 0 <= state.time <= self.steps:
             raise BadState(f"the memory is of {state.time} steps, and the counter has {self.steps}")

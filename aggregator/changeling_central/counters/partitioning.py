@@ -53,10 +53,12 @@ class Partitioning(Mechanism[PartitionState, int, bool]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for the ends of all segments together."""
         source = "Qiu, Yi, theorem 6 and lemma 7" if self.periods is None else "Dwork, Naor, Reingold, Rothblum 2015"
         return Guarantee(self.epsilon, Fraction(0), "streams that differ by one update at one step", source)
 
     def start(self) -> PartitionState:
+        """Before the first step, in the first segment."""
         return PartitionState(0, 1, 2 if self.periods is None else self.periods, 0, SparseVectorState())
 
     def step(self, state: PartitionState, value: int, noise: Noise) -> tuple[PartitionState, bool]:
@@ -78,6 +80,7 @@ class Partitioning(Mechanism[PartitionState, int, bool]):
         return PartitionState(time, state.segment + 1, limit, 0, SparseVectorState()), True
 
     def check(self, state: PartitionState) -> None:
+        """Raises BadState for counts below zero, or for more steps than T."""
         if min(state.time, state.held) < 0 or min(state.segment, state.limit) < 1:
             raise BadState("the state of a partitioning holds a count below zero, or no segment")
         if self.periods is not None and state.time > self.periods:

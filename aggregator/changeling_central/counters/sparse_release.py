@@ -36,10 +36,12 @@ class SparseRelease(Mechanism[SparseState[Data], Data, Data], Generic[Data]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """What the partitioning and the release cost, added up."""
         cut, released = self.partitioning.guarantee, self.release.guarantee
         return Guarantee(cut.epsilon + released.epsilon, released.delta, NEIGHBOURS, "Qiu, Yi, theorem 8")
 
     def start(self) -> SparseState[Data]:
+        """Before the first step, in the first segment."""
         return SparseState(self.partitioning.start(), self.release.static.gathered([]), self.release.start())
 
     def step(self, state: SparseState[Data], value: Data, noise: Noise) -> tuple[SparseState[Data], Data]:
@@ -57,6 +59,7 @@ class SparseRelease(Mechanism[SparseState[Data], Data, Data], Generic[Data]):
         return SparseState(partition, static.gathered([]), released), answers
 
     def check(self, state: SparseState[Data]) -> None:
+        """Raises BadState for parts that are not theirs, or that have seen different segments."""
         self.partitioning.check(state.partition)
         self.release.check(state.released)
         check_data(self.release.static, state.pending)

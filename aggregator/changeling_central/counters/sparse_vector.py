@@ -37,11 +37,13 @@ class SparseVector(Mechanism[SparseVectorState, int, bool]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for all answers together, up to the one that is "above"."""
         return Guarantee(
             self.epsilon, Fraction(0), "datasets that differ by one item", "Dwork, Roth 2014, theorem 3.23"
         )
 
     def start(self) -> SparseVectorState:
+        """Before the first query."""
         return SparseVectorState()
 
     def step(self, state: SparseVectorState, value: int, noise: Noise) -> tuple[SparseVectorState, bool]:
@@ -61,5 +63,6 @@ class SparseVector(Mechanism[SparseVectorState, int, bool]):
         return SparseVectorState(raised, above), above
 
     def check(self, state: SparseVectorState) -> None:
+        """Raises BadState for one that halted before its threshold was drawn."""
         if state.halted and state.raised is None:
             raise BadState("the state is of a sparse vector that halted before its first query")

@@ -61,11 +61,13 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
     @property
     def guarantee(self) -> Guarantee:
+        """What the partitioning and the tree cost, added up; an entry's partitioning counts twice."""
         cuts = 1 if self.protects is Protects.UPDATE else 2
         epsilon = cuts * self.partitioning.epsilon + self.tree.epsilon
         return Guarantee(epsilon, self.tree.delta, f"streams that differ by one {self.protects}", "Qiu, Yi, theorem 11")
 
     def start(self) -> DynamicState[Data]:
+        """An empty database, before the first step."""
         return DynamicState(self.partitioning.start(), {}, {}, self.tree.start())
 
     def step(self, state: DynamicState[Data], value: Sequence[Update], noise: Noise) -> tuple[DynamicState[Data], Data]:
@@ -121,6 +123,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         return after, Segment(inserted, deleted)
 
     def check(self, state: DynamicState[Data]) -> None:
+        """Raises BadState for parts that have seen different segments, and for items or segments that there are not."""
         self.partitioning.check(state.partition)
         self.tree.check(state.tree)
         if state.partition.segment != state.tree.segments + 1:

@@ -38,10 +38,12 @@ class InsertionMinusDeletion(Mechanism[DifferenceState[Data], tuple[Data, Data],
 
     @property
     def guarantee(self) -> Guarantee:
+        """What the partitioning and one of the streams cost: an update is in one of the two."""
         epsilon = self.partitioning.epsilon + self.stream.epsilon
         return Guarantee(epsilon, self.stream.delta, "streams that differ by one update", "Qiu, Yi, section 1.3")
 
     def start(self) -> DifferenceState[Data]:
+        """Before the first step, in the first segment."""
         nothing, start = self.stream.static.gathered([]), self.stream.start()
         return DifferenceState(self.partitioning.start(), nothing, nothing, start, start)
 
@@ -65,6 +67,7 @@ class InsertionMinusDeletion(Mechanism[DifferenceState[Data], tuple[Data, Data],
         return DifferenceState(partition, nothing, nothing, inserted, deleted), plus - minus
 
     def check(self, state: DifferenceState[Data]) -> None:
+        """Raises BadState for parts that are not theirs, or that have seen different segments."""
         self.partitioning.check(state.partition)
         self.stream.check(state.inserted)
         self.stream.check(state.deleted)

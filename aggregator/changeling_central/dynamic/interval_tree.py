@@ -69,9 +69,11 @@ class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for all segments, given where they end."""
         return Guarantee(self.epsilon, self.delta, "streams that differ by one item", "Qiu, Yi, theorem 11")
 
     def start(self) -> TreeState[Data]:
+        """An empty database, before the first segment."""
         return TreeState(0, (), ())
 
     def step(self, state: TreeState[Data], value: Segment, noise: Noise) -> tuple[TreeState[Data], Data]:
@@ -119,6 +121,7 @@ class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
         return DeletingNode(self.static, self.epsilon * share, self.delta * share, self.failure, self.counting)
 
     def check(self, state: TreeState[Data]) -> None:
+        """Raises BadState for nodes or rounds that are not those of its segments."""
         if state.segments < 0 or [j for j, _ in state.nodes] != left_path(state.segments):
             raise BadState(f"the nodes of the state are not those of {state.segments} segments")
         if len(state.rounds) != state.segments.bit_length() or any(rounds < 1 for rounds in state.rounds):

@@ -71,10 +71,12 @@ class FiniteMechanism:
 
     @property
     def outputs(self) -> int:
+        """How many outputs there are: rows of P."""
         return len(self.rows)
 
     @property
     def databases(self) -> int:
+        """How many databases there are: columns of P."""
         return len(self.rows[0])
 
     def column(self, database: int) -> Law:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..colours import COLOURS
 from .region import PrivacyRegion, TangentLine
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ def draw_regions(regions: Mapping[str, PrivacyRegion], title: str) -> "Figure":
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError("a plot needs matplotlib: pip install 'changeling[central]'") from error
-    from ..releasing.plot import COLOURS  # late: releases bring the estimators, which a region does without
 
     if not regions:
         raise ValueError("there are no regions to draw")

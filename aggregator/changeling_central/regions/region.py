@@ -43,6 +43,7 @@ class TangentLine:
     delta: Fraction
 
     def holds(self, false_alarm: Fraction, missed_detection: Fraction) -> bool:
+        """Whether a test with these errors lies on this side of the line."""
         return self.alarm * false_alarm + self.missed * missed_detection >= 1 - self.delta
 
 

@@ -86,23 +86,29 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for all columns and periods together, for an entry that keeps to the constraint."""
         return Guarantee(self.epsilon, Fraction(0), NEIGHBOURS, f"{self.mechanism.guarantee.source}, for entries")
 
     @property
     def overwrites(self) -> bool:
+        """As its counter does."""
         return self.mechanism.overwrites
 
     def made_with(self) -> Made:
+        """The counter, ε₁ and the number of columns."""
         return {"kind": self.counter.name, "each": str(self.each), "width": self.width}
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most epsilon at this ε₁."""
         items = self.counter.items(query, calendar, constraint)
         return query.width == self.width and self.each * items <= self.epsilon
 
     def start(self) -> CounterState[State]:
+        """Before the first period, each column's counter at its start."""
         return CounterState(0, tuple(self.mechanism.start() for _ in range(self.width)))
 
     def step(self, state: CounterState[State], value: PeriodChange, noise: Noise) -> tuple[CounterState[State], Level]:
+        """value: one more period. Returns what the columns' counters say at its end."""
         inputs = self.counter.inputs(value)
         steps = [self.mechanism.step(column, taken, noise) for column, taken in zip(state.columns, inputs, strict=True)]
         after = CounterState(state.period + 1, tuple(column for column, _ in steps))
@@ -111,6 +117,7 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
         return after, Level(values, nan if variance is None else variance)
 
     def check(self, state: CounterState[State]) -> None:
+        """Raises BadState for another number of columns, or for a column that is not its counter's."""
         if state.period < 0 or len(state.columns) != self.width:
             raise BadState(f"the state is of {len(state.columns)} columns, not of {self.width}")
         for column in state.columns:

@@ -50,6 +50,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """That of the hierarchy; the estimates cost nothing."""
         return self.mechanism.guarantee
 
     @property
@@ -59,6 +60,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         return BestEstimates(m.calendar.periods, m.widths, m.query.width)
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
         m, stated = self.mechanism, self.mechanism.guarantee
         if (m.query, m.calendar) != (query, calendar):
             return False
@@ -68,19 +70,23 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         return stated.delta > 0 and m.noise.delta(shifts, float(stated.epsilon)) <= float(stated.delta)
 
     def made_with(self) -> Made:
+        """The widths of the layers, and the noise to the last bit."""
         noise = self.mechanism.noise
         shape = list(self.mechanism.widths)
         return {"kind": "hierarchy", "widths": shape, "law": str(noise.law), "scale": noise.scale.hex()}
 
     def start(self) -> HierarchyState:
+        """Before the first period."""
         return HierarchyState(self.mechanism.start(), self.estimates.start())
 
     def step(self, state: HierarchyState, value: PeriodChange, noise: Noise) -> tuple[HierarchyState, Level]:
+        """value: one more period. Returns the best estimate of the query at its end, from all nodes closed by then."""
         nodes, released = self.mechanism.step(state.nodes, value.net, noise)
         graph, level = self.estimates.step(state.graph, released)
         return HierarchyState(nodes, graph), level
 
     def check(self, state: HierarchyState) -> None:
+        """Raises BadState for nodes or a release graph of another hierarchy, or of different periods."""
         self.mechanism.check(state.nodes)
         graph, F, w = state.graph, len(state.graph.times), self.mechanism.query.width
         shapes = (graph.part.shape, graph.planned.shape, graph.values.shape, graph.covariance.shape)

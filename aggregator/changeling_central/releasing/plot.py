@@ -7,9 +7,9 @@ from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
 
+from ..colours import COLOURS
 from .output import read_rows
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 MOST_LINES = 12
 
 

@@ -71,6 +71,7 @@ class Algebra:
 
     @property
     def atoms(self) -> int:
+        """How many atoms there are."""
         return len(self.sizes)
 
     @property

@@ -38,13 +38,16 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for all answers together."""
         return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 1")
 
     @property
     def noise(self) -> NodeNoise:
+        """Of one answer."""
         return calibrated({1: 1}, self.each)
 
     def start(self) -> BenchmarkState:
+        """Nothing is spent."""
         return BenchmarkState()
 
     def step(self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise) -> tuple[BenchmarkState, Answer]:
@@ -59,6 +62,7 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
         return BenchmarkState(odometer.spent_epsilon), Answer(noisy, noisy, 1, law)
 
     def check(self, state: BenchmarkState) -> None:
+        """Raises BadState where less than nothing is spent."""
         if state.spent < 0:
             raise BadState("what is spent is not negative")
 

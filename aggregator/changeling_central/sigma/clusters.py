@@ -31,6 +31,7 @@ class Cluster:
 
     @classmethod
     def of(cls, queries: Sequence[Query]) -> "Cluster":
+        """The cluster of these queries."""
         algebra = Algebra.of(queries)
         held = (algebra.members(query) for query in queries)
         return cls(tuple(queries), algebra, sum(max(1, len(atoms)) for atoms in held if atoms is not None))

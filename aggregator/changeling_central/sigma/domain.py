@@ -47,9 +47,11 @@ class Domain:
     @classmethod
     def of(cls, **columns: Iterable[Value]) -> "Domain":
         # one more than will do, or a range of 10^12 would fill the memory before it is refused
+        """The domain of columns given by name: Domain.of(age=range(121), city=["Paris", "Rome"])."""
         return cls(tuple(columns), tuple(tuple(islice(values, MOST_VALUES + 1)) for values in columns.values()))
 
     def index(self, name: str) -> int:
+        """The place of a column among the names. ValueError for one that is not there."""
         return self.names.index(name)
 
     def table(self, frame: Mapping[str, object] | Frame) -> "Table":

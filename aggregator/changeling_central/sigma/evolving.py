@@ -94,6 +94,7 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for all values together, if what is assumed holds."""
         told = "histories that differ in one entry, if all that is assumed of the data holds"
         return Guarantee(self.epsilon, Fraction(0), told, "sigma-counting, algorithm 5, under `Assumed`")
 
@@ -103,9 +104,11 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
         return calibrated({1: 1}, self.first)
 
     def start(self) -> EvolvingState:
+        """Before the first value."""
         return EvolvingState(self.query.key, self.first)
 
     def check(self, state: EvolvingState) -> None:
+        """Raises BadState for another query's state, or other noise's."""
         if state.query != self.query.key or state.first != self.first:
             raise BadState("the state is of another query, or of other noise")
         if state.steps < 0:

@@ -53,13 +53,16 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """What the algebras cost, added up."""
         epsilon = sum((counting.epsilon for counting in self.algebras), Fraction(0))
         return Guarantee(epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 3")
 
     def start(self) -> GroupedState:
+        """Nothing is drawn for any algebra."""
         return GroupedState(tuple(counting.start() for counting in self.algebras))
 
     def check(self, state: GroupedState) -> None:
+        """Raises BadState for another number of algebras, or for a state that is not its algebra's."""
         if len(state.each) != len(self.algebras):
             raise BadState(f"the state is of {len(state.each)} algebras, not {len(self.algebras)}")
         for mechanism, of_algebra in zip(self.algebras, state.each, strict=True):

@@ -81,9 +81,11 @@ class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], Answer]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for all groupings and answers together."""
         return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 4")
 
     def start(self) -> OnlineState:
+        """Nothing is asked, grouped or spent."""
         return OnlineState(Odometer(self.epsilon))
 
     def grouped(

@@ -122,6 +122,7 @@ def _reduced(text: str, domain: Domain, columns: tuple[int, ...], classes: list[
 
 
 def bits_of(columns: Iterable[int]) -> int:
+    """2^column, added up over the columns: which columns these are, in one number."""
     return sum(1 << column for column in columns)
 
 

@@ -51,6 +51,7 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """epsilon for all answers there can be: atoms are disjoint."""
         return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 2")
 
     @property
@@ -60,9 +61,11 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
         return p / (1 - p * p)
 
     def start(self) -> SigmaState:
+        """Nothing is drawn."""
         return SigmaState(self.algebra.key, self.epsilon)
 
     def check(self, state: SigmaState) -> None:
+        """Raises BadState for another algebra's state, other noise's, or another number of atoms."""
         if state.algebra != self.algebra.key or state.epsilon != self.epsilon:
             raise BadState("the state is of another algebra, or of other noise")
         if state.noisy is not None:

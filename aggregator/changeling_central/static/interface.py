@@ -29,7 +29,9 @@ class Priced(Protocol[Data]):
     """
 
     @property
-    def variance(self) -> float | None: ...
+    def variance(self) -> float | None:
+        """Of every answer, in units squared, or None."""
+        ...
 
     def release(self, data: Data, noise: Noise) -> Data:
         """Answers on this dataset, in multiples of 1/grain. Every call costs the price."""
@@ -43,13 +45,19 @@ class Static(Protocol[Data]):
     """
 
     @property
-    def items(self) -> int: ...
+    def items(self) -> int:
+        """How many items there are."""
+        ...
 
     @property
-    def grain(self) -> int: ...
+    def grain(self) -> int:
+        """Answers are in multiples of 1/grain."""
+        ...
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        ...
 
     def gathered(self, items: list[int]) -> Data:
         """The dataset of these items."""

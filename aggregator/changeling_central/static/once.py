@@ -34,9 +34,11 @@ class Once(Mechanism[OnceState, Data, Data], Generic[Data]):
 
     @property
     def guarantee(self) -> Guarantee:
+        """The price, for one dataset."""
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.static.source)
 
     def start(self) -> OnceState:
+        """The answers are not yet out."""
         return OnceState()
 
     def step(self, state: OnceState, value: Data, noise: Noise) -> tuple[OnceState, Data]:

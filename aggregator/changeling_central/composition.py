@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Loss:
-    """(epsilon, delta) of one query. ValueError unless epsilon >= 0 and 0 <= delta < 1."""
+    """What one query costs. epsilon: in nats, 0 or more. delta: from 0, below 1. ValueError for anything else."""
 
     epsilon: float
     delta: float = 0.0
@@ -31,7 +31,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Queries by their loss, in sequence: k-(epsilon, delta) is `Composition.of(loss) * k`."""
+    """Queries asked in sequence. counts: how many there are of each loss; k of one are `Composition.of(loss) * k`."""
 
     counts: tuple[tuple[Loss, int], ...] = ()
 
@@ -59,7 +59,13 @@ class Composition:
         )
 
     def advanced(self, slack: float) -> Loss:
-        """eps = min(Σε, Σ ε(e^ε - 1)/(e^ε + 1) + √(2 ln(1/slack) Σε²)), delta = 1 - (1 - slack) Π(1 - δ)."""
+        """What they cost by advanced composition, where a little more delta buys less epsilon.
+
+            epsilon = min(Σε, Σ ε(e^ε - 1)/(e^ε + 1) + √(2 ln(1/slack) Σε²)),   delta = 1 - (1 - slack) Π(1 - δ)
+
+        slack: the delta that is added, between 0 and 1 (ValueError).
+        Kairouz, Oh, Viswanath 2015, theorem 3.5.
+        """
         if not 0 < slack < 1:
             raise ValueError(f"the slack must be between 0 and 1, got {slack}")
         drift = sum(count * loss.epsilon * expm1(loss.epsilon) / (exp(loss.epsilon) + 1) for loss, count in self.counts)
@@ -94,8 +100,9 @@ def supremum(losses: Iterable[Loss]) -> Loss:
 
 
 def parallel(queries: Mapping[Hashable, Loss], reached: Iterable[Collection[Hashable]]) -> Loss:
-    """What queries with filters cost, basic composition within an entry: the supremum over entries.
+    """What queries with filters cost: for the worst entry, the sum over the queries whose filters accept it.
 
+    queries: the loss of each, by any name.
     reached: for every entry there could be, the queries whose filters accept it. KeyError for one not in queries.
     """
     return supremum(Composition.of(*(queries[name] for name in set(names))).basic() for names in reached)

@@ -21,7 +21,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A mutation beyond the constraint. time: Unix microseconds. where: its row, or its entry if it has none."""
+    """A mutation beyond the constraint.
+
+    time: Unix microseconds. where: its row, or its entry where no row is known. why: what it breaks, in words.
+    """
 
     time: int
     where: str
@@ -37,9 +40,9 @@ class Breach:
 
 
 def admitted(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Mask:
-    """Which mutations are within the constraint, shape (mutations,).
+    """Which mutations keep to the constraint, shape (mutations,).
 
-    fixed: entries never hold two different answers.
+    constraint: what entries promise. fixed: they also promise never to hold two different answers.
     """
     entry = changelog.entry
     first = np.ones(len(entry), np.bool_)
@@ -50,7 +53,7 @@ def admitted(changelog: Changelog, constraint: Constraint, fixed: bool = False) 
 
 
 def first_breach(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Breach | None:
-    """The earliest mutation that is not admitted."""
+    """The earliest mutation that breaks the promise (arguments as of `admitted`), None where all keep to it."""
     bad = np.flatnonzero(~admitted(changelog, constraint, fixed))
     if not len(bad):
         return None
@@ -63,7 +66,10 @@ def first_breach(changelog: Changelog, constraint: Constraint, fixed: bool = Fal
 
 
 def frozen(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Changelog:
-    """The changelog with every entry frozen before its first mutation that is not admitted, so that all of it is."""
+    """The changelog with each entry left as it was before its first mutation that breaks the promise.
+
+    Arguments as of `admitted`. What is left keeps to the promise.
+    """
     ok = admitted(changelog, constraint, fixed)
     first = np.ones(len(ok), np.bool_)
     first[1:] = changelog.entry[1:] != changelog.entry[:-1]

@@ -33,12 +33,19 @@ class Interval:
 
 
 def sum_interval(noise: NodeNoise, draws: int, level: float = 0.95) -> Interval:
-    """Around a sum of so many draws: DCR prefix sums, cover sums, direct windows, counters."""
+    """The interval around a sum of independent draws, such as a prefix sum of a DCR, a cover sum or a counter.
+
+    noise: of each draw. draws: how many were added. level: the coverage asked for, between 0 and 1 (ValueError).
+    """
     return weighted_interval(noise, (1.0,), (draws,), level)
 
 
 def online_interval(noise: NodeNoise, branching: int, layers: int, period: int, level: float = 0.95) -> Interval:
-    """Around the best online estimate of a hierarchy at the end of a period (1 and on)."""
+    """The interval around the best online estimate of a hierarchy.
+
+    noise: of each node. branching, layers: of the hierarchy. period: at whose end the estimate is, from 1 on.
+    level: the coverage asked for, between 0 and 1 (ValueError).
+    """
     weights, counts = _online_weights(branching, layers, period)
     return weighted_interval(noise, weights, counts, level)
 
@@ -47,7 +54,11 @@ def online_interval(noise: NodeNoise, branching: int, layers: int, period: int, 
 def weighted_interval(
     noise: NodeNoise, weights: tuple[float, ...], counts: tuple[int, ...], level: float = 0.95
 ) -> Interval:
-    """Around Σ w·X, `counts` draws of each weight. ValueError for a level that is none, or Gaussian scales below 2."""
+    """The interval around Σ w·X, a sum of draws with known weights.
+
+    weights: w. counts: how many draws have each. level: the coverage asked for.
+    ValueError for a level not between 0 and 1, and for Gaussian noise of a scale below 2.
+    """
     if not 0 < level < 1:
         raise ValueError(f"a level lies between 0 and 1, got {level}")
     if noise.law is Law.GAUSSIAN and noise.scale < 2:

@@ -57,7 +57,7 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeNoise:
-    """Independent integer noise of one law and scale, in units of the query."""
+    """Independent integer noise. scale: of the law, in units of the query: 1/epsilon for a shift by 1, if Laplace."""
 
     law: Law
     scale: float
@@ -91,6 +91,7 @@ class NodeNoise:
 def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0), law: Law = Law.LAPLACE) -> NodeNoise:
     """The least noise of this law under which the shifts cost at most (epsilon, delta).
 
+    shifts: how many draws one entry shifts by how much, over the whole release.
     ValueError if nothing is shifted, for a budget that is none, for Gaussian noise with delta = 0, and for a delta too
     small to be told from what floating point hides.
     """
@@ -117,7 +118,7 @@ def least_delta(shifts: Shifts) -> float:
 
 
 def added(shifts: Iterable[Shifts]) -> dict[int, int]:
-    """The shifts of several cadences together: sequential composition."""
+    """The shifts of several releases that an entry reaches one after another."""
     together: dict[int, int] = {}
     for cadence in shifts:
         for shift, count in cadence.items():

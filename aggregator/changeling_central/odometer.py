@@ -14,7 +14,8 @@ from .errors import BudgetExhausted
 class Odometer:
     """A budget and what is spent of it, per entry.
 
-    epsilon, delta: the budget. spent_epsilon, spent_delta: what released outputs have cost.
+    epsilon, delta: the budget. spent_epsilon, spent_delta: what released outputs have cost so far. ValueError unless
+    epsilon > 0 and 0 <= delta < 1.
     """
 
     epsilon: Fraction

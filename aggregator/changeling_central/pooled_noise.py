@@ -25,7 +25,7 @@ class Pool:
 
 @dataclass(slots=True)
 class PooledNoise:
-    """`source`, asked for at least `batch` draws of one law and scale at a time; holds at most `most` pools."""
+    """Draws from `source`, fetched `batch` at a time for each law and scale; at most `most` of these are held."""
 
     source: Noise
     batch: int = 1024

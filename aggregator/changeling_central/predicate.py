@@ -36,7 +36,10 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A test of one column. constants: what it is compared with; holds: of a value; ordered: by less or greater."""
+    """A test of one column.
+
+    constants: what it is compared with. holds: whether a value passes. ordered: it asks for less or greater.
+    """
 
     column: str
     constants: tuple[Value, ...]
@@ -57,7 +60,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """All of the operands, or any of them."""
+    """Operands joined by and (`every`), or by or."""
 
     every: bool
     operands: tuple["Predicate", ...]
@@ -67,7 +70,10 @@ Predicate = Comparison | Not | Joined
 
 
 def parsed(text: str, columns: Sequence[str]) -> Predicate:
-    """The predicate that the text says. ValueError for anything else, with what it is and what to write."""
+    """The predicate that the text says.
+
+    columns: the names it may use. ValueError for anything else, which says what it is and what to write.
+    """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
@@ -90,7 +96,7 @@ def comparisons(predicate: Predicate) -> Iterator[Comparison]:
 
 
 def evaluated(predicate: Predicate, where: Callable[[Comparison], Mask]) -> Mask:
-    """The predicate's mask from its comparisons' masks, whose shapes broadcast."""
+    """Where the predicate holds. where: says the same of one comparison; the masks' shapes broadcast."""
     match predicate:
         case Comparison():
             return where(predicate)

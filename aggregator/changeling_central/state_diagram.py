@@ -16,7 +16,11 @@ NULL = ""
 
 @dataclass(frozen=True, slots=True)
 class StateDiagram:
-    """components: the answers to report, each with the states it holds. constraint: what entries then keep to."""
+    """The answers to report and what they promise.
+
+    components: each answer's states, in an order along the moves. constraint: what entries keep to if these are
+    reported.
+    """
 
     components: tuple[tuple[str, ...], ...]
     constraint: AtMost

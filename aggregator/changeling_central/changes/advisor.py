@@ -29,9 +29,10 @@ CLEARLY = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A hierarchy's mean variance over the windows: as sums over covers, and as best estimates on the release graph.
+    """A hierarchy that windows could come from, and what they would vary by, in the query's units squared.
 
-    worst_cover: the largest variance of a cover sum.
+    mean_cover, worst_cover: as sums over covers, on average over the windows and at most. mean_graph: on average as
+    best estimates on the release graph.
     """
 
     branching: int
@@ -43,7 +44,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """direct: the variance of each direct window. hierarchies: best first. All in the query's units squared."""
+    """direct: the variance of each direct window, in the query's units squared. hierarchies: the best first."""
 
     direct: float
     hierarchies: tuple[Alternative, ...]
@@ -66,8 +67,9 @@ def advise(
     epsilon: Fraction,
     branchings: Iterable[int] = BRANCHINGS,
 ) -> Advice:
-    """The exact variances of the direct windows and of the hierarchies they could come from.
+    """The exact variances of the direct windows and of the hierarchies they could come from, at equal total epsilon.
 
+    query: what is summed. windows: which are asked for. constraint: what entries keep to. branchings: those tried.
     Raises ValueError for a calendar of more than MOST_ADVISED_PERIODS periods: ask about fewer windows.
     """
     calendar = windows.calendar

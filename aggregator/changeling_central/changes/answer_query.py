@@ -25,8 +25,10 @@ _SUM = re.compile(r"sum\s+of\s+answer\s+from\s+(\S+)\s+to\s+(\S+)(?:\s+by\s+(\S+
 def answer_query(
     text: str, answers: Sequence[str], declared: Sequence[str] | None = None, fixed: bool = False
 ) -> LinearQuery:
-    """The query as a table over the changelog's answers. declared: the names there are, which `each answer` shows.
+    """The query that the text says, as a table over the changelog's answers.
 
+    text: one of the forms above. answers: of the changelog, states 1..z. declared: the names there are, in public,
+    which `each answer` shows. fixed: no entry ever holds two different answers.
     Raises ValueError for what is none of the forms, for a name in it that is not among those declared, and for a
     histogram whose columns would come from the data.
     """

@@ -105,8 +105,10 @@ def hierarchy(
     layers: int = 1,
     law: Law = Law.LAPLACE,
 ) -> Hdcr:
-    """The HDCR of `layers` layers that costs an entry at most (epsilon, delta) in all, every node with equal noise.
+    """The HDCR that costs an entry which keeps to the constraint at most (epsilon, delta) in all.
 
+    calendar: its periods are the nodes of the first layer. branching: how many nodes of a layer make one of the next, 2
+    or more. layers: how many there are. law: of the noise, equal on every node.
     ValueError where a layer would be wider than the calendar.
     """
     widths = layer_widths(branching, layers)
@@ -119,7 +121,7 @@ def hierarchy(
 def hierarchy_shifts(
     query: LinearQuery, calendar: Calendar, constraint: Constraint, widths: Sequence[int]
 ) -> dict[int, int]:
-    """What one entry can do to all layers: κ of each, added up."""
+    """How many draws one entry shifts by how much over all layers: κ nodes of each, added up."""
     return added(query.shifts(constraint.most_nodes(layer_bounds(calendar, width))) for width in widths)
 
 

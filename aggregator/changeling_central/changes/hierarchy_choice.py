@@ -19,7 +19,7 @@ BRANCHINGS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 @dataclass(frozen=True, slots=True)
 class HierarchyChoice:
-    """mean_variance: of the online estimate over the calendar, in the query's units squared."""
+    """A hierarchy's shape. mean_variance: of the online estimate over the calendar, in the query's units squared."""
 
     branching: int
     layers: int
@@ -36,9 +36,10 @@ def best_hierarchy(
     branching: int | None = None,
     layers: int | None = None,
 ) -> HierarchyChoice:
-    """The best of all hierarchies with a branching in BRANCHINGS, the single cadence included.
+    """The hierarchy of the least mean variance, of those with a branching in BRANCHINGS, a single cadence included.
 
-    branching, layers: given, the best of those that have them. ValueError where none fits the calendar.
+    Arguments as of `hierarchy`; with a branching or layers given, the best of those that have them.
+    ValueError where none fits the calendar.
     """
     layer_widths(2 if branching is None else branching, 1 if layers is None else min(layers, 1))
     if layers is not None and layers > calendar.periods.bit_length():

@@ -23,11 +23,13 @@ MOST_PAIRS = 2**30
 
 @dataclass(frozen=True, slots=True)
 class LinearQuery:
-    """w integer functions of the state, in multiples of `unit`.
+    """w integer functions of an entry's state, in multiples of `unit`, summed over all entries.
 
-    names: of the w columns. table: f, a row for each state 0..z, row 0 (NULL) all zero. appearing, moving: by how
-    much one entry shifts the columns of one node, at most: when it was NULL as the node began, and otherwise;
-    the columns it leaves as they are need no mention. fixed: no entry ever holds two different answers.
+    names: of the w columns. table: f, a row for each state 0..z, row 0 (NULL) all zero.
+    appearing: by how much one entry, NULL as a node began, shifts the columns of that node at most, one number for each
+    column that it shifts. moving: the same of an entry that was there. unit: what 1 in the table is worth.
+    fixed: no entry ever holds two different answers.
+    ValueError for a table in which an entry could shift more than is stated.
     """
 
     names: tuple[str, ...]
@@ -112,15 +114,21 @@ def _surely_within(f: Counts, bound: Sequence[int]) -> bool:
 
 
 def counting(answers: Sequence[str], chosen: Sequence[str], name: str, fixed: bool = False) -> LinearQuery:
-    """How many entries hold one of the chosen answers; the others may come from the data, as they all count 0."""
+    """The query of how many entries hold one of the chosen answers.
+
+    answers: of the changelog, states 1..z; they may come from the data, as those not chosen all count 0.
+    chosen: those that count. name: of the column. fixed: no entry ever holds two different answers.
+    """
     counted = frozenset(chosen)
     table = ((0,), *((int(answer in counted),) for answer in answers))
     return LinearQuery((name,), table, (1,), (1,), fixed=fixed)
 
 
 def histogram_query(answers: Sequence[str], shown: Sequence[str], fixed: bool = False) -> LinearQuery:
-    """How many entries hold each of the shown answers: these must not come from the data.
+    """The query of how many entries hold each of the shown answers.
 
+    answers: of the changelog, states 1..z. shown: a column each; they must not come from the data. fixed: no entry ever
+    holds two different answers.
     One entry appears in one column, and moves between two, so its move costs twice its appearance.
     """
     if len(set(shown)) != len(shown) or not shown:
@@ -139,10 +147,11 @@ def clipped_sum(
     name: str = "sum",
     fixed: bool = False,
 ) -> LinearQuery:
-    """The sum of f over entries, f = values[answer] clipped to [low, high] and rounded to a multiple of `unit`.
+    """The query of the sum of numeric answers, each clipped to [low, high] and rounded to a multiple of `unit`.
 
-    An answer without a value counts 0, as an entry does that is not there.
-    low, high, unit: public. Sensitivity max(high, 0) - min(low, 0), both rounded outwards to units; where answers
+    values: the number that each answer stands for; an answer without one counts 0. answers: of the changelog, states
+    1..z. low, high, unit: public. name: of the column. fixed: no entry ever holds two different answers.
+    Sensitivity max(high, 0) - min(low, 0), both rounded outwards to units; where answers
     are fixed, max(|low|, |high|). ValueError where low > high.
     """
     if not low <= high:

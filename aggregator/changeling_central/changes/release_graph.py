@@ -69,7 +69,10 @@ class BestEstimates:
 
 
 def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequence[int]) -> Level:
-    """The change over (start, end] as the sum over the fewest nodes that cover it. KeyError where one is missing."""
+    """The change over (start, end] as the sum over the fewest nodes that cover it.
+
+    nodes: those released. start, end: in periods. widths: of the layers, in periods. KeyError where a node is missing.
+    """
     by_node = {release.node: release for release in nodes}
     used = [by_node[node] for node in cover(Node(start, end), widths)]
     return Level(
@@ -79,7 +82,10 @@ def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequen
 
 
 def retrospective(nodes: Sequence[NodeRelease], periods: int) -> tuple[Floats, Floats]:
-    """The query at the times 0 to `periods` from all nodes, (periods + 1, w), and its variance, (periods + 1,)."""
+    """The best estimates of the query at the times 0 to `periods` from all nodes, also those that closed later.
+
+    Returns the values, shape (periods + 1, w), in units, and their variances, shape (periods + 1,), in units squared.
+    """
     network = network_of(nodes, periods)
     values = network.fit(np.array([release.values for release in nodes], np.float64))
     times = list(range(1, periods + 1))

@@ -136,7 +136,10 @@ def sliding_windows(
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
 ) -> Swcr:
-    """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class it is."""
+    """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class of the constraint it is.
+
+    law: of the noise; Gaussian noise needs a delta above 0 (ValueError).
+    """
     classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
     each = [calibrated(window_shifts(query, windows, each_class), epsilon, delta, law) for each_class in classes]
     drawn = max(each, key=lambda noise: noise.scale)
@@ -144,7 +147,7 @@ def sliding_windows(
 
 
 def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> dict[int, int]:
-    """What one entry can do to all windows.
+    """How many draws one entry shifts by how much over all windows.
 
     The windows with its insertion begin before it, so they see an appearance; that is counted for at-most-k alone,
     where each mutation's windows are counted apart. Of a hybrid constraint: the class that costs most at pure epsilon,

@@ -92,5 +92,8 @@ def binary_mechanism(
 
 
 def cum(n: int, epsilon: Fraction) -> BinaryMechanism[int]:
-    """Cum of the lecture notes: the binary counter of n steps, Lap(log₂ n / epsilon) per node, without the root."""
+    """The binary counter of n steps, without the root, at epsilon in all: Lap(⌈log₂ n⌉ / epsilon) on each node.
+
+    A step brings a whole number of items. Lecture notes, section 2.
+    """
     return binary_mechanism(BasicCounting(), n, epsilon)

@@ -22,7 +22,9 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class FiniteMechanism:
-    """rows: P, a row per output and a column per database. neighbours: pairs of columns, in either order.
+    """A mechanism by the exact probabilities of its outputs.
+
+    rows: P, a row for each output and a column for each database. neighbours: pairs of columns, in either order.
 
     ValueError unless each column is a distribution and each pair names two columns.
     """
@@ -43,7 +45,9 @@ class FiniteMechanism:
     def of(
         cls, rows: Iterable[Iterable[Exact]], neighbours: Iterable[tuple[int, int]] | None = None
     ) -> "FiniteMechanism":
-        """From a matrix of exact numbers; without neighbours, any two databases are.
+        """The mechanism of a matrix of exact numbers.
+
+        rows: P, as strings or fractions. neighbours: pairs of columns; left out, any two databases are neighbours.
 
         >>> FiniteMechanism.of([["3/4", "1/4"], ["1/4", "3/4"]]).neighbours
         ((0, 1),)
@@ -59,7 +63,11 @@ class FiniteMechanism:
         outputs: Callable[[Database], Mapping[Outcome, Exact]],
         neighbours: Callable[[Database, Database], bool] | None = None,
     ) -> "FiniteMechanism":
-        """From a function that gives the law of what one database releases; outputs in order of appearance."""
+        """The mechanism of a function.
+
+        databases: all there are. outputs: the law of what one of them releases. neighbours: whether two of them are;
+        left out, any two are. Outputs are numbered in order of appearance.
+        """
         laws = [outputs(database) for database in databases]
         known = {output: None for law in laws for output in law}
         pairs = [
@@ -92,7 +100,7 @@ class FiniteMechanism:
 
 
 def exactly(number: Exact) -> Fraction:
-    """Raises ValueError for a float: 0.1 is not a tenth."""
+    """The number as a fraction. ValueError for a float, as 0.1 is not a tenth."""
     if isinstance(number, (float, bool)):
         raise ValueError(f"probabilities are exact: write {number} as a string or a Fraction")
     return Fraction(number)

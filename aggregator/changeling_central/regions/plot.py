@@ -19,7 +19,10 @@ MOST_LINES = 6
 
 
 def save_region_plot(regions: Mapping[str, PrivacyRegion], path: Path | str, title: str = "Privacy regions") -> None:
-    """A PNG, or whatever the path's suffix names. ValueError for no regions, or naming the extra without matplotlib."""
+    """Draw regions, each under its name, to a file of the kind that the path's suffix names.
+
+    ValueError for no regions; without matplotlib too, naming the extra that brings it.
+    """
     draw_regions(regions, title).savefig(path, dpi=150)
 
 

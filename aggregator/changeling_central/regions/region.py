@@ -49,7 +49,10 @@ class TangentLine:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyRegion:
-    """curve: that of the worst pair, in either order; so the region is its own mirror image in f = m."""
+    """All pairs (false alarm, missed detection) that some test of the output can have.
+
+    curve: of the worst pair of databases, in either order; so the region is its own mirror image in f = m.
+    """
 
     curve: PrivacyCurve
 
@@ -105,12 +108,12 @@ class PrivacyRegion:
 
 
 def region_of(mechanism: FiniteMechanism) -> PrivacyRegion:
-    """R(M) over all its neighbours, in either order."""
+    """The region of a mechanism, over all its neighbours in either order."""
     return region_of_laws((mechanism.column(x), mechanism.column(y)) for x, y in mechanism.neighbours)
 
 
 def pair_region(mechanism: FiniteMechanism, first: int, second: int) -> PrivacyRegion:
-    """R(M, x, x') together with R(M, x', x), x = `first` and x' = `second`, neighbours or not."""
+    """The region of telling two databases apart, in either order, neighbours or not. first, second: their columns."""
     return region_of_laws([(mechanism.column(first), mechanism.column(second))])
 
 

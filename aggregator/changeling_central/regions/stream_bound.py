@@ -49,9 +49,9 @@ ROUNDING = 1e-14
 
 @dataclass(frozen=True, slots=True)
 class StreamBound:
-    """slope: e^ε_max. cross: e^γ. shift: δ_max. known, unknown: the worst curves of a step at equal z, and over all z.
+    """What any number of steps can tell. Made by `stream_bound`; steps are counted from 1, ValueError below.
 
-    Made by `stream_bound`. Steps are counted from 1; ValueError below.
+    slope: e^ε_max. cross: e^γ. shift: δ_max. known, unknown: the worst curves of a step at equal z, and over all z.
     """
 
     slope: Fraction
@@ -61,11 +61,11 @@ class StreamBound:
     unknown: PrivacyCurve
 
     def ratio(self, steps: int) -> Fraction:
-        """e^ε_t = e^(ε_max + (t-1)γ), exactly: at this ratio the transcript's δ is 0."""
+        """e^ε_t of t = `steps` steps, e^(ε_max + (t-1)γ), exactly: at this ratio the transcript's δ is 0."""
         return self.slope * self.cross ** (_checked(steps) - 1)
 
     def epsilon(self, steps: int) -> float:
-        """ε_max + (t-1)γ in nats, rounded up; sound with δ = 0."""
+        """ε_t of t = `steps` steps, ε_max + (t-1)γ in nats, rounded up: a bound with δ = 0."""
         ratio = self.ratio(steps)
         return rounded_up(log_ratio(ratio.numerator, ratio.denominator))
 

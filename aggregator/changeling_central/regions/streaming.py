@@ -25,7 +25,9 @@ Blocks = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class StreamingMechanism:
-    """law: D, a probability above 0 for each value of a block. blocks: k, how many steps a block stays.
+    """A mechanism over a sliding database, by exact probabilities.
+
+    law: D, a probability above 0 for each value of a block. blocks: k, how many steps a block stays.
 
     real: Pr[M(x) = y], a column per database x in lexicographic order of its k blocks. altered: Pr[M(alt(x)) = y],
     columns by x, the same outputs; of several, any may be in force at any step, as where one row is altered while

@@ -14,9 +14,10 @@ REPLACED = "tables that differ in one row replaced"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """value: in order, where the mechanism promises order. estimate: without bias, before anything is clipped.
+    """How many rows satisfy a query, with noise.
 
-    atoms: how many draws of `noise` the estimate is the sum of.
+    value: never out of order among nested queries, where the mechanism promises that. estimate: without bias, before
+    anything is clipped. atoms: how many draws of `noise` the estimate adds up.
     """
 
     value: int
@@ -26,16 +27,19 @@ class Answer:
 
     @property
     def standard_error(self) -> float:
-        """Of the estimate, in rows."""
+        """The standard error of the estimate, in rows."""
         return sqrt(self.atoms * self.noise.variance)
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Around the estimate, which for a query that holds of no row at all is 0 for certain."""
+        """The interval around the estimate; exactly 0 for a query that no row satisfies. level: the coverage wanted."""
         return Interval(0.0, 1.0) if not self.atoms else sum_interval(self.noise, self.atoms, level)
 
 
 def under_replacement(guarantee: Guarantee) -> Guarantee:
-    """The guarantee where one row is replaced: a removal and an addition, twice the cost (group privacy)."""
+    """What a guarantee about one row added or removed promises where one row is replaced: twice the epsilon.
+
+    A row replaced is a removal and an addition (group privacy). ValueError for a guarantee about other neighbours.
+    """
     if guarantee.neighbours != ADDED_OR_REMOVED:
         raise ValueError(f"this guarantee speaks of {guarantee.neighbours}")
     return Guarantee(2 * guarantee.epsilon, Fraction(0), REPLACED, guarantee.source)

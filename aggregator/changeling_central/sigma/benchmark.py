@@ -20,14 +20,14 @@ from .query import Query
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkState:
-    """spent: epsilon, of all answers so far, whatever each cost then."""
+    """spent: the epsilon of all answers so far, whatever each of them cost when it was given."""
 
     spent: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
-    """epsilon: the budget. each: what one answer costs."""
+    """Answers to one query a step. epsilon: the budget of all answers. each: what one of them costs (ValueError)."""
 
     epsilon: Fraction
     each: Fraction
@@ -43,7 +43,7 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
 
     @property
     def noise(self) -> NodeNoise:
-        """Of one answer."""
+        """The noise on one answer."""
         return calibrated({1: 1}, self.each)
 
     def start(self) -> BenchmarkState:

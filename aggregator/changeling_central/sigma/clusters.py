@@ -23,7 +23,10 @@ SMALL = 2**16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """queries: distinct. atoms: of all of them together, each query's own counted."""
+    """Queries that share an algebra.
+
+    queries: distinct. atoms: how many each query is made of, added up over the queries.
+    """
 
     queries: tuple[Query, ...]
     algebra: Algebra
@@ -43,7 +46,7 @@ class Cluster:
 
 
 def clustered(queries: Sequence[Query]) -> list[Cluster]:
-    """The clusters, in an order of their own, whatever that of the queries. Queries that mean the same are one.
+    """The clusters of these queries, in an order that does not depend on theirs. Queries that mean the same are one.
 
     Raises ValueError for no queries.
     """
@@ -107,7 +110,9 @@ def _pieces(query: Query, classes: dict[int, Classes]) -> float:
 
 @dataclass(slots=True)
 class _Groups:
-    """bits: which columns each constrains, (groups, columns). pieces: ln of the combinations that its queries hold.
+    """What joining needs to know of every group.
+
+    bits: which columns each constrains, (groups, columns). pieces: ln of the combinations that its queries hold.
 
     sizes: how many queries; 0 for a group that joined another. split: ln of the classes of each column.
     """

@@ -22,7 +22,10 @@ MOST_VALUES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """names: of the columns, identifiers. values: what each may hold: all texts, all whole numbers or all bools."""
+    """What the columns of a table may hold.
+
+    names: of the columns, identifiers. values: of each column, all texts, all whole numbers or all bools.
+    """
 
     names: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
@@ -73,7 +76,10 @@ class Domain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """codes: for each column the place of every row's value among the declared ones, shape (rows,)."""
+    """A table that keeps to a domain.
+
+    codes: for each column the place of every row's value among the declared ones, shape (rows,).
+    """
 
     domain: Domain
     codes: tuple[NDArray[np.int32], ...]

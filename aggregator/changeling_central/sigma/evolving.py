@@ -45,14 +45,17 @@ class Assumed:
             raise ValueError(f"needs spread >= 1 and 0 <= survival <= 1, got {self.spread} and {self.survival}")
 
     def loss(self, steps: int) -> Fraction:
-        """(steps - 1)·ln(1 + (1 - p)(e^η - 1)), rounded up."""
+        """What the true differences of so many steps cost: (steps - 1)·ln(1 + (1 - p)(e^η - 1)) nats, rounded up."""
         growth = 1 + (1 - self.survival) * (self.spread - 1)
         return (steps - 1) * Fraction(log_ratio(growth.numerator, growth.denominator))
 
 
 @dataclass(frozen=True, slots=True)
 class EvolvingState:
-    """steps: values released. before: the last one, which is public; true: the count it stands for, which is not.
+    """What was released last, and what it stands for.
+
+    steps: how many values are released. before: the last one, which is public. true: the count it stands for, which is
+    not.
 
     query: its key, first: what the noise cost, so that it never serves another query, or a lower promise.
     """
@@ -100,7 +103,7 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
 
     @property
     def noise(self) -> NodeNoise:
-        """On the first value."""
+        """The noise on the first value, the only one that is drawn."""
         return calibrated({1: 1}, self.first)
 
     def start(self) -> EvolvingState:
@@ -123,7 +126,7 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
         return self.noise.variance
 
     def step(self, state: EvolvingState, value: Table, noise: Noise) -> tuple[EvolvingState, int]:
-        """The next value. Raises BudgetExhausted after the last."""
+        """value: the next table. Returns the noisy count of it. Raises BudgetExhausted after the last step."""
         if state.steps >= self.steps:
             raise BudgetExhausted(f"the guarantee covers {self.steps} values, and all of them are released")
         true = self.query.count(value)

@@ -92,7 +92,7 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
         return best
 
     def answer(self, state: GroupedState, query: Query) -> Answer | None:
-        """The answer with the least variance, free; None where no algebra holds the query."""
+        """The answer of the algebra with the least variance, which costs nothing; None where no algebra holds it."""
         place = self.place(query)
         return None if place is None else self.algebras[place[0]].summed(state.each[place[0]], place[1])
 

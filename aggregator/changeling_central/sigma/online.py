@@ -65,7 +65,9 @@ class SavedOnline:
 
 @dataclass(frozen=True, slots=True)
 class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], Answer]):
-    """epsilon: the budget of all. each: what a query in no algebra costs. benchmark: what answers such a query.
+    """Answers to queries as they arrive.
+
+    epsilon: the budget of all. each: what a query in no algebra costs. benchmark: what answers such a query.
 
     Answers differ in variance, so `variance` states none and each answer states its own.
     """

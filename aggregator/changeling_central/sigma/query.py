@@ -23,7 +23,9 @@ MOST_CELLS = 2**22
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """text: as it was written. columns: those it constrains, rising. classes: of each of them.
+    """How many rows of a table satisfy a predicate.
+
+    text: as it was written. columns: those it constrains, rising. classes: of each of them.
 
     mask: which combinations of classes count, one axis for each column. key: the same for queries that mean the same.
     bits: 2^column, added up over the columns.
@@ -86,7 +88,7 @@ class Query:
 
 
 def classes_of(masks: Mask) -> Classes:
-    """Which values no mask tells apart; masks: shape (masks, values). Classes are numbered by their first value."""
+    """The classes of values that no mask tells apart, numbered by their first value. masks: shape (masks, values)."""
     _, first, inverse = np.unique(masks, axis=1, return_index=True, return_inverse=True)
     renumbered = np.argsort(np.argsort(first))
     classes: Classes = renumbered[inverse.reshape(-1)].astype(np.int64)

@@ -28,7 +28,9 @@ from .query import Query
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SigmaState:
-    """noisy: the atoms' counts with noise, unclipped, shape (atoms,); None before they are drawn. Holds no true count.
+    """What was drawn, and of what. Holds no true count.
+
+    noisy: the atoms' counts with noise, not clipped, shape (atoms,); None before they are drawn.
 
     algebra: its key, so that no other's atoms are ever taken for these. epsilon: what they cost, for the same reason.
     """
@@ -76,7 +78,10 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
         return self.noise.variance
 
     def step(self, state: SigmaState, value: Table, noise: Noise) -> tuple[SigmaState, Counts]:
-        """The noisy counts of all atoms of this table, drawn once. Raises BudgetExhausted for a second table."""
+        """value: the table. Returns the noisy counts of its atoms, shape (atoms,), drawn once.
+
+        Raises BudgetExhausted for a second table.
+        """
         if state.noisy is not None:
             raise BudgetExhausted("the atoms' noise is drawn, and the budget spent: another table needs another budget")
         true = self.algebra.count(value)
@@ -84,7 +89,10 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
         return replace(state, noisy=noisy), noisy
 
     def answer(self, state: SigmaState, query: Query) -> Answer | None:
-        """The answer to a query of the algebra, free; None for any other. ValueError before the noise is drawn."""
+        """The answer to a query of the algebra, which costs nothing more; None for any other query.
+
+        ValueError before the noise is drawn.
+        """
         atoms = self.algebra.members(query)
         return None if atoms is None else self.summed(state, atoms)
 

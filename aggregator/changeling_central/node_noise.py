@@ -104,11 +104,11 @@ def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0),
     pure = _float_above(total(shifts) / epsilon) if law is Law.LAPLACE else inf
     if delta == 0:
         return NodeNoise(law, pure)
-    # rho = Σ shift² / 2 scale² of either law: Bun, Steinke 2016, proposition 1.4; Canonne et al. 2020, theorem 4
-    concentrated = gaussian_scale(_squares(shifts), concentrated_budget(epsilon, delta))
     least = least_delta(shifts)
     if delta < least:
         raise ValueError(f"with these {_draws(shifts)} draws delta can be accounted for from {least:.1e}, got {delta}")
+    # rho = Σ shift² / 2 scale² of either law: Bun, Steinke 2016, proposition 1.4; Canonne et al. 2020, theorem 4
+    concentrated = gaussian_scale(_squares(shifts), concentrated_budget(epsilon, delta))
     return _bisected(shifts, float(epsilon), float(delta), law, min(pure, concentrated))
 
 

@@ -46,4 +46,5 @@ def calendar_for(log: Changelog, period: int, start: str | None, until: str | No
         raise ValueError(f"from {format_instant(first)} to {format_instant(end)} there is no period")
     left = (end - first) % period if until else 0
     remembered = begun is not None and begun.saved.calendar_from_data
-    return Dates(check_periods(Calendar(first, period, periods)), from_data or remembered, left)
+    check_periods(periods)
+    return Dates(Calendar(first, period, periods), from_data or remembered, left)

@@ -7,8 +7,6 @@ release would write to the disk for days.
 from fractions import Fraction
 from pathlib import Path
 
-from changeling_protocol import Calendar
-
 LEAST_EPSILON, MOST_EPSILON = Fraction(1, 10**9), Fraction(1000)
 LEAST_ACCOUNTED = Fraction(1, 10**4)
 LEAST_DELTA = Fraction(1, 10**12)
@@ -40,14 +38,13 @@ def check_budget(epsilon: Fraction, delta: Fraction) -> None:
             raise ValueError(f"delta is 0 or at least {float(LEAST_DELTA):g}, got {float(delta):g}")
 
 
-def check_periods(calendar: Calendar) -> Calendar:
-    """The calendar. ValueError for one of more periods than can be written one by one."""
-    if calendar.periods > MOST_RELEASED_PERIODS:
+def check_periods(periods: int) -> None:
+    """ValueError for more periods than can be written one by one."""
+    if periods > MOST_RELEASED_PERIODS:
         raise ValueError(
-            f"these are {calendar.periods} periods, each of which is written to the disk: at most "
-            f"{MOST_RELEASED_PERIODS}; release less often, --every, or for a shorter time, --until"
+            f"these are {periods} periods, each of which is written to the disk: at most {MOST_RELEASED_PERIODS}; "
+            "release less often, --every, or for a shorter time, --until"
         )
-    return calendar
 
 
 def check_changelog(path: Path) -> None:

@@ -60,11 +60,11 @@ class Calendar:
         return self.start + i * self.period
 
     def period_of(self, time: float) -> int:
-        """The number of the period that holds `time`; 0 or less before the calendar, above T after it."""
+        """The number of the period that holds this Unix time; 0 or less before the calendar, above T after it."""
         return ceil((time - self.start) / self.period)
 
     def closed(self, time: float) -> int:
-        """How many periods have closed by `time`: 0 to T. A period closes just after its last instant."""
+        """How many periods have closed by this Unix time: 0 to T. A period closes just after its last instant."""
         return min(max(self.period_of(time) - 1, 0), self.periods)
 
 

@@ -1,7 +1,7 @@
 """Exact uniform integers from a secret: the only source of chance on a device.
 
-The coins of a report are the HMAC-SHA256 stream of a subkey over a fixed-width context that holds the true
-input, so answering again repeats them, and another input gets coins of its own.
+The coins of a report are the HMAC-SHA256 stream of a subkey over a fixed-width context. The true input is part of the
+context: who answers again with the same input gets the same coins, and another input gets coins of its own.
 """
 
 import hmac

@@ -1,7 +1,7 @@
-"""How often an entry may mutate, and so how many nodes of a track its mutations can reach.
+"""How often an entry's answer may change, and so how many nodes of a track its changes can lie in.
 
-The device enforces the constraint (`admits`); the plan's cost counts with it (`most_nodes`). An insertion is a
-mutation. Knows no randomizer.
+A device turns down a mutation that the constraint does not admit; what a plan costs is worked out from the most nodes
+that admitted mutations reach. The first answer, an insertion, is a mutation too. Knows no randomizer.
 """
 
 from bisect import bisect_left
@@ -34,7 +34,9 @@ class Constraint(Protocol):
         """
         ...
 
-    def as_fields(self) -> dict[str, Any]: ...
+    def as_fields(self) -> dict[str, Any]:
+        """The constraint in a survey's signed bytes, as `constraint_from_fields` reads it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,15 @@ class AtMost:
             raise ValueError(f"an entry is allowed at most {MOST_MUTATIONS} mutations, got {self.k}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:  # noqa: ARG002
+        """Whether there were fewer than k so far."""
         return mutations < self.k
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
+        """k, or all where there are fewer."""
         return min(self.k, len(bounds) - 1)
 
     def as_fields(self) -> dict[str, Any]:
+        """The constraint in a survey's signed bytes."""
         return {"kind": "at-most", "k": self.k}
 
 
@@ -72,18 +77,21 @@ class TimeBounded:
             raise ValueError(f"the bound must be at most {LAST_INSTANT} seconds, got {self.seconds}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:
+        """Whether it is the first, or no later than B seconds after the first."""
         return mutations == 0 or elapsed <= self.seconds
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
+        """MostSpan: as many as a window of B seconds can meet."""
         return most_span(bounds, self.seconds)
 
     def as_fields(self) -> dict[str, Any]:
+        """The constraint in a survey's signed bytes."""
         return {"kind": "time-bounded", "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """Entries of several classes, nobody telling which: an entry keeps to at least one of the constraints."""
+    """Entries of several classes, none of which says which is its own: each entry keeps to one of the constraints."""
 
     classes: tuple[AtMost | TimeBounded, ...]
 
@@ -94,12 +102,15 @@ class Hybrid:
             raise ValueError(f"a hybrid constraint has at most {MOST_CLASSES} classes, got {len(self.classes)}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:
+        """Whether some class admits it."""
         return any(constraint.admits(mutations, elapsed) for constraint in self.classes)
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
+        """That of the class that reaches most."""
         return max(constraint.most_nodes(bounds) for constraint in self.classes)
 
     def as_fields(self) -> dict[str, Any]:
+        """The constraint in a survey's signed bytes."""
         return {"kind": "hybrid", "classes": [constraint.as_fields() for constraint in self.classes]}
 
 

@@ -15,15 +15,16 @@ from .upwards import upwards
 
 
 def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
-    """The most that one entry's whole transcript can tell two of its changelogs apart, ln of a ratio.
+    """The epsilon of a plan: how far all that an entry ever reports can tell two changelogs of it apart.
 
-    closed: every entry has an answer from the first period to the last.
+    The logarithm of the largest ratio of the probabilities of the same reports, rounded up.
+    constraint: what both changelogs keep to. closed: every entry has an answer from the first period to the last.
     """
     return max(group_cost(group, calendar, constraint, closed) for group in plan.groups)
 
 
 def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
-    """The sum of its tracks' costs: an upper bound, as one pair of changelogs need not be worst on all."""
+    """What a group costs: at most the sum over its tracks, as one pair of changelogs need not be the worst on all."""
     with upwards():
         return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
 
@@ -31,8 +32,9 @@ def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed:
 def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
     """What one track costs.
 
-    A state report may differ at every node. In a closed cohort the first node of a track that starts with
-    the calendar holds everybody's insertion, L_ii once, and the remaining mutations fall on the others.
+    On a track of states two changelogs may differ at every node that is reported. In a closed cohort the first node of
+    a track that begins with the calendar holds everybody's insertion, which costs L_ii once; the other mutations lie
+    in the other nodes.
     """
     losses, reports = track.randomizer.losses, track.reports
     if not track.reports_changes:

@@ -28,6 +28,7 @@ class EntrySecret:
 
     @classmethod
     def fresh(cls, period: int) -> "EntrySecret":
+        """A new secret, from the operating system's generator, that begins at this period."""
         return cls(period, secrets.token_bytes(32))
 
     def advanced(self, period: int) -> "EntrySecret":
@@ -40,6 +41,7 @@ class EntrySecret:
         return EntrySecret(period, key)
 
     def subkeys(self, survey: bytes) -> "Subkeys":
+        """The keys of this period that are derived for one survey, by its 16-byte id."""
         return Subkeys(self.key, survey)
 
 

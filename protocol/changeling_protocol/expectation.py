@@ -1,7 +1,8 @@
 """What a survey's designer expects of its population, in millionths, before anybody answers.
 
-It weighs releases against each other when histograms are estimated, so that the weights never come from the
-data. It says nothing of privacy: a population that behaves otherwise is estimated as unbiasedly, only less well.
+When histograms are estimated, releases are weighed against each other by it, so that the weights never come from the
+data. Privacy does not depend on it: of a population that behaves otherwise the estimates are unbiased too, only less
+accurate.
 """
 
 from dataclasses import dataclass
@@ -28,4 +29,5 @@ class ExpectedChanges:
         return float(1.0 - unchanged * (1.0 - self.later / MICRO) ** later)
 
     def as_fields(self) -> dict[str, Any]:
+        """The expectation in a survey's signed bytes."""
         return {"first": self.first, "later": self.later}

@@ -61,6 +61,7 @@ class Track:
         return self.randomizer.space.reports_changes
 
     def nodes(self) -> list[Node]:
+        """All its nodes, in order."""
         return cadence(self.width, self.first, self.last)
 
     def node(self, number: int) -> Node:
@@ -71,7 +72,7 @@ class Track:
         return Node(end - self.width, end)
 
     def ending_at(self, period: int) -> int | None:
-        """The number of the node that ends at `period`, if there is one."""
+        """The number of the node that ends with this period; None where no node of the track does."""
         number, rest = divmod(period - self.first, self.width)
         return number if rest == 0 and 1 <= number <= self.count else None
 
@@ -83,7 +84,10 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tracks reported by the same entries, and the group's weight among all groups."""
+    """Tracks that the same entries report.
+
+    share: a positive integer; an entry draws the group with probability share / (sum of all groups' shares).
+    """
 
     tracks: tuple[Track, ...]
     share: int = 1
@@ -100,7 +104,7 @@ class Group:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """Groups of tracks. Tracks are numbered from 0 through all groups, in order."""
+    """Groups of tracks, of which an entry draws one. Tracks are numbered from 0 on, through all groups in order."""
 
     groups: tuple[Group, ...]
 
@@ -117,10 +121,12 @@ class ReleasePlan:
 
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
+        """The tracks of all groups, by their numbers in the plan."""
         return tuple(track for group in self.groups for track in group.tracks)
 
     @cached_property
     def total_share(self) -> int:
+        """The sum of the groups' weights."""
         return sum(group.share for group in self.groups)
 
     def numbered(self, group: int) -> Iterator[tuple[int, Track]]:

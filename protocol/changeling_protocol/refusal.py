@@ -1,7 +1,7 @@
 """Why an envelope or a report was not counted: a closed set, each reason with a counter per survey.
 
-The first six are seen from outside and told to the sender; the others only the fold can see, so nobody is
-told. A bad report never fails its neighbours.
+The first six are seen from outside the envelope and told to the sender; the others are seen only once it is open, long
+after the sender was answered. A bad report never fails its neighbours.
 """
 
 from enum import StrEnum

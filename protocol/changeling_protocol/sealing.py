@@ -25,7 +25,7 @@ HEAD_BYTES = 1 + 2 * ID_BYTES
 SEAL_BYTES = 48
 """What HPKE adds to the plaintext: a 32-byte encapsulated key and a 16-byte tag."""
 _ANYONE = X25519PrivateKey.from_private_bytes(bytes(32))
-"""Whoever would share a secret with a key; with one of low order nobody does."""
+"""Some private key: an exchange with it fails for a public key of low order, with which no secret can be shared."""
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
@@ -49,12 +49,15 @@ class SealingKey:
 
     @cached_property
     def id(self) -> bytes:
+        """`key_id` of the public key: 16 bytes."""
         return key_id(self.public)
 
     def valid_at(self, time: float) -> bool:
+        """Whether uploads may be sealed to it at this Unix time, in seconds."""
         return self.begins <= time <= self.expires
 
     def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
+        """The key with its dates as a signed object, as a server publishes it."""
         fields = {"public": self.public, "begins": self.begins, "expires": self.expires}
         return signed(KIND, fields, authority)
 
@@ -74,7 +77,7 @@ class SealingKey:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeHead:
-    """What can be read of an envelope from outside."""
+    """What can be read of an envelope without opening it: protocol version, survey id and key id."""
 
     version: int
     survey: bytes
@@ -97,14 +100,17 @@ def key_id(public: bytes) -> bytes:
 
 
 def seal(plaintext: bytes, survey: bytes, key: SealingKey) -> bytes:
-    """The envelope of an upload's plaintext; different each time, and longer by a constant."""
+    """The envelope of an upload's plaintext: HEAD_BYTES + SEAL_BYTES longer, and different each time.
+
+    survey: the survey's 16-byte id.
+    """
     head = VERSION.to_bytes(1) + survey + key.id
     public = X25519PublicKey.from_public_bytes(key.public)
     return head + _SUITE.encrypt(plaintext, public, info=head)
 
 
 def head_of(envelope: bytes) -> EnvelopeHead:
-    """Raises MalformedBytes where the envelope is too short to hold anything."""
+    """The head of an envelope, which is not opened. Raises MalformedBytes for one too short to hold an upload."""
     if len(envelope) <= HEAD_BYTES + SEAL_BYTES:
         raise MalformedBytes(f"an envelope is longer than {HEAD_BYTES + SEAL_BYTES} bytes")
     return EnvelopeHead(envelope[0], envelope[1 : 1 + ID_BYTES], envelope[1 + ID_BYTES : HEAD_BYTES])

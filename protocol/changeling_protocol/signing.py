@@ -19,7 +19,7 @@ MOST_ITEMS = 2**14
 
 
 def signed(kind: str, fields: dict[str, Any], authority: Ed25519PrivateKey) -> bytes:
-    """The fields as a signed object of this kind."""
+    """The canonical bytes of an object of this kind with these fields, signed by the authority's private key."""
     payload = payload_bytes(kind, fields)
     return canonical.encode({"payload": payload, "signature": authority.sign(payload)})
 

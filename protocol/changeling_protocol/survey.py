@@ -1,7 +1,7 @@
-"""Surveys: the question, its calendar, the constraint, the release plan and the epsilon; immutable.
+"""Surveys: the question, its answers, its calendar, the constraint on mutations, the release plan and the epsilon.
 
-A survey is named by the hash of its signed bytes. No survey exists in memory whose plan costs more than the
-epsilon it states: making one raises UnderstatedEpsilon.
+A survey never changes and is named by the hash of its signed bytes. Whoever makes a Survey, from fields or from bytes,
+works out what its plan costs: one that states a smaller epsilon raises UnderstatedEpsilon.
 """
 
 from collections.abc import Iterable
@@ -35,11 +35,18 @@ MOST_EPSILON_MICRO = 10**15
 class Survey:
     """A question and how it is answered.
 
-    answers: names of the answers 1..z. epsilon_micro: the most an entry can lose, in millionths, rounded up.
-    closed: every entry has an answer from the first period to the last. skew: how far, in seconds, a
-    device's clock may be off; an answer waits longer than that after its node closes, and up to `spread`
-    seconds more at random. grace: seconds after a node's close in which reports are accepted.
-    minimum: nodes with fewer reports are not published. expected: what the designer expects of the population.
+    answers: the names of the answers 1..z, 1 to MOST_ANSWERS of them.
+    calendar: the periods that are reported on.
+    constraint: how often an entry's answer may change.
+    plan: which nodes are reported, through which randomizer, by whom.
+    epsilon_micro: the most that an entry can lose over the whole survey, in millionths, rounded up.
+    closed: every entry has an answer from the first period to the last.
+    skew: how far a device's clock may be off, in seconds; a report waits that long after its node has closed.
+    spread: the report waits up to so many seconds more, at random.
+    grace: for so many seconds after a node has closed the server takes reports on it.
+    minimum: nodes with fewer reports are not published.
+    expected: what the designer expects of the population.
+    Raises UnderstatedEpsilon, or ValueError with what cannot be.
     """
 
     question: str
@@ -108,6 +115,7 @@ class Survey:
         return sha256(self.payload).digest()[:ID_BYTES]
 
     def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
+        """The survey as a signed object, as a server publishes it."""
         return signed(KIND, self.as_fields(), authority)
 
     @classmethod

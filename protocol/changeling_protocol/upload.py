@@ -1,12 +1,12 @@
 """The plaintext of an upload: what one entry reports of the nodes that closed over some periods.
 
-A MessagePack array [track, columns, track, columns, …], columns being one `bin` of n node numbers (4 bytes), n
-report ids (16) and n symbols (fixed width), big-endian; then zeros. How long it is depends on the calendar and
-on the periods it spans alone: a node the entry does not report fills its row with zeros, and a group with
-little to report is padded to the group with most.
+A MessagePack array [track, columns, track, columns, …], then zeros. The columns of a track are one `bin`: n node
+numbers (4 bytes each), n report ids (16) and n symbols (fixed width), big-endian. The length of a plaintext depends on
+the plan and on the periods it spans, and on nothing else: a node that the entry does not report has a row of zeros,
+and a group with little to report is padded to the length of the group with most.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,7 +25,11 @@ MOST_SPANNED_PERIODS = 64
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report. node: the node's number in its track, from 1 on."""
+    """One report on one node.
+
+    track: the track's number in the plan. node: the node's number in its track, from 1 on. id: 16 random bytes.
+    symbol: what the track's randomizer gave.
+    """
 
     track: int
     node: int
@@ -73,7 +77,7 @@ def row_bytes(track: Track) -> int:
 
 
 def decode_upload(plaintext: bytes) -> list[tuple[int, bytes]]:
-    """The columns of each track in a plaintext, unread. Raises MalformedBytes."""
+    """The number of each track in a plaintext, with its columns, which are not looked into. Raises MalformedBytes."""
     unpacker = msgpack.Unpacker(raw=False, max_buffer_size=len(plaintext))
     unpacker.feed(plaintext)
     try:
@@ -88,21 +92,6 @@ def decode_upload(plaintext: bytes) -> list[tuple[int, bytes]]:
     if not all(type(track) is int and isinstance(columns, bytes) for track, columns in pairs):
         raise MalformedBytes("an upload is an array of tracks and their columns")
     return pairs
-
-
-def read_columns(track: Track, number: int, columns: bytes) -> Iterator[Report]:
-    """The reports in a track's columns, without the rows that are padding. Raises MalformedBytes."""
-    n, rest = divmod(len(columns), row_bytes(track))
-    if rest:
-        raise MalformedBytes(f"columns of {len(columns)} bytes do not hold rows of {row_bytes(track)}")
-    ids_at, symbols_at = n * NODE_BYTES, n * (NODE_BYTES + REPORT_ID_BYTES)
-    width = symbol_bytes(track.randomizer)
-    for i in range(n):
-        node = int.from_bytes(columns[i * NODE_BYTES : (i + 1) * NODE_BYTES])
-        if node:
-            id_ = columns[ids_at + i * REPORT_ID_BYTES : ids_at + (i + 1) * REPORT_ID_BYTES]
-            symbol = int.from_bytes(columns[symbols_at + i * width : symbols_at + (i + 1) * width])
-            yield Report(number, node, id_, symbol)
 
 
 def _columns(rows: list[Report | None], width: int) -> bytes:

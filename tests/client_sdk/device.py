@@ -10,12 +10,13 @@ import httpx
 from changeling_client import Client
 from changeling_protocol import Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
 from changeling_protocol.sealing import head_of
-from changeling_protocol.upload import decode_upload, read_columns
+from changeling_protocol.upload import decode_upload
 from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
+from ..protocol.reading import read_columns
 
 TRUTHFUL = Odds(2**63, 1)
 PLAIN = survey(hierarchical(3, 8, (1, 2, 4), TRUTHFUL), grace=10**6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from changeling_protocol import Coins, Randomizer, Track
 from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered, symbol_bytes
-from changeling_protocol.upload import Report, _columns, read_columns
+from changeling_protocol.upload import Report, _columns
 from changeling_statistics.accounting import curve_of
 from changeling_statistics.estimation import histogram_change, superpopulation_change
 from changeling_statistics.estimation.report_variance import mean_report_variance, report_covariance
@@ -20,6 +20,7 @@ from scipy.stats import chi2_contingency
 
 from tests.enumeration import log_from_below
 
+from ..protocol.reading import read_columns
 from .randomizers import (
     covariance_around,
     expected_covariance,

@@ -5,12 +5,13 @@ import random
 import pytest
 from changeling_protocol import CannotOpen, MalformedBytes, Node, Odds, Report, SealingKey, open_envelope, seal
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES, head_of
-from changeling_protocol.upload import closings, decode_upload, encode_upload, read_columns, upload_bytes
+from changeling_protocol.upload import closings, decode_upload, encode_upload, upload_bytes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
 from .examples import hierarchical, mixed, survey
+from .reading import read_columns
 
 PLAN = mixed(3, 8)
 PRIVATE = X25519PrivateKey.from_private_bytes(b"p" * 32)

@@ -21,13 +21,14 @@ KEY_BYTES = 32
 
 
 def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:
-    """Raises FileExistsError rather than overwrite one."""
+    """Write a private key as PEM, readable by its owner alone. Raises FileExistsError rather than overwrite one."""
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pem)
 
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
+    """The authority's private key in a PEM file. Raises ValueError, which names the file, or OSError."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -38,6 +39,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def write_public_key(path: Path, public: bytes) -> None:
+    """Write a public key as one line of hexadecimal digits."""
     path.write_text(public.hex() + "\n")
 
 

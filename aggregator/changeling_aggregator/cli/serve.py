@@ -55,4 +55,5 @@ def serve(
 
 
 def interrupt(_: int, __: FrameType | None) -> None:
+    """Let a signal end this process as Ctrl-C does."""
     raise KeyboardInterrupt

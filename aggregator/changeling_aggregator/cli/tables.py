@@ -40,14 +40,14 @@ def cost_table(survey: Survey) -> Table:
     return table
 
 
-def estimate_table(found: Mapping[str, Any]) -> Table:
+def estimate_table(answer: Mapping[str, Any]) -> Table:
     """One histogram as the server gives it."""
-    table = Table(title=f"{found['question']}\nat {found['time']}, the end of period {found['period']}")
+    table = Table(title=f"{answer['question']}\nat {answer['time']}, the end of period {answer['period']}")
     table.add_column("answer")
     table.add_column("estimate", justify="right")
     table.add_column("± standard error", justify="right")
-    for answer, value, error in zip(found["answers"], found["values"], found["standard_errors"], strict=True):
-        table.add_row(answer, f"{value:,.1f}", shown_error(error))
+    for name, value, error in zip(answer["answers"], answer["values"], answer["standard_errors"], strict=True):
+        table.add_row(name, f"{value:,.1f}", shown_error(error))
     return table
 
 

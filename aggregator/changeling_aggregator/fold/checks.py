@@ -1,7 +1,7 @@
-"""What a report must satisfy, seen from inside, whatever carries it here: pure rules on columns.
+"""What a report must satisfy once its envelope is open: pure rules on columns.
 
-A node that is open when its report arrives takes it into its tally; no tally of a node that has not closed is
-ever shown, and that is how reports of fast clocks are held until their node closes.
+A report of a fast clock may arrive before its node has closed. It is tallied at once, and as no tally of an open node
+is ever shown, it waits there until the node closes.
 """
 
 import polars as pl
@@ -14,10 +14,10 @@ REFUSAL = "refusal"
 
 
 def judged(reports: pl.DataFrame, survey: Survey, track: Track) -> pl.DataFrame:
-    """The reports with a column `refusal`: the first reason that applies, or null.
+    """The reports with one more column, `refusal`: the first reason that applies, null for a good report.
 
-    reports: node, symbol, and arrival in Unix milliseconds. A node is late after its close and grace, and of
-    the future while it begins later than arrival and skew.
+    reports: with columns node, symbol, and arrival in Unix milliseconds. A report is late when it arrives after its
+    node's close and grace, and of the future when its node begins later than arrival and skew.
     """
     close = close_ms(survey, track)
     begin = close - 1000 * track.width * survey.calendar.period
@@ -37,15 +37,15 @@ def judged(reports: pl.DataFrame, survey: Survey, track: Track) -> pl.DataFrame:
 
 
 def close_ms(survey: Survey, track: Track) -> pl.Expr:
-    """When each report's node closes."""
+    """When each report's node closes, in Unix milliseconds."""
     calendar = survey.calendar
     return 1000 * (calendar.start + (track.first + pl.col("node") * track.width) * calendar.period)
 
 
 def first_of_each(reports: pl.DataFrame) -> pl.DataFrame:
-    """The first report of each (node, upload), and of these the first of each (node, id), in the order given.
+    """The first report of each node in each upload, and of these the first of each node and id, in the order given.
 
-    An upload is one entry's, which answers a node once: many false reports take many uploads.
+    An upload is one entry's, and an entry answers a node once: whoever sends many false reports needs many uploads.
     """
     of_uploads = reports.unique(subset=["node", "piece"], keep="first", maintain_order=True)
     return of_uploads.unique(subset=["node", *ID], keep="first", maintain_order=True)
@@ -57,7 +57,10 @@ def not_seen(reports: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
 
 
 def early_pieces(reports: pl.DataFrame, survey: Survey, track: Track) -> list[tuple[int, int]]:
-    """Pieces with a report that came before its node closed; for each until when the last such node is open, in ms."""
+    """Which pieces hold a report that arrived before its node had closed, and when the last such node is sealed.
+
+    Returns pairs of the piece's number and Unix milliseconds.
+    """
     sealed = close_ms(survey, track) + 1000 * survey.grace
     early = reports.filter(pl.col("arrival") < close_ms(survey, track))
     return early.group_by("piece").agg(sealed.max().alias("until")).rows()

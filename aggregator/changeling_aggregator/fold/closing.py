@@ -1,6 +1,7 @@
-"""What ends once the log is folded: nodes are sealed after their grace, private keys destroyed one after expiry.
+"""What ends once the log is folded.
 
-Then the envelopes go that no open node needs.
+Nodes are sealed when their grace is over, private keys destroyed a grace after they have expired, and the envelopes
+deleted that no open node needs.
 """
 
 from math import ceil, floor
@@ -22,16 +23,16 @@ def last_ended(survey: Survey, track: Track, time: float) -> int:
 
 
 def close_what_ended(store: Store, now: float) -> None:
-    """Seal what can be sealed, destroy the keys that opened it, prune the log, as of now or the first unfolded arrival.
+    """Seal nodes, destroy keys and prune the log, as of now; or of the first arrival that is not folded, if earlier.
 
-    From then on no arrival is before that moment, so whatever else comes for a sealed node is late, and nothing
-    that waits was sealed to a key that is gone.
+    now: Unix seconds. From then on no arrival is before that moment, so that whatever else comes for a sealed node is
+    late, and nothing that waits was sealed to a key that is gone.
     """
     store.forget_overwritten(changed=_close(store, now))
 
 
 def _close(store: Store, now: float) -> bool:
-    """Whether a key was destroyed."""
+    """Does it, in one transaction; returns whether a key was destroyed."""
     with store.reading() as connection:
         before = now - _longest_grace(connection)
         if not (

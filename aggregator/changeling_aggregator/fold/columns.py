@@ -17,7 +17,10 @@ ID = ("high", "low")
 
 
 def report_frame(track: Track, pieces: Sequence[Piece]) -> pl.DataFrame:
-    """The reports of these pieces, in order, padding left out: node, high, low, symbol, arrival, piece."""
+    """The reports of these pieces, in order, without the rows that are padding.
+
+    Columns: node, the id as high and low, symbol, arrival in Unix milliseconds, and piece, its number in `pieces`.
+    """
     rows = [len(piece.columns) // row_bytes(track) for piece in pieces]
     ids_end = NODE_BYTES + REPORT_ID_BYTES
     nodes = b"".join(piece.columns[: NODE_BYTES * n] for piece, n in zip(pieces, rows, strict=True))
@@ -36,7 +39,7 @@ def report_frame(track: Track, pieces: Sequence[Piece]) -> pl.DataFrame:
 
 
 def id_frame(ids: bytes) -> pl.DataFrame:
-    """Ids laid end to end, as columns."""
+    """Ids laid end to end, as a frame of ID columns."""
     halves = np.frombuffer(ids, ">u8").reshape(-1, 2).astype(np.uint64)
     return pl.DataFrame({"high": halves[:, 0], "low": halves[:, 1]})
 

@@ -1,7 +1,7 @@
-"""The fold of a batch: open, check, drop duplicates, sum. Pure: what was seen before comes as an argument.
+"""The fold of a batch: open, check, drop duplicates, sum. Pure: which ids were counted before comes as an argument.
 
-Of several reports with one track, node and id the first in the log's order counts, and of several on one node in
-one upload the first.
+Of several reports with the same track, node and id the first in the log's order counts; of several on one node in one
+upload the first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,20 +16,25 @@ from changeling_statistics.tallies import NodeTally
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..store import LoggedEnvelope, NodeKey
+from ..store.counted import RefusalCounts
 from .checks import REFUSAL, early_pieces, first_of_each, judged, not_seen
 from .columns import id_bytes, id_frame, report_frame
-from .opening import Piece, RefusalCounts, open_envelopes
+from .opening import Piece, open_envelopes
 
 Seen: TypeAlias = Callable[[NodeKey, bytes], Iterable[bytes]]
-"""For a node and sorted ids: ids already counted for it, in pieces, with those of the given that were at least."""
+"""Called with a node and sorted ids; gives ids that were counted for the node, among them all of those given that were.
+
+Each piece is ids laid end to end.
+"""
 
 
 @dataclass(slots=True)
 class Counted:
-    """What a batch adds, by node: tallies, and the ids behind them, sorted; and what was refused.
+    """What a batch adds to what is counted.
 
-    held: envelopes with a report on a node that was still open, by stream and position, and until when they are
-    needed to count its node again, in Unix milliseconds.
+    refused: how many reports, by survey and reason. tallies: by node. ids: of the reports in each tally, sorted.
+    held: until when an envelope is needed to count an open node again, in Unix milliseconds, by the envelope's stream
+    and position; only of envelopes with a report that arrived before its node had closed.
     """
 
     refused: RefusalCounts
@@ -44,7 +49,10 @@ def count(
     keys: Mapping[bytes, X25519PrivateKey],
     seen: Seen,
 ) -> Counted:
-    """Fold envelopes that follow, in the log's order, everything in `seen`."""
+    """What these envelopes add.
+
+    envelopes: in the log's order, after all whose ids are in `seen`. surveys: by id. keys: private keys by key id.
+    """
     opened = open_envelopes(envelopes, surveys, keys)
     counted = Counted(opened.refused)
     for (survey, track), pieces in opened.pieces.items():

@@ -1,13 +1,13 @@
 """From sealed envelopes to the columns of each track.
 
-The one place where uploads lie open. What does not open or parse is refused, envelope by envelope and track by
-track; what is inside the columns is not looked at here.
+This is the one place where uploads are opened. What does not open or cannot be read is refused, envelope by envelope
+and track by track; what the columns hold is not looked at here.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
 from changeling_protocol.refusal import Refusal
@@ -16,9 +16,7 @@ from changeling_protocol.upload import decode_upload, row_bytes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..store import LoggedEnvelope
-
-RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
-"""By survey id and reason."""
+from ..store.counted import RefusalCounts
 
 
 class Piece(NamedTuple):
@@ -30,7 +28,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Opened:
-    """Pieces by survey id and track, in the order of the log, and what was refused on the way."""
+    """Pieces by survey id and track, in the order of the log; and what was refused, by survey id and reason."""
 
     pieces: dict[tuple[bytes, int], list[Piece]] = field(default_factory=dict)
     refused: RefusalCounts = field(default_factory=Counter)
@@ -41,7 +39,10 @@ def open_envelopes(
     surveys: Mapping[bytes, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
 ) -> Opened:
-    """Open the envelopes with the private keys that are left."""
+    """The columns in these envelopes.
+
+    surveys: by id. keys: the private keys that are not destroyed, by key id.
+    """
     opened = Opened()
     for logged in envelopes:
         head = head_of(logged.envelope)

@@ -1,7 +1,7 @@
-"""Runs of sorted ids: a few per node, each at least twice as long as the next.
+"""The ids counted for a node, as a few runs of sorted ids, each at least twice as long as the next.
 
-So a batch rewrites little of what is stored, and an id is rewritten at most as often as a doubling takes. Runs are
-read and written in pieces: what is held of them does not grow with them.
+So a batch rewrites little of what is stored: with each rewriting an id gets into a run of twice the length at least.
+Runs are read and written in pieces, so that memory does not grow with them.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from .columns import id_bytes, id_frame
 
 
 def add_run(connection: Connection, key: NodeKey, ids: bytes) -> None:
-    """Put ids to those counted for a node. ids: sorted, none of them among those."""
+    """Add ids to those counted for a node. ids: sorted, laid end to end, none of them counted before."""
     sizes = run_sizes(connection, key)
     numbers = list(sizes)
     short = numbers[runs_kept(list(sizes.values()), len(ids)) :]
@@ -37,7 +37,10 @@ def runs_kept(sizes: Sequence[int], size: int) -> int:
 
 
 def merged(runs: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
-    """One run of several, each in sorted pieces; its own pieces are whole chunks but for the last."""
+    """Several runs as one.
+
+    runs: each in sorted pieces of ids laid end to end. Yields such pieces, all but the last of whole chunks.
+    """
     sources = [iter(run) for run in runs]
     pieces = [next(source, b"") for source in sources]
     left = b""
@@ -58,7 +61,7 @@ def merged(runs: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
 
 
 def _up_to(ids: bytes, bound: bytes) -> int:
-    """The bytes that the ids up to this one take."""
+    """How many bytes the ids up to and with this one take."""
     places = range(0, len(ids), ID_BYTES)
     return ID_BYTES * bisect_right(places, bound, key=lambda place: ids[place : place + ID_BYTES])
 

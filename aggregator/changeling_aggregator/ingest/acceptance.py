@@ -1,4 +1,4 @@
-"""Which envelopes to append: the checks that need no key, on the head, the dates and the length.
+"""Which envelopes are appended: the checks that need no private key, on an envelope's head, the dates and its length.
 
 Pure; the caller brings the time and what is published.
 """
@@ -11,9 +11,10 @@ from .registry import Registry
 
 
 def refusal_of(envelope: bytes, registry: Registry, now: float) -> tuple[bytes, Refusal] | None:
-    """Why this envelope is refused, with the id of the survey it names, empty if none; None to append it.
+    """Why this envelope is refused; None where it is to be appended.
 
     now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ.
+    Returns the id of the survey to count the refusal for, empty if there is none, and the reason.
     """
     try:
         head = head_of(envelope)

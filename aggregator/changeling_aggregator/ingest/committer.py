@@ -1,4 +1,4 @@
-"""The one thread that appends to this process's stream: uploads that wait together share a commit.
+"""The one thread of a process that appends to the log. Uploads that wait at the same time share a commit.
 
 An upload is acknowledged when its commit is on disk, never before. What waits is bounded in bytes.
 """
@@ -8,19 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import TypeAlias
 
 from changeling_protocol.refusal import Refusal
 
 from ..errors import Overloaded
 from ..store import Store
-from ..store.counted import add_refusals
+from ..store.counted import RefusalCounts, add_refusals
 from ..store.log import append, open_stream
 
-RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
 MOST_WAITING_BYTES = 64 * 2**20
 REFUSALS_WAIT_SECONDS = 1.0
-"""Refusals without an envelope are no reason to write; a crash may lose the counts of so much time."""
+"""Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,7 @@ class Committer:
         self._thread = Thread(target=self._run, name="committer", daemon=True)
 
     def start(self) -> None:
+        """Begin to commit what waits and what comes."""
         self._thread.start()
 
     def close(self) -> None:
@@ -56,6 +55,7 @@ class Committer:
 
     @property
     def running(self) -> bool:
+        """Whether its thread lives."""
         return self._thread.is_alive()
 
     def submit(self, envelopes: Sequence[bytes]) -> Future[None]:

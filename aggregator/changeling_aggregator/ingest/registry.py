@@ -1,6 +1,6 @@
-"""The surveys and sealing keys of a store, as last read: what accepting an upload looks at.
+"""The surveys and sealing keys of a store as they were last read, in memory: every upload is checked against them.
 
-Another process that publishes on the same store is seen at the next refresh.
+What another process publishes on the same store is seen at the next refresh.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from ..store.sealing_keys import PublishedKey, published_keys
 from ..store.surveys import published_surveys, survey_in
 
 _PACKING_BYTES = 10
-"""What MessagePack adds to a track: its number and the head of its columns, 5 bytes each at most."""
+"""The most that MessagePack adds to a track's columns: the track's number and the columns' head, 5 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedSurvey:
-    """A survey, its signed bytes, and the length no envelope of it exceeds."""
+    """A survey, its signed bytes, and the length in bytes that no envelope of it exceeds."""
 
     survey: Survey
     signed: bytes
@@ -30,7 +30,7 @@ class PublishedSurvey:
 
 @dataclass(slots=True)
 class Registry:
-    """Published surveys and keys by id; `refresh` replaces both."""
+    """Published surveys and keys of a store, by id."""
 
     store: Store
     surveys: Mapping[bytes, PublishedSurvey] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class Registry:
     _refreshing: Lock = field(default_factory=Lock, repr=False)
 
     def refresh(self) -> None:
+        """Read the store again."""
         with self._refreshing:  # so that an older reading never replaces a newer one
             with self.store.reading() as connection:
                 signed, keys = published_surveys(connection), published_keys(connection)
@@ -47,7 +48,7 @@ class Registry:
 
 
 def most_envelope_bytes(plan: ReleasePlan) -> int:
-    """A length that no envelope exceeds whose upload spans at most MOST_SPANNED_PERIODS periods."""
+    """A length in bytes that no envelope exceeds, as an upload spans at most MOST_SPANNED_PERIODS periods."""
     most_plaintext = max(
         sum(
             min(-(-MOST_SPANNED_PERIODS // track.width), track.count) * row_bytes(track) + _PACKING_BYTES

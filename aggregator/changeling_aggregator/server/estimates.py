@@ -29,11 +29,11 @@ from .requests import service_of, survey_in_path
 async def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period whose answers were due."""
 
-    def found(survey: Survey, tallies: Tallies, now: float) -> Histogram:
+    def estimated(survey: Survey, tallies: Tallies, now: float) -> Histogram:
         period = _period(request, "period", survey, now)
         return histogram(survey, tallies, period, retrospective=_retrospective(request))
 
-    return await _answer(request, found)
+    return await _answer(request, estimated)
 
 
 async def show_series(request: Request) -> Response:
@@ -42,24 +42,24 @@ async def show_series(request: Request) -> Response:
     The nodes are listed once for all of them: those published that end by the last, or all if retrospective.
     """
 
-    def found(survey: Survey, tallies: Tallies, now: float) -> Sequence[Histogram | Change]:
+    def estimated(survey: Survey, tallies: Tallies, now: float) -> Sequence[Histogram | Change]:
         until = _period(request, "until", survey, now)
         if "window" in request.query_params:
             width = _number(request, "window")
             return sliding(survey, tallies, width, until, retrospective=_retrospective(request))
         return series(survey, tallies, until, retrospective=_retrospective(request))
 
-    return await _answer(request, found)
+    return await _answer(request, estimated)
 
 
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
 
-    def found(survey: Survey, tallies: Tallies, now: float) -> Change:
+    def estimated(survey: Survey, tallies: Tallies, now: float) -> Change:
         window = Node(_number(request, "after"), _period(request, "until", survey, now))
         return change(survey, tallies, window, retrospective=_retrospective(request))
 
-    return await _answer(request, found)
+    return await _answer(request, estimated)
 
 
 _Estimated: TypeAlias = Callable[[Survey, Tallies, float], Histogram | Change | Sequence[Histogram | Change]]
@@ -72,7 +72,7 @@ async def _answer(request: Request, estimated: _Estimated) -> Response:
 
 
 def _content(request: Request, survey: Survey, estimated: _Estimated) -> bytes:
-    """Made once for each question as long as the tallies it is made of, and what has closed and is sealed, stand."""
+    """The answer, made once for each question as long as its tallies, and what is closed and sealed, stay the same."""
     service = service_of(request)
     now = service.clock()
     with service.store.reading() as connection:
@@ -95,28 +95,28 @@ def _made(
     estimated: Callable[[], Histogram | Change | Sequence[Histogram | Change]],
 ) -> bytes:
     try:
-        found = estimated()
+        made = estimated()
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
-    if isinstance(found, Histogram | Change):
-        content = {**_as_json(survey, found), "nodes": _nodes_as_json(found.nodes, sealed)}
+    if isinstance(made, Histogram | Change):
+        content = {**_as_json(survey, made), "nodes": _nodes_as_json(made.nodes, sealed)}
     else:
         known = _published_nodes(survey, published)
         if not _retrospective(request):
-            known = [each for each in known if found and each.node.end <= _end(found[-1])]
-        content = {"series": [_as_json(survey, each) for each in found], "nodes": _nodes_as_json(known, sealed)}
+            known = [each for each in known if made and each.node.end <= _end(made[-1])]
+        content = {"series": [_as_json(survey, each) for each in made], "nodes": _nodes_as_json(known, sealed)}
     return bytes(JSONResponse({**_survey_as_json(survey), **content}).body)
 
 
 def _published_nodes(survey: Survey, published: Tallies) -> list[UsedNode]:
-    """By the time of their end."""
+    """The nodes that may be shown, in the order of their ends."""
     tracks = survey.plan.tracks
     nodes = [UsedNode(track, number, tracks[track].node(number), o.reports) for (track, number), o in published.items()]
     return sorted(nodes, key=lambda each: (each.node.end, each.node.start, each.track))
 
 
-def _end(found: Histogram | Change) -> int:
-    return found.period if isinstance(found, Histogram) else found.span.end
+def _end(result: Histogram | Change) -> int:
+    return result.period if isinstance(result, Histogram) else result.span.end
 
 
 def _number(request: Request, name: str) -> int:
@@ -148,13 +148,13 @@ def _survey_as_json(survey: Survey) -> dict[str, Any]:
     return {"survey": survey.id.hex(), "question": survey.question, "answers": list(survey.answers)}
 
 
-def _as_json(survey: Survey, found: Histogram | Change) -> dict[str, Any]:
+def _as_json(survey: Survey, result: Histogram | Change) -> dict[str, Any]:
     return {
-        **_when(survey, found),
-        "values": found.estimate.values.tolist(),
-        "standard_errors": [None if isnan(e) else e for e in found.estimate.standard_errors.tolist()],
-        "covariance": found.estimate.covariance.tolist(),
-        "upper_bound": found.estimate.upper_bound,
+        **_when(survey, result),
+        "values": result.estimate.values.tolist(),
+        "standard_errors": [None if isnan(e) else e for e in result.estimate.standard_errors.tolist()],
+        "covariance": result.estimate.covariance.tolist(),
+        "upper_bound": result.estimate.upper_bound,
     }
 
 
@@ -171,7 +171,7 @@ def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[int, int]) -> list[di
     ]
 
 
-def _when(survey: Survey, found: Histogram | Change) -> dict[str, Any]:
-    if isinstance(found, Histogram):
-        return {"period": found.period, "time": format_instant(survey.calendar.time(found.period))}
-    return {"after": found.span.start, "until": found.span.end}
+def _when(survey: Survey, result: Histogram | Change) -> dict[str, Any]:
+    if isinstance(result, Histogram):
+        return {"period": result.period, "time": format_instant(survey.calendar.time(result.period))}
+    return {"after": result.span.start, "until": result.span.end}

@@ -1,4 +1,4 @@
-"""Making the answers that estimates are: a few at a time on threads of their own, each once for what it is made of.
+"""Working out estimates on threads of their own: a few at a time, and each once as long as its tallies stay the same.
 
 So whoever asks for many, or for the same again and again, keeps neither uploads nor the fold waiting.
 """
@@ -19,7 +19,7 @@ MOST_KEPT_BYTES = 64 * 2**20
 
 
 class Estimating:
-    """Makes answers and keeps the latest of them."""
+    """Works out answers and keeps the latest of them, MOST_KEPT_BYTES together."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="estimate")

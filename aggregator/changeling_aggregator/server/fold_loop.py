@@ -28,6 +28,7 @@ class FoldLoop:
         self._folded = monotonic()
 
     def start(self) -> None:
+        """Begin to fold about every second."""
         self._thread.start()
 
     def close(self) -> None:
@@ -38,6 +39,7 @@ class FoldLoop:
 
     @property
     def running(self) -> bool:
+        """Whether its thread lives."""
         return self._thread.is_alive()
 
     @property
@@ -46,7 +48,7 @@ class FoldLoop:
         return monotonic() - self._folded
 
     def fold_now(self) -> FoldReport:
-        """Fold to the log's end."""
+        """Fold to the log's end, waiting for a fold in hand. Raises what the store raises."""
         with self._one_at_a_time:
             now = self._clock()
             try:

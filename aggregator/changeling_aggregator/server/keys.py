@@ -19,6 +19,7 @@ MOST_KEY_BYTES = 4096
 
 
 async def list_keys(request: Request) -> Response:
+    """GET the keys that are valid by the server's clock, as the authority signed them."""
     service = service_of(request)
     now = service.clock()
     published = service.registry.keys.values()
@@ -26,6 +27,7 @@ async def list_keys(request: Request) -> Response:
 
 
 async def put_key(request: Request) -> Response:
+    """PUT a signed key that this server made: 201, or 200 where it was published before."""
     require_admin(request)
     service = service_of(request)
     signed = await read_body(request, MOST_KEY_BYTES)

@@ -11,7 +11,7 @@ from .service import Service
 
 DRAIN_SECONDS = 10
 MOST_CONNECTIONS = 1000
-"""Of one process; more are told 503. Below the files that one may have open where nobody has raised that."""
+"""The most connections of one process; one more is answered 503. A process may usually have 1,024 files open."""
 
 
 def is_loopback(host: str) -> bool:

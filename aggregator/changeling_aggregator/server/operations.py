@@ -18,7 +18,7 @@ MOST_JSON_BYTES = 1024
 
 
 def show_status(request: Request) -> Response:
-    """How many reports each closed node has, what was refused and why, and how far the fold is."""
+    """GET …/status: the reports of each closed node, what was refused and why, and how far the fold is."""
     service, survey = service_of(request), survey_in_path(request).survey
     with service.store.reading() as connection:
         tallies = closed_tallies(survey, tallies_of(connection, survey.id), service.clock())
@@ -45,6 +45,7 @@ def show_status(request: Request) -> Response:
 
 
 def fold_now(request: Request) -> Response:
+    """POST: fold to the log's end at once; answers what that did."""
     require_admin(request)
     done = service_of(request).folding.fold_now()
     refused = {reason.value: count for reason, count in sorted(done.refused.items())}
@@ -72,7 +73,7 @@ async def move_clock(request: Request) -> Response:
 
 
 async def show_health(request: Request) -> Response:
-    """200 and "ok", or 503 and what is wrong; with the seconds since the last fold that reached the log's end."""
+    """GET: 200 and "ok", or 503 and what is wrong; and the seconds since the last fold that reached the log's end."""
     service = service_of(request)
     trouble = service.trouble
     status = {

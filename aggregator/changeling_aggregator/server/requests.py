@@ -12,12 +12,13 @@ from ..ingest import PublishedSurvey
 from .service import Service
 
 BODY_SECONDS = 60.0
-"""How long a body may take: what has arrived of it is in memory meanwhile."""
+"""A body that takes longer is refused: what has arrived of it is in memory meanwhile."""
 MOST_BODIES_BYTES = 128 * 2**20
-"""Of all bodies that are on their way: slow senders together hold no more."""
+"""The most bytes in memory of all bodies that have not arrived whole, however many send slowly."""
 
 
 def service_of(request: Request) -> Service:
+    """The service that the application was made with."""
     service: Service = request.app.state.service
     return service
 
@@ -65,7 +66,7 @@ def require_admin(request: Request) -> None:
 
 
 def id_in_path(request: Request) -> bytes:
-    """The survey's id in the path: 404 for what is none."""
+    """The survey's id in the path, 16 bytes; 404 where those digits are no id."""
     try:
         id_ = bytes.fromhex(request.path_params["survey"])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What one serving process holds, from its store to its threads; knows no HTTP."""
+"""What one serving process is made of: its store, its threads and what it remembers. Knows no HTTP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .estimating import Estimating
 from .fold_loop import FoldLoop
 
 MOST_FAILURES = 3
-"""Of the fold, one after the other, before it is more than a disk that is busy."""
+"""So many failures of the fold in a row are more than a busy disk: the server is no longer healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,15 @@ class Service:
         self.folding = FoldLoop(store, self.registry, self.clock)
         self.estimating = Estimating()
         self.body_bytes = 0
-        """Of bodies that are on their way, in memory."""
+        """How many bytes of bodies that have not arrived whole are in memory."""
 
     @property
     def movable_clock(self) -> MovableClock | None:
+        """The clock, where it can be moved over HTTP."""
         return self.clock if isinstance(self.clock, MovableClock) else None
 
     def start(self) -> None:
+        """Begin to commit uploads and to fold."""
         self.committer.start()
         self.folding.start()
 

@@ -15,16 +15,19 @@ from .service import Service
 
 
 async def list_surveys(request: Request) -> Response:
+    """GET the id and the question of every published survey."""
     published = service_of(request).registry.surveys
     rows = [{"id": id_.hex(), "question": each.survey.question} for id_, each in published.items()]
     return JSONResponse({"surveys": rows})
 
 
 async def fetch_survey(request: Request) -> Response:
+    """GET a survey's signed bytes."""
     return packed(survey_in_path(request).signed)
 
 
 async def publish_survey(request: Request) -> Response:
+    """PUT a survey that the authority signed: 201, or 200 where it was published before."""
     require_admin(request)
     signed = await read_body(request, MOST_BODY_BYTES)
     survey = _verified(signed, service_of(request))

@@ -14,11 +14,13 @@ from starlette.responses import Response
 
 from ..errors import TurnedDown
 from ..ingest import refusal_of
+from ..store.counted import RefusalCounts
 from .requests import read_body, service_of
 from .responses import packed
 
 
 async def upload(request: Request) -> Response:
+    """POST envelopes; answers when those that are not refused are on disk."""
     service = service_of(request)
     body = await read_body(request, MOST_BODY_BYTES)
     try:
@@ -28,7 +30,7 @@ async def upload(request: Request) -> Response:
     now = service.clock()
     accepted: list[bytes] = []
     refused: dict[int, Refusal] = {}
-    counts: Counter[tuple[bytes, Refusal]] = Counter()
+    counts: RefusalCounts = Counter()
     for index, envelope in enumerate(envelopes):
         refusal = refusal_of(envelope, service.registry, now)
         if refusal is None:

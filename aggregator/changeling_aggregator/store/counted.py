@@ -4,6 +4,7 @@ Tallies are written in the transaction that moves the cursors, and after it has 
 each report counts exactly once, and no two folders add to a tally at once. Refusals are counted by whoever refuses.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ from .schema import refusals, runs, sealed, tallies
 
 NodeKey: TypeAlias = tuple[bytes, int, int]
 """Survey id, number of the track, number of the node."""
+RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
+"""How many envelopes and reports were refused, by survey id and reason."""
 
 
 def add_tallies(connection: Connection, added: Mapping[NodeKey, NodeTally]) -> None:
@@ -33,7 +36,7 @@ def add_tallies(connection: Connection, added: Mapping[NodeKey, NodeTally]) -> N
 
 
 def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], NodeTally]:
-    """All tallies of a survey, by track and node, closed or not: what may be shown the caller decides."""
+    """All tallies of a survey, by track and node, of open nodes too: the caller decides which may be shown."""
     rows = connection.execute(
         select(tallies).where(tallies.c.survey == survey).order_by(tallies.c.track, tallies.c.node)
     )
@@ -41,7 +44,7 @@ def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], N
 
 
 def add_refusals(connection: Connection, added: Mapping[tuple[bytes, Refusal], int]) -> None:
-    """Add to the counters, by survey and reason."""
+    """Add to the counters of refused envelopes and reports, by survey and reason."""
     for (survey, reason), count in sorted(added.items()):
         more = (
             update(refusals)

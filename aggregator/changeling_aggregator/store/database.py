@@ -25,7 +25,7 @@ _PRAGMAS = (
 
 
 class Store:
-    """An open store. Share it between threads; a transaction belongs to one."""
+    """An open store. Threads may share it; a transaction belongs to one of them."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -33,7 +33,7 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> "Store":
-        """The store in this file, made if there is none. Raises StoreError, or OSError."""
+        """The embedded store in this file, made if there is none. Raises StoreError, or OSError."""
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         # hide_parameters: what is stored never shows in an error message.
         engine = create_engine(f"sqlite:///{path}", hide_parameters=True)
@@ -58,16 +58,19 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """The one transaction that may write; on disk when it ends without an exception."""
+        """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
+
+        In SQLite writers come one at a time, from their first statement on.
+        """
         connection = self.engine.connect().execution_options(writer=True)
         with connection, connection.begin():
             yield connection
 
     def forget_overwritten(self, changed: bool) -> None:
-        """Empty the write-ahead log, where bytes since overwritten may still stand.
+        """Empty the write-ahead log, in which bytes that were overwritten since may still stand.
 
-        changed: whether anything was overwritten since the last time. Left for the next time, whatever that
-        brings, where somebody reads for longer than a second: appending has to wait for this.
+        changed: whether anything was overwritten since the last time. Appending has to wait for this, so where somebody
+        is reading for longer than a second it is left for the next call, which then does it in any case.
         """
         self._overwritten |= changed
         if not self._overwritten:
@@ -83,6 +86,7 @@ class Store:
             connection.close()
 
     def close(self) -> None:
+        """Close its connections; a transaction in hand is lost."""
         self.engine.dispose()
 
     def _claim(self, path: Path) -> None:
@@ -94,12 +98,12 @@ class Store:
                 connection.execute(insert(schema.store).values(row))
             elif schema.store.name not in tables:
                 raise StoreError(f"{path} belongs to another program: name a file of its own for the store")
-            found = connection.execute(select(schema.store.c.program, schema.store.c.version)).one()
-        if found.program != schema.PROGRAM:
-            raise StoreError(f"{path} belongs to {found.program}: name a file of its own for the store")
-        if found.version != schema.VERSION:
+            written_by = connection.execute(select(schema.store.c.program, schema.store.c.version)).one()
+        if written_by.program != schema.PROGRAM:
+            raise StoreError(f"{path} belongs to {written_by.program}: name a file of its own for the store")
+        if written_by.version != schema.VERSION:
             raise StoreError(
-                f"{path} has schema version {found.version}, this program knows {schema.VERSION}: "
+                f"{path} has schema version {written_by.version}, this program knows {schema.VERSION}: "
                 "use the version of changeling that wrote it, or a later one"
             )
 

@@ -1,7 +1,7 @@
-"""What of the log may go: envelopes that are folded, when every node they count for is sealed.
+"""Deleting from the log the envelopes that are folded, once every node they count for is sealed.
 
-That is at arrival and grace, as a report comes after its node has closed. One that came before holds its envelope
-until the node is sealed. So whatever is not sealed can be folded again.
+That is a grace after their arrival, as a report comes after its node has closed. Where one came before, its envelope
+is held until the node is sealed. So every node that is not sealed can be folded again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,14 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, sele
 from .schema import cursors, held, log
 
 _MOST_AT_ONCE = 20_000
-"""Of a stream, and of those held: appending has to wait meanwhile."""
+"""The most envelopes of a stream, or of those held, that are deleted at once: appending has to wait meanwhile."""
 
 
 def hold(connection: Connection, until: Mapping[tuple[int, int], int]) -> None:
-    """Keep envelopes, by stream and position, until these Unix milliseconds have passed."""
+    """Keep envelopes until a time.
+
+    until: Unix milliseconds, by the envelope's stream and position.
+    """
     if until:
         rows = [{"stream": stream, "position": position, "until": end} for (stream, position), end in until.items()]
         connection.execute(insert(held), rows)
@@ -28,9 +31,10 @@ def any_to_prune(connection: Connection, arrival: int, now: int) -> bool:
 
 
 def prune(connection: Connection, arrival: int, now: int) -> None:
-    """Delete folded envelopes that arrived before `arrival`, and those held until before `now`; no more than so many.
+    """Delete folded envelopes that arrived before `arrival`, and those that were held until before `now`.
 
-    Both in Unix milliseconds: now minus the longest grace, and now.
+    Both in Unix milliseconds: now minus the longest grace, and now. Where there are many, some are left for the next
+    time.
     """
     for stream, after, until in list(_over(connection, arrival, _MOST_AT_ONCE)):
         is_held = exists().where(held.c.stream == log.c.stream, held.c.position == log.c.position)
@@ -45,7 +49,7 @@ def prune(connection: Connection, arrival: int, now: int) -> None:
 
 
 def _over(connection: Connection, arrival: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """Per stream, the first positions (after, until], folded and not pruned, that arrived before this."""
+    """Per stream, which positions (after, until] are next to go: folded, not pruned, arrived before `arrival`."""
     query = select(cursors).where(cursors.c.pruned < cursors.c.position)
     for row in connection.execute(query).all():
         until = min(row.position, row.pruned + most)

@@ -19,7 +19,7 @@ _CHUNKS_AT_ONCE = 16
 
 
 def chunks_near(connection: Connection, key: NodeKey, ids: bytes) -> Iterator[bytes]:
-    """Every chunk of a node that could hold one of these sorted ids, several laid end to end."""
+    """The chunks of a node that could hold one of these sorted ids; some are laid end to end."""
     wanted = np.frombuffer(ids, f"S{ID_BYTES}")
     query = select(runs.c.number, runs.c.first).where(of_node(runs, key)).order_by(runs.c.number, runs.c.first)
     for number, rows in groupby(connection.execute(query).all(), lambda row: row.number):
@@ -39,7 +39,7 @@ def run_sizes(connection: Connection, key: NodeKey) -> dict[int, int]:
 
 
 def read_run(connection: Connection, key: NodeKey, number: int) -> Iterator[bytes]:
-    """A run in pieces; what is written to other runs meanwhile does not matter."""
+    """A run in pieces of several chunks. Other runs may be written to meanwhile."""
     query = select(runs.c.first, runs.c.ids).where(of_node(runs, key), runs.c.number == number)
     after = b""
     while rows := connection.execute(
@@ -52,7 +52,11 @@ def read_run(connection: Connection, key: NodeKey, number: int) -> Iterator[byte
 def replace_runs(
     connection: Connection, key: NodeKey, replaced: Sequence[int], number: int, ids: Iterable[bytes]
 ) -> None:
-    """Put a new run of this number, in sorted pieces, in place of others, which may be read until the last piece."""
+    """Put a new run in place of others.
+
+    replaced: the numbers of the others, which may be read until the last piece is taken. number: of the new run.
+    ids: in sorted pieces.
+    """
     survey, track, node = key
     of_run = {"survey": survey, "track": track, "node": node, "number": number}
     for piece in ids:

@@ -4,7 +4,7 @@ Imports matplotlib only when a plot is asked for, and draws without a display.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_statistics.durations import format_duration
@@ -12,6 +12,7 @@ from changeling_statistics.estimation.releases import planned_variance
 from changeling_statistics.planning import Comparison, Option
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = {"paper": "#999999", "flat": "#CC79A7", "sampled": "#E69F00", "panel": "#009E73", "optimal": "#0072B2"}
@@ -43,7 +44,7 @@ def draw(comparison: Comparison, chosen: Option) -> "Figure":
     return figure
 
 
-def _draw_errors(panel: Any, comparison: Comparison) -> None:
+def _draw_errors(panel: "Axes", comparison: Comparison) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     wish = comparison.wish
@@ -71,7 +72,7 @@ def _draw_errors(panel: Any, comparison: Comparison) -> None:
     _bare(panel)
 
 
-def _name_lines(panel: Any, comparison: Comparison) -> None:
+def _name_lines(panel: "Axes", comparison: Comparison) -> None:
     """Each line is named at its right end; names that would overlap are pushed apart."""
     last = [
         (float(np.log10(100 * option.prediction.errors[-1])), name, option)
@@ -96,7 +97,7 @@ def _name_lines(panel: Any, comparison: Comparison) -> None:
         )
 
 
-def _draw_graph(panel: Any, option: Option) -> None:
+def _draw_graph(panel: "Axes", option: Option) -> None:
     """Times on a line; changes are arcs over it, states stems to the ground; the wider, the better they conduct."""
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
@@ -158,7 +159,7 @@ def _states(option: Option) -> set[tuple[int, int]]:
     return {(0, node.end) for track in tracks if not track.reports_changes for node in track.nodes()}
 
 
-def _bare(panel: Any) -> None:
+def _bare(panel: "Axes") -> None:
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     panel.tick_params(labelsize=8)

@@ -5,11 +5,14 @@ Imports matplotlib only when a plot is asked for, and draws without a display.
 
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from .experiment import Experiment, epsilon_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TRUTH, FROZEN, ESTIMATE = "#222222", "#D55E00", "#0072B2"
@@ -51,12 +54,12 @@ def draw(experiment: Experiment, title: str | None = None) -> "Figure":
     return figure
 
 
-def _draw_answer(panel: Any, experiment: Experiment, answer: int) -> None:
+def _draw_answer(panel: "Axes", experiment: Experiment, answer: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import MaxNLocator
 
     percent = 100 / experiment.entries
-    times = [time.replace(tzinfo=None) for time in experiment.times()]  # numpy knows no zones
+    times = np.array([time.replace(tzinfo=None) for time in experiment.times()], "datetime64[us]")  # knows no zones
     estimate = experiment.estimates[:, answer] * percent
     band = 2 * experiment.standard_errors[:, answer] * percent
     panel.fill_between(

@@ -14,6 +14,7 @@ from changeling_protocol import __version__
 ROOT = Path(__file__).parents[2]
 MOST_BYTES, MOST_OF_THE_SDK = 500_000, 100_000
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
+OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib", "msgspec", "filelock"}
 
 
 def run(*command, **options):
@@ -122,7 +123,7 @@ def test_a_bare_install_is_the_sdk_alone(environment):
 def test_the_extra_simulate_brings_no_server_and_no_curator(environment):
     """The bundled changelog is simulated by name."""
     environment.with_extra("simulate")
-    assert not environment.installed() & {*OF_A_SERVER, "opendp"}
+    assert not environment.installed() & {*OF_A_SERVER, "opendp", "msgspec", "filelock"}
     assert "employment" in environment.printed("changeling-sim", "run", "school-to-work", "--entries", 10**6)
 
 
@@ -145,7 +146,7 @@ def test_the_extra_central_brings_no_server(environment):
 @pytest.mark.timeout(600)
 def test_the_extra_server_brings_the_server(environment):
     """Its store opens, and a sealing key is made in it."""
-    environment.without("opendp", "dp-accounting", "matplotlib").with_extra("server")
-    assert not environment.installed() & {"opendp", "dp-accounting", "matplotlib"}
+    environment.without(*OF_A_CURATOR).with_extra("server")
+    assert not environment.installed() & OF_A_CURATOR
     environment.printed("changeling", "keys", "new", "--store", "server.db", "-o", "key.request")
     assert "changeling[central]" in environment.printed("changeling", "release", "--help")

@@ -88,6 +88,14 @@ def test_an_analyst_gets_the_three_figures_in_order(tmp_path):
     assert len(curve) == 6
 
 
+def test_a_curator_publishes_a_week_and_goes_on_where_it_stopped(tmp_path):
+    """168 hours; run again nothing more is drawn, and the same is shown."""
+    printed, again = (ran("curator.py", folder=tmp_path) for _ in range(2))
+    assert printed.startswith("168 hours published in flights.csv\nepsilon 1, ")
+    assert again == printed.replace("168 hours", "0 hours", 1)
+    assert len((tmp_path / "flights.csv").read_text().splitlines()) == 1 + 168
+
+
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_an_example_is_short_and_opens_with_how_to_run_it(script):
     """30 to 60 lines, and only front doors are imported."""

@@ -228,8 +228,12 @@ def test_a_plot_shows_every_region_and_the_lines_of_a_lone_one(tmp_path):
 
 def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     """By hand: x' makes the third output 5 times likelier, then the second 5/2 times; δ(ε) = 3/4 - e^ε/4 below that."""
-    sigma, regions = re.findall(r"```python\n(.*?)```", (ROOT / "docs/central/guide.md").read_text(), re.DOTALL)
+    releasing, sigma, regions = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/central/guide.md").read_text(), re.DOTALL
+    )
     monkeypatch.chdir(tmp_path)
+    exec(compile(releasing, "docs/central/guide.md", "exec"), {})
+    assert "shape: (3, 5)" in capsys.readouterr().out
     exec(compile(sigma, "docs/central/guide.md", "exec"), {})
     assert re.fullmatch(r"\d+ -?\d+ \d\.\d+\n", capsys.readouterr().out)
     exec(compile(regions, "docs/central/guide.md", "exec"), {})

@@ -1,10 +1,13 @@
 """Canonical MessagePack: one value, one byte string. Sorted keys, shortest forms, no floats."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgpack
 
 from .errors import MalformedBytes
+
+Fields: TypeAlias = dict[str, Any]
+"""A canonical map: names, and under each None, a boolean, an integer, a string, bytes, a list or another map."""
 
 
 def encode(value: Any) -> bytes:

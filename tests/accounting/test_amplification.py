@@ -89,7 +89,7 @@ def test_the_closed_form_is_above_the_numerical_bound(local, entries, delta):
     entries=st.integers(1, 10**5),
     more=st.integers(1, 10**5),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_more_entries_and_more_epsilon_never_tell_more(m, a, entries, more):
     """δ(ε) falls with ε and with the number of entries, rounding of blocks apart, and starts at most at k-RR's own."""
     epsilons = np.linspace(0, log(a), 9)

@@ -143,7 +143,7 @@ def test_one_entry_hides_behind_nobody():
     deltas=st.tuples(st.floats(1e-11, 1e-2), st.floats(1e-11, 1e-2)),
     name=st.sampled_from(sorted(PLANS)),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_more_delta_never_costs_more(entries, deltas, name):
     """ε falls with δ, the grid's rounding apart."""
     low, high = sorted(deltas)

@@ -184,7 +184,7 @@ def test_a_custom_matrix_of_many_kinds_stays_below_pure():
     closed=st.booleans(),
     deltas=st.lists(st.floats(1e-12, 0.5), min_size=2, max_size=2),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_more_delta_fewer_changes_and_less_loss_never_cost_more(k, T, a, closed, deltas):
     """ε(δ) falls with δ, and rises with k and with the odds; never above the pure cost."""
     low, high = sorted(deltas)

@@ -146,7 +146,7 @@ def test_what_does_not_open_or_parse_is_refused_alone(
     assert sum(reports for reports, _ in log.tallies().values()) == counted + 1
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plaintext=st.binary(min_size=1, max_size=80)
     | st.recursive(
@@ -303,7 +303,7 @@ def test_a_node_stays_open_for_an_upload_that_waits(log: Log) -> None:
         assert sealed_nodes(connection, log.survey.id) == {0: 1}
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
     """Each is sorted and at least twice as long as the next, and ids are found in the chunks that are read."""
@@ -420,7 +420,7 @@ def test_the_log_is_pruned_a_bounded_number_at_a_time(log: Log, monkeypatch: pyt
     assert left == [6, 2, 0, 0]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6))
 def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int) -> None:
     """Whenever the log is pruned, what is left of it gives the stored tallies of every open node, those included

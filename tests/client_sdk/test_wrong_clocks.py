@@ -145,7 +145,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_under_a_wild_clock_the_layers_tell_one_story(steps):
     """Whatever the clock does between steps, on- or offline: no node is answered twice, and every wide node says

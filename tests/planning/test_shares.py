@@ -45,7 +45,7 @@ def test_no_shares_on_a_grid_do_better_than_the_optimum(retrospective, objective
     assert found.value == pytest.approx(value(tiny, found.f, objective))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     closed=st.booleans(),

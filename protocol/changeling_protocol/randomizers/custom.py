@@ -1,12 +1,13 @@
-"""Any column-stochastic randomizer, given by integer weights; its loss is read off its rows."""
+"""Custom randomizers: any matrix of integer weights. The loss is read off its rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from ..canonical import Fields
 from ..coins import Coins
 from .interface import Losses
 from .odds import log_ratio
@@ -17,10 +18,15 @@ from .spaces import Space
 @register
 @dataclass(frozen=True, slots=True)
 class CustomResponse:
-    """P(o|v) = weights[o][v] / Σ_o weights[o][v]: a row per symbol, a column per input, any column totals.
+    """The randomizer with Pr(o|v) = weights[o][v] / Σ_o weights[o][v].
 
-    A zero that faces a non-zero in its row makes the pure loss infinite. Such a matrix can be studied for its
+    space: its m inputs.
+    weights: a row for each symbol o, a column for each input v; integers from 0 to 2^64 - 1. Columns may have
+    different totals.
+
+    A row with both zeros and positive weights makes the pure loss infinite. Such a matrix can be studied for its
     (ε, δ), but `losses` raises ValueError, and so no survey can be made of it.
+    Raises ValueError for other shapes or weights, for a row or a column of zeros.
     """
 
     kind: ClassVar[str] = "custom"
@@ -40,37 +46,43 @@ class CustomResponse:
 
     @property
     def symbols(self) -> int:
+        """As many as there are rows."""
         return len(self.weights)
 
     @property
     def losses(self) -> Losses:
-        """Raises ValueError where the loss is infinite."""
+        """The largest ratios within a row. Raises ValueError where one is infinite."""
         return _losses(self)
 
     def total(self, true: int) -> int:
+        """The sum of the input's column."""
         return sum(row[true] for row in self.weights)
 
     def weight(self, symbol: int, true: int) -> int:
+        """weights[symbol][true]."""
         return self.weights[symbol][true]
 
     def respond(self, true: int, coins: Coins) -> int:
+        """Draws one symbol for the input. Raises ValueError outside the space."""
         if not 0 <= true < self.space.size:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
         return self.symbol_at(coins.below(self.total(true)), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
-        """The symbol that the integer `drawn` in [0, total) selects."""
+        """The symbol that the integer `drawn` in [0, total) selects: symbols in order, each by its weight."""
         for symbol, row in enumerate(self.weights):
             if drawn < row[true]:
                 return symbol
             drawn -= row[true]
         raise ValueError("the integer drawn is not below the input's total")
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
+        """The weights, row by row."""
         return {"weights": [list(row) for row in self.weights]}
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these weights; None for other fields."""
         match fields:
             case {"weights": [*rows], **rest} if not rest and all(isinstance(row, list) for row in rows):
                 return cls(space, tuple(tuple(row) for row in rows))
@@ -82,8 +94,8 @@ def _losses(randomizer: CustomResponse) -> Losses:
     space = randomizer.space
     pairs = [space.pair(v) for v in range(space.size)]
     if not space.reports_changes:
-        one = _worst(randomizer, range(space.size), range(space.size))
-        return Losses(one, one, one, one)
+        between_states = _worst(randomizer, range(space.size), range(space.size))
+        return Losses(between_states, between_states, between_states, between_states)
     mutations = [v for v, (old, new) in enumerate(pairs) if old != new]
     insertions = [v for v in mutations if pairs[v][0] == 0]
     return Losses(
@@ -95,7 +107,7 @@ def _losses(randomizer: CustomResponse) -> Losses:
 
 
 def _worst(randomizer: CustomResponse, above: Sequence[int], below: Sequence[int]) -> Decimal:
-    """ln max P(o|u)/P(o|v) over symbols, u of `above` and v of `below`, rounded up."""
+    """ln max Pr(o|u)/Pr(o|v) over all symbols o, inputs u in `above` and v in `below`, rounded up."""
     totals = [randomizer.total(v) for v in range(randomizer.space.size)]
     worst = Fraction(0)
     for symbol, row in enumerate(randomizer.weights):

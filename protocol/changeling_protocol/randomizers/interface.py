@@ -1,26 +1,32 @@
-"""What every randomizer is: exact integer odds, a sampler on them, and the loss they cost.
+"""What every randomizer is: exact integer weights, a sampler on them, and the loss they cost.
 
-What the statistics know of each, its tallies, decoder and covariance, stands in changeling_statistics.randomizers.
+This is the device's half. The other half, how reports are tallied and decoded, is in
+changeling_statistics.randomizers.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
+from ..canonical import Fields
 from ..coins import Coins
 from .spaces import Space
 
 SYMBOL_LIMIT = 2**63
-"""Symbols are numbered below this, so that they fit into the columns of a fold."""
+"""Symbols are numbered below this, so that the server can keep them in columns of 64-bit integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The loss of one node, ln max over outputs of Pr(o|u)/Pr(o|v), by kind of the inputs u and v.
+    """How well one report tells two inputs u and v apart: max over symbols of ln Pr(o|u)/Pr(o|v), rounded up.
 
-    mutations: two mutations (L_mm); appears: a mutation against no change (L_m0); vanishes: no change
-    against a mutation (L_0m); insertions: two insertions (L_ii). Of a state report all are one figure.
+    Each figure is the largest over the pairs of inputs of one kind. For a report of a state all four are the same.
+
+    mutations: u and v are two mutations (L_mm).
+    appears: u is a mutation, v is no change (L_m0).
+    vanishes: u is no change, v is a mutation (L_0m).
+    insertions: u and v are two insertions (L_ii).
     """
 
     mutations: Decimal
@@ -30,15 +36,18 @@ class Losses:
 
 
 class Randomizer(Hashable, Protocol):
-    """Maps a true input to a random symbol by exact integer weights; a value, so that it can key a cache.
+    """Maps a true input to a random symbol by exact integer weights.
 
-    kind: the name that it is registered under, and known by in signed bytes.
+    A value: two randomizers of equal parameters are equal, so that they can be the keys of a cache.
+    kind: the name that the class is registered under, and known by in signed bytes.
     """
 
     kind: ClassVar[str]
 
     @property
-    def space(self) -> Space: ...
+    def space(self) -> Space:
+        """The true inputs it can be given."""
+        ...
 
     @property
     def symbols(self) -> int:
@@ -46,33 +55,42 @@ class Randomizer(Hashable, Protocol):
         ...
 
     @property
-    def losses(self) -> Losses: ...
+    def losses(self) -> Losses:
+        """What one report can tell. Raises ValueError where that is infinite."""
+        ...
 
     def weight(self, symbol: int, true: int) -> int:
-        """Pr(symbol | true) = weight(symbol, true) / total(true), exactly."""
+        """The weight of a symbol for an input: Pr(symbol | true) = weight(symbol, true) / total(true), exactly."""
         ...
 
     def total(self, true: int) -> int:
-        """The sum of the input's weights over all symbols."""
+        """The sum of an input's weights over all symbols."""
         ...
 
     def respond(self, true: int, coins: Coins) -> int:
-        """The symbol to report for the true input. Raises ValueError outside the space."""
+        """Draws the symbol to report for a true input. Raises ValueError outside the space, without naming the input.
+
+        coins: one integer below `total(true)` is drawn from them.
+        """
         ...
 
     def symbol_at(self, drawn: int, true: int) -> int:
-        """The symbol that the integer `drawn` in [0, total(true)) selects: what `respond` does with its one draw."""
+        """The symbol that the integer `drawn` in [0, total(true)) selects: what `respond` does with its one draw.
+
+        Of all those integers exactly weight(symbol, true) select each symbol.
+        """
         ...
 
-    def as_fields(self) -> dict[str, Any]:
-        """Its parameters in a survey's signed bytes, besides its kind and its space."""
+    def as_fields(self) -> Fields:
+        """Its parameters as they stand in a survey's signed bytes, without its kind and its space."""
         ...
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
-        """The randomizer on this space whose `as_fields` these are, or None where they are not of its form.
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer on this space whose `as_fields` these are; None if they are not of its form.
 
-        fields: of canonical MessagePack, without booleans. Raises ValueError where a parameter is out of range.
+        fields: read from signed bytes; there are no booleans among them.
+        Raises ValueError for a parameter that is out of range.
         """
         ...
 

@@ -5,8 +5,9 @@ The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; P
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from ..canonical import Fields
 from ..coins import Coins
 from .interface import Losses
 from .odds import Odds
@@ -17,9 +18,11 @@ from .spaces import Space
 @register
 @dataclass(frozen=True, slots=True)
 class KaryResponse:
-    """k-RR on a space of m inputs, its symbols being the inputs.
+    """k-RR on a space of m inputs: the symbols are the inputs, and the truth is reported with probability p.
 
-    p = a / (a + (m-1)b)        q = b / (a + (m-1)b)        a:b = odds
+        p = a / (a + (m-1)b)        q = b / (a + (m-1)b), the probability of each other symbol
+
+    space: the inputs. odds: a:b.
     """
 
     kind: ClassVar[str] = "k-rr"
@@ -28,25 +31,30 @@ class KaryResponse:
 
     @property
     def symbols(self) -> int:
+        """m, one for each input."""
         return self.space.size
 
     def total(self, true: int = 0) -> int:  # noqa: ARG002
+        """a + (m-1)b, whatever the input."""
         return self.odds.favoured + (self.symbols - 1) * self.odds.other
 
     @property
     def losses(self) -> Losses:
+        """ln(a/b) between any two inputs; 0 where there is only one input of a kind."""
         epsilon = self.odds.epsilon if self.symbols > 1 else Decimal(0)
-        alike = self.space.reports_changes and self.space.answers == 1  # there is one insertion only
-        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=Decimal(0) if alike else epsilon)
+        insertions = Decimal(0) if self.space.reports_changes and self.space.answers == 1 else epsilon
+        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=insertions)
 
     def weight(self, symbol: int, true: int) -> int:
+        """a for the truth, b for every other symbol."""
         return self.odds.favoured if symbol == true else self.odds.other
 
     def respond(self, true: int, coins: Coins) -> int:
+        """Draws the truth or another symbol. Raises ValueError outside the space."""
         return self.symbol_at(coins.below(self.total()), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
-        """The symbol that the integer `drawn` in [0, total) selects."""
+        """The symbol that the integer `drawn` in [0, total) selects: the truth below a, then the others in order."""
         if not 0 <= true < self.symbols:
             raise ValueError(f"inputs are numbered 0 to {self.symbols - 1}, and this one is not")
         if drawn < self.odds.favoured:
@@ -54,11 +62,13 @@ class KaryResponse:
         other = (drawn - self.odds.favoured) // self.odds.other
         return other + (other >= true)
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
+        """The odds."""
         return {"odds": [self.odds.favoured, self.odds.other]}
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these odds; None for other fields."""
         match fields:
             case {"odds": [int(a), int(b)], **rest} if not rest:
                 return cls(space, Odds(a, b))

@@ -1,4 +1,7 @@
-"""Exact likelihood ratios, and losses rounded up from them."""
+"""Exact likelihood ratios, and losses rounded up from them.
+
+All decimal work is done in a context of its own, whatever the app has set.
+"""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,7 +16,12 @@ _LN_ERROR = Decimal("1e-45")
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """A likelihood ratio of exactly `favoured` to `other`; epsilon is its logarithm, rounded up."""
+    """A likelihood ratio of exactly `favoured` to `other`; epsilon is its logarithm, rounded up.
+
+    favoured: at least `other`, below 2^64.
+    other: at least 1.
+    Raises ValueError outside these ranges.
+    """
 
     favoured: int
     other: int
@@ -31,7 +39,10 @@ class Odds:
 
     @classmethod
     def within(cls, epsilon: Decimal | float) -> "Odds":
-        """The largest odds, of up to about 2^40, whose loss does not exceed `epsilon` (0 < epsilon <= 27)."""
+        """The largest odds, in integers of about 2^40, whose loss does not exceed an epsilon.
+
+        epsilon: above 0, at most 27. Raises ValueError outside.
+        """
         with upwards():
             most = Decimal(epsilon)
             if most.is_nan() or not 0 < most <= 27:
@@ -45,11 +56,12 @@ class Odds:
 
     @classmethod
     def of_bias(cls, bias: Fraction) -> "Odds":
-        """(1 + e) : (1 - e), of an answer of ±1 that is kept with probability (1 + e)/2 and else turned round.
+        """The odds (1 + e) : (1 - e) of an answer ±1 that is kept with probability (1 + e)/2, and else turned round.
 
-        bias: e, 0 <= e < 1. Its loss is ln((1 + e)/(1 - e)) exactly, which is above 2e. `KaryResponse` over two
-        states with these odds is the local mechanism RR of the lecture notes, section 1: with the holders of a state
-        answering -1, the estimate n/2 - Σ/(2e) of how many hold it is P⁻¹O, of standard deviation √((1 - e²)n)/(2e).
+        bias: e, from 0 to below 1. The loss is ln((1 + e)/(1 - e)), which is above 2e. Raises ValueError outside.
+        `KaryResponse` over two states with these odds is the local mechanism RR of the lecture notes, section 1: let
+        those who hold a state answer -1, and let Σ be the sum of all n reports. Then the notes' estimate n/2 - Σ/(2e)
+        of how many hold it is P⁻¹O, with standard deviation √((1 - e²)n)/(2e).
 
         >>> Odds.of_bias(Fraction(1, 2))
         Odds(favoured=3, other=1)
@@ -61,7 +73,7 @@ class Odds:
 
 
 def log_ratio(numerator: int, denominator: int) -> Decimal:
-    """ln(numerator / denominator) to some 45 digits, rounded up; 0 exactly for equal integers."""
+    """The logarithm of a fraction to some 45 digits, rounded up; exactly 0 for equal integers."""
     if numerator == denominator:
         return Decimal(0)
     with upwards():

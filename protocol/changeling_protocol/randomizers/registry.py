@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from ..canonical import Fields
 from .interface import Randomizer
 from .spaces import MutationSpace, Space, StateSpace
 
@@ -37,15 +38,16 @@ def registered() -> Mapping[str, type[Randomizer]]:
     return MappingProxyType(_KINDS)
 
 
-def randomizer_as_fields(randomizer: Randomizer) -> dict[str, Any]:
+def randomizer_as_fields(randomizer: Randomizer) -> Fields:
     """The fields of a survey's signed bytes that say which randomizer this is: its kind, its space, its parameters."""
     return {"kind": randomizer.kind, "space": _space_name(randomizer.space), **randomizer.as_fields()}
 
 
-def randomizer_from_fields(fields: dict[str, Any], answers: int) -> Randomizer:
-    """The randomizer that `randomizer_as_fields` wrote, for a survey of so many answers.
+def randomizer_from_fields(fields: Fields, answers: int) -> Randomizer:
+    """The randomizer that `randomizer_as_fields` wrote.
 
-    Raises ValueError for anything else.
+    answers: how many answers the survey has, z.
+    Raises ValueError for anything else, and for a kind that is not registered.
     """
     match fields:
         case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS and not _holds_booleans(own):
@@ -55,7 +57,7 @@ def randomizer_from_fields(fields: dict[str, Any], answers: int) -> Randomizer:
 
 
 def _holds_booleans(value: Any) -> bool:
-    """Whether a boolean passes for an integer somewhere: one value would then have two forms."""
+    """Whether there is a boolean anywhere. Python takes True for 1, so one randomizer would have two forms."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return isinstance(value, bool) or any(map(_holds_booleans, items))
 

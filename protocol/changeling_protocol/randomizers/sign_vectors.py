@@ -1,7 +1,7 @@
-"""Vectors of signs in a fixed order: rank to vector and back, in exact integers, without listing them.
+"""Vectors of signs in a fixed order: from rank to vector and back, in exact integers, without listing them.
 
-A vector gives each of some positions +1, -1 or 0. Ranks run through the shapes (pluses, minuses) in turn, and
-within a shape position by position, + before - before 0. A subset is a vector without minuses.
+A vector has +1, -1 or 0 at each position. Its shape is how many pluses and how many minuses it has. Vectors are
+ordered by shape, and within a shape position by position, + before - before 0. A subset is a vector without minuses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from math import comb
 
 Shape = tuple[int, int]
+"""How many pluses, how many minuses."""
 Signs = tuple[int, ...]
+"""A vector: +1, -1 or 0 for each position."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignVectors:
-    """All vectors of `length` signs that have one of the distinct shapes (pluses, minuses).
+    """All vectors of one length that have one of some shapes.
+
+    length: how many positions. shapes: (pluses, minuses), each once, in the order of the ranks.
 
     >>> pairs = SignVectors(3, ((1, 1),))
     >>> pairs.count, pairs.unrank(1), pairs.rank((1, 0, -1))
@@ -26,6 +30,7 @@ class SignVectors:
 
     @property
     def count(self) -> int:
+        """How many vectors there are."""
         return sum(arrangements(self.length, *shape) for shape in self.shapes)
 
     def rank(self, signs: Signs) -> int:
@@ -56,7 +61,10 @@ class SignVectors:
         raise AssertionError("the shapes' sizes add up to the count")
 
     def completing(self, fixed: Mapping[int, int]) -> "SignVectors":
-        """The vectors of the other positions, in order, that make one of ours with these signs by position."""
+        """What the other positions may hold where some are fixed: the vectors that `completed` makes one of ours from.
+
+        fixed: signs by position.
+        """
         signs = list(fixed.values())
         pluses, minuses = signs.count(1), signs.count(-1)
         shapes = ((p - pluses, q - minuses) for p, q in self.shapes)
@@ -64,25 +72,27 @@ class SignVectors:
         return SignVectors(length, tuple(shape for shape in shapes if arrangements(length, *shape)))
 
     def completed(self, rest: Signs, fixed: Mapping[int, int]) -> Signs:
-        """The vector that has these signs at the fixed positions, and `rest` at the others in order."""
+        """The vector with `fixed` signs at their positions, and the signs of `rest` at the others, in order."""
         others = iter(rest)
         return tuple(fixed[i] if i in fixed else next(others) for i in range(self.length))
 
 
 def arrangements(length: int, pluses: int, minuses: int) -> int:
-    """How many vectors of a length have so many pluses and minuses; 0 for the impossible."""
+    """How many vectors of a length have so many pluses and minuses; 0 where that is impossible."""
     if pluses < 0 or minuses < 0 or pluses + minuses > length:
         return 0
     return comb(length, pluses) * comb(length - pluses, minuses)
 
 
 def _choices(pluses: int, minuses: int) -> Iterator[tuple[int, Shape]]:
+    """The signs a position may have, in order, and the shape that is then left for the positions after it."""
     yield 1, (pluses - 1, minuses)
     yield -1, (pluses, minuses - 1)
     yield 0, (pluses, minuses)
 
 
 def _unranked(length: int, pluses: int, minuses: int, rank: int) -> Iterator[int]:
+    """The signs, one after another, of the vector of this rank among those of one shape."""
     for left in range(length - 1, -1, -1):
         for sign, rest in _choices(pluses, minuses):
             size = arrangements(left, *rest)

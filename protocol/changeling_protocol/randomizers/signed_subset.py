@@ -1,7 +1,7 @@
-"""Signed subset selection: a change is told by a vector with a sign for many states, or by nothing.
+"""Signed subset selection: a change is reported as a sign for each of several states, or as "nothing".
 
-One mutation costs exactly λ = ln(a/b), whatever it is compared with, where k-RR pays twice: once for
-what appears and once for what vanishes (docs/mathematics.md, "Signed subset selection").
+A mutation costs λ = ln(a/b) in all. Under k-RR it costs twice its loss: once where it appears, once where another
+changelog has none (docs/mathematics.md, "Signed subset selection").
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,9 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from math import gcd
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from ..canonical import Fields
 from ..coins import Coins
 from .interface import SYMBOL_LIMIT, Losses
 from .odds import Odds, log_ratio
@@ -20,22 +21,28 @@ from .sign_vectors import SignVectors
 from .spaces import MutationSpace, Space
 
 BALANCED = 0
+"""As the number of pluses: every state has a sign, half of them a plus."""
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class SignedSubset:
-    """Over the mutations of z answers, d = z + 1 states with NULL; symbols are "nothing" and the sign vectors.
+    """A symbol is "nothing", or a vector with a sign for each of the d = z + 1 states, NULL included.
 
-    pluses: j, how many states get a plus and how many a minus, the rest getting zero; BALANCED for no zeros,
-    with ⌊d/2⌋ or ⌈d/2⌉ pluses. spoken: u in (0, 1], how likely an entry without a change sends a vector.
-    odds: a:b, how much the vectors with + at `new` and - at `old` are favoured over every other symbol.
+        true input     "nothing"      each favoured vector    each other vector
+        no change      1 - u                                  u / N
+        old -> new     (1 - u) / Z    (a/b)·u / NZ            u / NZ
 
-        no change      nothing 1 - u,       each vector u / N
-        old -> new     nothing (1 - u) / Z,  favoured vectors (a/b)·u / NZ,  other vectors u / NZ
+    A mutation old -> new favours the vectors with + at `new` and - at `old`. There are N vectors, F of them favoured;
+    K = (F/N)(a/b - 1), Z = 1 + uK. All probabilities are ratios of integers.
+    If u < 1, symbol 0 is "nothing" and the vectors follow by rank; if u = 1, there are only vectors.
 
-    N vectors, F of them favoured, K = (F/N)(a/b - 1), Z = 1 + uK; all of it in exact integers.
-    Symbol 0 is nothing where u < 1; then come the vectors by rank. Raises ValueError from 2^63 symbols on.
+    space: the mutations of z answers, without the paper's pairs (r, r).
+    odds: a:b, favoured > other; how much likelier a favoured vector is than another.
+    pluses: j, how many states get a plus, and how many a minus; the rest get zero. BALANCED: no state gets zero, and
+    ⌊d/2⌋ or ⌈d/2⌉ get a plus.
+    spoken: u, above 0 and at most 1: how likely an entry without a change sends a vector.
+    Raises ValueError for parameters out of range, and from 2^63 symbols on.
     """
 
     kind: ClassVar[str] = "signed-subset"
@@ -59,11 +66,12 @@ class SignedSubset:
 
     @property
     def states(self) -> int:
-        """d, NULL included."""
+        """d, how many states there are, NULL included."""
         return self.space.answers + 1
 
     @property
     def vectors(self) -> SignVectors:
+        """All N sign vectors."""
         d, j = self.states, self.pluses
         if j != BALANCED:
             return SignVectors(d, ((j, j),))
@@ -77,28 +85,33 @@ class SignedSubset:
 
     @property
     def quiet(self) -> int:
-        """How many symbols say nothing: 1, or 0 where u = 1."""
+        """How many symbols mean "nothing": 1, or 0 where u = 1."""
         return int(self.spoken != 1)
 
     @property
     def symbols(self) -> int:
+        """N, and one more if u < 1."""
         return self.quiet + self.vectors.count
 
     @property
     def losses(self) -> Losses:
-        """L_mm = λ, L_m0 = ln((a/b) / Z), L_0m = ln Z: a change costs λ to make appear and vanish together."""
+        """L_mm = λ, L_m0 = ln((a/b) / Z), L_0m = ln Z. The last two add up to λ."""
         a, b = self.odds.favoured, self.odds.other
-        none, some = self.total(0), self.total(1)
+        unchanged, mutated = self.total(0), self.total(1)
         insertions = self.odds.epsilon if self.space.answers > 1 else Decimal(0)
-        return Losses(self.odds.epsilon, log_ratio(a * none, some), log_ratio(some, b * none), insertions)
+        return Losses(
+            self.odds.epsilon, log_ratio(a * unchanged, mutated), log_ratio(mutated, b * unchanged), insertions
+        )
 
     def total(self, true: int) -> int:
+        """The same for all mutations: Z times that of no change, times b."""
         _, b = self.favour(true)
         u, count = self.spoken, self.vectors.count
         gain = self.favoured * (self.odds.favoured - self.odds.other) if true else 0
         return u.denominator * count * b + u.numerator * gain
 
     def weight(self, symbol: int, true: int) -> int:
+        """One weight for the vectors that the input favours, one for all others, one for "nothing"."""
         a, b = self.favour(true)
         u = self.spoken
         if symbol < self.quiet:
@@ -108,28 +121,30 @@ class SignedSubset:
         return u.numerator * (a if true and signs[new] == 1 and signs[old] == -1 else b)
 
     def favour(self, true: int) -> tuple[int, int]:
-        """What a vector that the input favours weighs against any other: a and b, or 1 and 1 without a change."""
+        """How a vector that the input favours is weighed against any other: a to b, or 1 to 1 without a change."""
         return (self.odds.favoured, self.odds.other) if true else (1, 1)
 
     def respond(self, true: int, coins: Coins) -> int:
+        """Draws "nothing" or a vector. Raises ValueError outside the space."""
         return self.symbol_at(coins.below(self.total(true)), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
-        """The symbol that the integer `drawn` in [0, total) selects: its kind first, then which of the kind."""
+        """The symbol that the integer `drawn` in [0, total) selects: by the signs at `old` and `new`, then by rank."""
         if not 0 <= true < self.space.size:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
         a, b = self.favour(true)
         old, new = self.space.pair(true)
-        for fixed in self._kinds(old, new):
-            each = self.spoken.numerator * (a if true and fixed == {new: 1, old: -1} else b)
+        for fixed in self._signs_at(old, new):
+            weight = self.spoken.numerator * (a if true and fixed == {new: 1, old: -1} else b)
             rest = self.vectors.completing(fixed)
-            if drawn < each * rest.count:
-                signs = self.vectors.completed(rest.unrank(drawn // each), fixed)
+            if drawn < weight * rest.count:
+                signs = self.vectors.completed(rest.unrank(drawn // weight), fixed)
                 return self.quiet + self.vectors.rank(signs)
-            drawn -= each * rest.count
+            drawn -= weight * rest.count
         return 0
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
+        """The odds, the number of pluses, and u as a fraction in lowest terms."""
         return {
             "odds": [self.odds.favoured, self.odds.other],
             "pluses": self.pluses,
@@ -137,7 +152,8 @@ class SignedSubset:
         }
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these parameters; None for other fields, or a space of states."""
         match space, fields:
             case (
                 MutationSpace(),
@@ -147,8 +163,8 @@ class SignedSubset:
         return None
 
     @staticmethod
-    def _kinds(old: int, new: int) -> Iterator[dict[int, int]]:
-        """The signs that vectors may have at the two states of a mutation: a partition of all vectors."""
+    def _signs_at(old: int, new: int) -> Iterator[dict[int, int]]:
+        """The signs that vectors may have at the two states of a mutation, which part all vectors into classes."""
         if old == new:
             yield {}
             return

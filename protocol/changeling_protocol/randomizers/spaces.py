@@ -1,6 +1,6 @@
-"""What a randomizer may be asked about: a change (old, new) over a node, or a state at its end.
+"""What a randomizer reports on: the change (old, new) of an entry over a node, or its state at the node's end.
 
-A survey of z answers has states 0..z, 0 being NULL. A space numbers its inputs from 0.
+A survey of z answers has the states 0 to z; 0 is NULL, no answer. A space numbers the inputs of a randomizer from 0.
 """
 
 from collections.abc import Hashable
@@ -11,35 +11,47 @@ MOST_ANSWERS = 1000
 
 
 class Space(Hashable, Protocol):
-    """The true inputs of a randomizer; a value, so that it can key a cache."""
+    """The true inputs of a randomizer. A value, so that it can be the key of a cache."""
 
     @property
-    def answers(self) -> int: ...
+    def answers(self) -> int:
+        """z, how many answers the survey has."""
+        ...
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """m, how many inputs there are."""
+        ...
 
     @property
-    def reports_changes(self) -> bool: ...
+    def reports_changes(self) -> bool:
+        """Whether an input is a change over a node; if not, it is the state at the node's end."""
+        ...
 
     def index(self, old: int, new: int) -> int:
-        """The input of an entry in state `old` at a node's start and `new` at its end."""
+        """The input of an entry that was in state `old` when a node started, and in `new` when it ended.
+
+        Raises ValueError for what is no state, without naming it.
+        """
         ...
 
     def pair(self, index: int) -> tuple[int, int]:
-        """The (old, new) of an input: it takes one from answer `old` and adds one to answer `new`.
+        """The states (old, new) of an input: the entry leaves `old` and comes to `new`, which changes the histogram.
 
-        0 is NULL and counts for no answer. Raises ValueError outside the space.
+        NULL is no answer, so an insertion only adds and a deletion only takes away. For reports of states `old` is
+        NULL always. Raises ValueError outside the space.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MutationSpace:
-    """The mutations M over a node: input 0 is "no change", (NULL, NULL).
+    """The mutations over a node. Input 0 is "no change", (NULL, NULL); the others follow in order of (old, new).
 
-    z²+z+1 possible ones in order of (old, new); with `repeats` the paper's (z+1)² pairs, which hold the
-    impossible (r, r) too.
+    answers: z.
+    repeats: whether to have the paper's (z+1)² pairs, with (r, r) among them, which never occur; if not, there are
+    z²+z+1 inputs.
+    Raises ValueError for a number of answers that no survey has.
 
     >>> MutationSpace(2).size, MutationSpace(2, repeats=True).size
     (7, 9)
@@ -55,14 +67,17 @@ class MutationSpace:
 
     @property
     def size(self) -> int:
+        """z²+z+1, or (z+1)² with the pairs (r, r)."""
         z = self.answers
         return (z + 1) ** 2 if self.repeats else z * z + z + 1
 
     @property
     def reports_changes(self) -> bool:
+        """Yes: an input is a mutation."""
         return True
 
     def index(self, old: int, new: int) -> int:
+        """The input of a mutation; 0 if the two states are the same. Raises ValueError for what is no state."""
         _check_state(old, self.answers)
         _check_state(new, self.answers)
         if old == new:
@@ -72,6 +87,7 @@ class MutationSpace:
         return 1 + old * self.answers + new - (new > old)
 
     def pair(self, index: int) -> tuple[int, int]:
+        """The mutation (old, new) of an input; (NULL, NULL) for no change. Raises ValueError outside the space."""
         if not 0 <= index < self.size:
             raise ValueError(f"mutations are numbered 0 to {self.size - 1}, got {index}")
         if index == 0:
@@ -84,7 +100,12 @@ class MutationSpace:
 
 @dataclass(frozen=True, slots=True)
 class StateSpace:
-    """The states at a node's end: NULL and z answers, or the answers alone where a closed cohort has no NULL."""
+    """The states at a node's end, in order.
+
+    answers: z.
+    null: whether NULL is among them; if not, the cohort is closed and everybody has an answer.
+    Raises ValueError for a number of answers that no survey has.
+    """
 
     answers: int
     null: bool = True
@@ -94,13 +115,16 @@ class StateSpace:
 
     @property
     def size(self) -> int:
+        """z+1, or z without NULL."""
         return self.answers + self.null
 
     @property
     def reports_changes(self) -> bool:
+        """No: an input is a state."""
         return False
 
     def index(self, old: int, new: int) -> int:
+        """The input of the state `new`; `old` plays no part. Raises ValueError for what is no state of the space."""
         _check_state(old, self.answers)
         _check_state(new, self.answers)
         if not new and not self.null:
@@ -108,6 +132,7 @@ class StateSpace:
         return new - (not self.null)
 
     def pair(self, index: int) -> tuple[int, int]:
+        """(NULL, the input's state). Raises ValueError outside the space."""
         if not 0 <= index < self.size:
             raise ValueError(f"inputs are numbered 0 to {self.size - 1}, got {index}")
         return 0, index + (not self.null)

@@ -1,11 +1,12 @@
-"""Subset selection: a state is told by a set of states of a fixed size, which holds it more often than not.
+"""Subset selection: a state is reported as a set of states, of a fixed size, that favours sets which hold it.
 
-Of all reports at loss ln(a/b) it has the least variance for one of the sizes (Ye, Barg 2018). Size 1 is k-RR.
+At the best size no report of a state with loss ln(a/b) has less variance (Ye, Barg 2018). Sets of one state are k-RR.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from ..canonical import Fields
 from ..coins import Coins
 from .interface import SYMBOL_LIMIT, Losses
 from .odds import Odds
@@ -17,11 +18,16 @@ from .spaces import Space, StateSpace
 @register
 @dataclass(frozen=True, slots=True)
 class SubsetSelection:
-    """On a space of m states: every set of `chosen` states, those that hold the truth favoured a:b.
+    """A symbol is a set of `chosen` of the m states; sets that hold the truth are favoured a:b.
 
-        Pr(S | v) = a / T for v in S, b / T otherwise,      T = a·C(m-1, chosen-1) + b·C(m-1, chosen)
+        Pr(S | v) = a / T if v is in S, else b / T,      T = a·C(m-1, chosen-1) + b·C(m-1, chosen)
 
-    A symbol is the rank of its set. Raises ValueError from 2^63 symbols on.
+    Symbols are numbered by the rank of their sets.
+
+    space: the m states.
+    odds: a:b, favoured > other.
+    chosen: how many states a set has, 1 to m - 1.
+    Raises ValueError for parameters out of range, and from 2^63 symbols on.
     """
 
     kind: ClassVar[str] = "subset"
@@ -41,44 +47,51 @@ class SubsetSelection:
 
     @property
     def subsets(self) -> SignVectors:
-        """The sets, as vectors of pluses and zeros."""
+        """The sets as vectors: a plus for each state of the set, zeros elsewhere."""
         return SignVectors(self.space.size, ((self.chosen, 0),))
 
     @property
     def symbols(self) -> int:
+        """C(m, chosen)."""
         return self.subsets.count
 
     @property
     def losses(self) -> Losses:
+        """ln(a/b) between any two states."""
         epsilon = self.odds.epsilon
         return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
 
     def total(self, true: int = 0) -> int:
+        """T, whatever the state."""
         subsets = self.subsets
         holding = subsets.completing({true: 1}).count
         return self.odds.favoured * holding + self.odds.other * (subsets.count - holding)
 
     def weight(self, symbol: int, true: int) -> int:
+        """a for a set that holds the truth, b for another."""
         return self.odds.favoured if self.subsets.unrank(symbol)[true] else self.odds.other
 
     def respond(self, true: int, coins: Coins) -> int:
+        """Draws a set. Raises ValueError outside the space."""
         return self.symbol_at(coins.below(self.total()), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
-        """The symbol that the integer `drawn` in [0, total) selects."""
+        """The symbol that the integer `drawn` in [0, total) selects: sets that hold the truth first, each by rank."""
         if not 0 <= true < self.space.size:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
         subsets = self.subsets
         holding = self.odds.favoured * subsets.completing({true: 1}).count
-        fixed, each = ({true: 1}, self.odds.favoured) if drawn < holding else ({true: 0}, self.odds.other)
-        rest = (drawn if drawn < holding else drawn - holding) // each
-        return subsets.rank(subsets.completed(subsets.completing(fixed).unrank(rest), fixed))
+        fixed, weight = ({true: 1}, self.odds.favoured) if drawn < holding else ({true: 0}, self.odds.other)
+        rank = (drawn if drawn < holding else drawn - holding) // weight
+        return subsets.rank(subsets.completed(subsets.completing(fixed).unrank(rank), fixed))
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
+        """The odds, and how many states a set has."""
         return {"odds": [self.odds.favoured, self.odds.other], "chosen": self.chosen}
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these parameters; None for other fields, or a space of mutations."""
         match space, fields:
             case StateSpace(), {"odds": [int(a), int(b)], "chosen": int(chosen), **rest} if not rest:
                 return cls(space, Odds(a, b), chosen)

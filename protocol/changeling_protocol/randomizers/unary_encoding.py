@@ -1,11 +1,12 @@
-"""Optimal unary encoding: a state is told by one bit per state, each randomized on its own.
+"""Optimal unary encoding: a state is reported as one bit for each state, every bit randomized on its own.
 
-The true state's bit is set with 1/2, every other with b/(a+b); loss ln(a/b) (Wang et al. 2017).
+The true state's bit is set with probability 1/2, every other with b/(a+b); the loss is ln(a/b) (Wang et al. 2017).
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from ..canonical import Fields
 from ..coins import Coins
 from .interface import Losses
 from .odds import Odds
@@ -13,14 +14,19 @@ from .registry import register
 from .spaces import Space, StateSpace
 
 MOST_BITS = 62
+"""The most states, as every bit pattern is a symbol."""
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class UnaryEncoding:
-    """On a space of m <= 62 states. Bit i of a symbol speaks of input i.
+    """A symbol is m bits; bit i, the i-th lowest, is about the input i.
 
-    Pr(symbol | v) = b^k · a^(m-1-k) / 2(a+b)^(m-1),     k = how many bits besides v's are set
+        Pr(symbol | v) = b^k · a^(m-1-k) / 2(a+b)^(m-1),     k = how many bits other than v's are set
+
+    space: the m states, 2 to 62.
+    odds: a:b, favoured > other.
+    Raises ValueError for parameters out of range.
     """
 
     kind: ClassVar[str] = "unary"
@@ -37,23 +43,28 @@ class UnaryEncoding:
 
     @property
     def symbols(self) -> int:
+        """2^m, every pattern of bits."""
         return 1 << self.space.size
 
     @property
     def losses(self) -> Losses:
+        """ln(a/b) between any two states, whose two bits together tell that much."""
         epsilon = self.odds.epsilon
         return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
 
     def total(self, true: int = 0) -> int:  # noqa: ARG002
+        """2(a+b)^(m-1), whatever the state."""
         total: int = 2 * self._other_total ** (self.space.size - 1)
         return total
 
     def weight(self, symbol: int, true: int) -> int:
+        """b^k · a^(m-1-k), whether the truth's own bit is set or not."""
         others = (symbol & ~(1 << true)).bit_count()
         weight: int = self.odds.other**others * self.odds.favoured ** (self.space.size - 1 - others)
         return weight
 
     def respond(self, true: int, coins: Coins) -> int:
+        """Draws all bits from one integer. Raises ValueError outside the space."""
         return self.symbol_at(coins.below(self.total()), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
@@ -66,11 +77,13 @@ class UnaryEncoding:
             symbol |= (digit < (1 if bit == true else self.odds.other)) << bit
         return symbol
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
+        """The odds."""
         return {"odds": [self.odds.favoured, self.odds.other]}
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these odds; None for other fields, or a space of mutations."""
         match space, fields:
             case StateSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
                 return cls(space, Odds(a, b))

@@ -14,7 +14,7 @@ from .coins import Coins
 from .quantities import NodeNumber, TrackNumber
 from .randomizers import Randomizer
 
-MOST_TRACKS = 2**9
+MOST_TRACKS = 2**10
 """The most tracks of a plan: what a survey costs is worked out track by track on every device that joins."""
 MOST_NODES = 2**18
 """The most nodes of a plan, of all tracks together: a device that was offline goes through those that closed meanwhile.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import inf, nextafter
 
 from ..upwards import upwards
@@ -60,6 +61,7 @@ class Odds:
         return cls(ratio.numerator, ratio.denominator)
 
 
+@lru_cache(maxsize=1024)
 def log_ratio(numerator: int, denominator: int) -> Decimal:
     """ln(numerator / denominator) to some 45 digits, rounded up; 0 exactly for equal integers."""
     if numerator == denominator:

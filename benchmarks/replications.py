@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Survey, Track
+from changeling_protocol.quantities import NodeNumber
 from changeling_simulations.population import Population
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation.releases import Releases, releases
 from changeling_statistics.estimation.sampling import weighed
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally, Tallies
+from changeling_statistics.tallies import NodeTally, PlanNode, Tallies
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -67,13 +68,13 @@ def published(survey: Survey, tallies: Tallies, period: int) -> tuple[Floats, Fl
 
 def tallies_of(
     population: Population, survey: Survey, rows: int, generator: np.random.Generator
-) -> list[dict[tuple[int, int], NodeTally]]:
+) -> list[dict[PlanNode, NodeTally]]:
     """The same surveys, each with its own tallies."""
     columns = dict(_tallies(population, survey, rows, generator))
     return [{key: column[at] for key, column in columns.items()} for at in range(rows)]
 
 
-def _decoded(known: Releases, tallies: dict[tuple[int, int], list[NodeTally]]) -> tuple[Floats, Floats, Floats]:
+def _decoded(known: Releases, tallies: dict[PlanNode, list[NodeTally]]) -> tuple[Floats, Floats, Floats]:
     values, covariances, products = [], [], []
     tracks = known.survey.plan.tracks
     for used, x in zip(known.nodes, known.expansion.tolist(), strict=True):
@@ -92,14 +93,14 @@ def _decoded(known: Releases, tallies: dict[tuple[int, int], list[NodeTally]]) -
 
 def _tallies(
     population: Population, survey: Survey, rows: int, generator: np.random.Generator
-) -> Iterator[tuple[tuple[int, int], list[NodeTally]]]:
+) -> Iterator[tuple[PlanNode, list[NodeTally]]]:
     plan, n = survey.plan, population.entries
     groups = [round(n * group.share / plan.total_share) for group in plan.groups]
     groups[-1] += n - sum(groups)
     everybody = np.tile(population.weights, (rows, 1))
     for number_of_group, members in enumerate(split(everybody, groups, generator)):
         for number, track in plan.numbered(number_of_group):
-            for at, reporting in enumerate(_reporting(track, members, generator), 1):
+            for at, reporting in zip(track.node_numbers(), _reporting(track, members, generator), strict=True):
                 yield (number, at), _node(population, track, at, reporting, generator)
 
 
@@ -131,7 +132,7 @@ def split(weights: Counts, sizes: list[int], generator: np.random.Generator) -> 
 
 
 def _node(
-    population: Population, track: Track, at: int, reporting: Counts, generator: np.random.Generator
+    population: Population, track: Track, at: NodeNumber, reporting: Counts, generator: np.random.Generator
 ) -> list[NodeTally]:
     """The tally of a node in every replication."""
     node, space = track.node(at), track.randomizer.space

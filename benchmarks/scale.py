@@ -80,8 +80,10 @@ def synthetic(periods: int) -> tuple[Survey, Tallies]:
     chances[0] = 1 - q * (response.symbols - 1)
     tallies = {
         (number, at): NodeTally(REPORTS, slots)
-        for number, track in enumerate(plan.tracks)
-        for at, slots in enumerate(generator.multinomial(REPORTS, chances, size=track.count), 1)
+        for number, track in plan.numbered(0)
+        for at, slots in zip(
+            track.node_numbers(), generator.multinomial(REPORTS, chances, size=track.count), strict=True
+        )
     }
     return survey, tallies
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from changeling_protocol.quantities import NodeNumber, TrackNumber
 from numpy.typing import NDArray
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -21,5 +22,7 @@ class NodeTally:
         return NodeTally(self.reports + other.reports, self.slots + other.slots)
 
 
-Tallies: TypeAlias = Mapping[tuple[int, int], NodeTally]
-"""By (number of the track in the plan, number of the node in the track)."""
+PlanNode: TypeAlias = tuple[TrackNumber, NodeNumber]
+"""A node of a survey's plan: the number of its track in the plan, and its own number in the track."""
+
+Tallies: TypeAlias = Mapping[PlanNode, NodeTally]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from changeling_protocol import Report, Survey
 from changeling_protocol.entry_secret import Subkeys
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.upload import closings
 
 from . import changelog, entries, outbox
@@ -26,7 +27,7 @@ def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int
     Returns the entry as it now is.
     """
     before = entry
-    for period in closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000)):
+    for period in closings(survey.plan, entry.answered, survey.calendar.closed(UnixSeconds(now_ms / 1000))):
         subkeys = entry.secret.advanced(period).subkeys(survey.id)
         if past_grace(survey, period, now_ms):
             if not may_drop:
@@ -54,7 +55,7 @@ def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: 
     That is right after a long silence. If the clock leapt it would be a mistake that cannot be undone.
     """
     answered = outbox.waiting(db, survey.id, entry.number)
-    unanswered = closings(survey.plan, entry.answered, survey.calendar.closed(now_ms / 1000))
+    unanswered = closings(survey.plan, entry.answered, survey.calendar.closed(UnixSeconds(now_ms / 1000)))
     oldest = [*answered[:1], *unanswered[:1]]
     return len(unanswered) > 1 or any(past_grace(survey, period, now_ms) for period in oldest)
 

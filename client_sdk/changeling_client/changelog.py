@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from changeling_protocol import ReleasePlan, Survey
+from changeling_protocol.quantities import NodeNumber
 
 from . import entries
 from .clock import close_ms
@@ -79,7 +80,7 @@ def _state_at(db: sqlite3.Connection, entry: Entry, at_ms: int) -> int:
 def _needed_from(plan: ReleasePlan, entry: Entry) -> Iterator[int]:
     """For each track of the entry, the earliest period whose closing state its next node needs."""
     for _, track in plan.numbered(entry.group):
-        number = max((entry.answered - track.first) // track.width + 1, 1)
+        number = NodeNumber(max((entry.answered - track.first) // track.width + 1, 1))
         if number <= track.count:
             node = track.node(number)
             yield node.start if track.reports_changes else node.end

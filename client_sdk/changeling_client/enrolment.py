@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from changeling_protocol import EntrySecret, Survey
 from changeling_protocol.plan import draw_nodes
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.upwards import upwards
 
 from . import entries, surveys
@@ -43,7 +44,7 @@ def enrol(
         total = surveys.spent(db) + survey.epsilon
     if total > max_epsilon:
         raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
-    closed = survey.calendar.closed(see(db, clock) / 1000)
+    closed = survey.calendar.closed(UnixSeconds(see(db, clock) / 1000))
     if closed == survey.calendar.periods:
         raise EnrolmentOver("the survey's calendar has ended")
     if survey.closed and closed:

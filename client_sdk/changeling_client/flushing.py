@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from changeling_protocol import seal
+from changeling_protocol.refusal import Refusal
 
 from . import changelog, entries, outbox, packing, surveys
 from .answering import answer_due, hangs_on_time, past_grace
@@ -21,9 +22,7 @@ from .packing import Upload
 from .sealing_keys import SealingKeys
 from .store import Store
 
-_STALE_KEY = ("unknown-key", "expired-key")
-_OVER = "closed"
-_REASONS = (*_STALE_KEY, _OVER, "unknown-survey", "malformed", "too-large")
+_STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +125,12 @@ class Flusher:
             for index, upload in enumerate(body):
                 if index not in refused:
                     sent += outbox.remove(db, upload.survey, upload.entry, upload.periods)
-                elif refused[index] == _OVER and _has_ended(db, upload.survey, now_ms):
+                elif refused[index] == Refusal.CLOSED and _has_ended(db, upload.survey, now_ms):
                     gone = outbox.remove(db, upload.survey, upload.entry, upload.periods)
                     entries.update(db, entries.load(db, upload.survey, upload.entry).dropping(gone))
                     dropped += gone
         reasons = set(refused.values())
-        if reasons & set(_STALE_KEY):
+        if reasons & _STALE_KEY:
             self._keys.forget()
         return sent, dropped, _told(reasons)
 
@@ -147,5 +146,5 @@ def _told(reasons: set[str]) -> str | None:
     """The trouble in these reasons; one that we do not know is not repeated. None if there are no reasons."""
     if not reasons:
         return None
-    known = {reason if reason in _REASONS else "a reason this version does not know" for reason in reasons}
+    known = {reason if reason in set(Refusal) else "a reason this version does not know" for reason in reasons}
     return f"the server refused uploads: {', '.join(sorted(known))}"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from changeling_protocol import ProtocolError, SealingKey
+from changeling_protocol.quantities import UnixSeconds
 
 from .delivery import Server
 from .errors import ServerTrouble
@@ -56,5 +57,5 @@ class SealingKeys:
 
 
 def _newest(keys: Iterable[SealingKey], now_ms: int) -> SealingKey | None:
-    valid = [key for key in keys if key.valid_at(now_ms / 1000)]
+    valid = [key for key in keys if key.valid_at(UnixSeconds(now_ms / 1000))]
     return max(valid, key=lambda key: (key.begins, key.expires), default=None)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+from .quantities import UnixSeconds
+
 MOST_PERIODS = 2**20
 """The most periods of a calendar: a year and four fifths of minutes, or 119 years of hours. What counts periods, a
 device's or a server's, counts no further."""
@@ -59,11 +61,11 @@ class Calendar:
         """The Unix time at which period i ends."""
         return self.start + i * self.period
 
-    def period_of(self, time: float) -> int:
+    def period_of(self, time: UnixSeconds) -> int:
         """The number of the period that holds this Unix time; 0 or less before the calendar, above T after it."""
         return ceil((time - self.start) / self.period)
 
-    def closed(self, time: float) -> int:
+    def closed(self, time: UnixSeconds) -> int:
         """How many periods have closed by this Unix time: 0 to T. A period closes just after its last instant."""
         return min(max(self.period_of(time) - 1, 0), self.periods)
 

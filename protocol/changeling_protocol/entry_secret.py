@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from .calendar import Node
 from .coins import Coins
+from .quantities import SurveyId, TrackNumber
 from .version import VERSION
 
 REPORT_ID_BYTES = 16
@@ -40,7 +41,7 @@ class EntrySecret:
             key = hmac.digest(key, b"next", "sha256")
         return EntrySecret(period, key)
 
-    def subkeys(self, survey: bytes) -> "Subkeys":
+    def subkeys(self, survey: SurveyId) -> "Subkeys":
         """The keys of this period that are derived for one survey, by its 16-byte id."""
         return Subkeys(self.key, survey)
 
@@ -51,14 +52,14 @@ class Subkeys:
     survey: the survey's 16-byte id. Each subkey is HKDF-SHA256(key, info = label ‖ 0 ‖ version ‖ survey id).
     """
 
-    def __init__(self, key: bytes, survey: bytes) -> None:
+    def __init__(self, key: bytes, survey: SurveyId) -> None:
         self._key, self._survey = key, survey
 
-    def response_coins(self, track: int, node: Node, true: int) -> Coins:
+    def response_coins(self, track: TrackNumber, node: Node, true: int) -> Coins:
         """The coins of the report on a node, given the true input."""
         return Coins(self._coins, _place(track, node) + true.to_bytes(4))
 
-    def report_id(self, track: int, node: Node) -> bytes:
+    def report_id(self, track: TrackNumber, node: Node) -> bytes:
         """16 bytes: the same on retries, unlinkable across nodes."""
         return hmac.digest(self._id, _place(track, node), "sha256")[:REPORT_ID_BYTES]
 
@@ -70,7 +71,7 @@ class Subkeys:
         """The coins that draw an entry's group of tracks, at its enrolment."""
         return Coins(self._track, b"")
 
-    def node_coins(self, track: int) -> Coins:
+    def node_coins(self, track: TrackNumber) -> Coins:
         """The coins that draw which nodes of a track an entry reports, at its enrolment."""
         return Coins(self._nodes, track.to_bytes(2))
 
@@ -99,5 +100,5 @@ class Subkeys:
         return HKDF(SHA256(), length=32, salt=None, info=info).derive(self._key)
 
 
-def _place(track: int, node: Node) -> bytes:
+def _place(track: TrackNumber, node: Node) -> bytes:
     return track.to_bytes(2) + node.start.to_bytes(4) + node.end.to_bytes(4)

@@ -11,9 +11,10 @@ from functools import cached_property
 
 from .calendar import Calendar, Node, cadence
 from .coins import Coins
+from .quantities import NodeNumber, TrackNumber
 from .randomizers import Randomizer
 
-MOST_TRACKS = 2**9
+MOST_TRACKS = 2**10
 """The most tracks of a plan: what a survey costs is worked out track by track on every device that joins."""
 MOST_NODES = 2**18
 """The most nodes of a plan, of all tracks together: a device that was offline goes through those that closed meanwhile.
@@ -64,17 +65,21 @@ class Track:
         """All its nodes, in order."""
         return cadence(self.width, self.first, self.last)
 
-    def node(self, number: int) -> Node:
+    def node_numbers(self) -> list[NodeNumber]:
+        """The numbers of all its nodes, rising."""
+        return [NodeNumber(number) for number in range(1, self.count + 1)]
+
+    def node(self, number: NodeNumber) -> Node:
         """The node with this number, from 1 on. Raises ValueError where the track has none."""
         if not 1 <= number <= self.count:
             raise ValueError(f"the track's nodes are numbered 1 to {self.count}, got {number}")
         end = self.first + number * self.width
         return Node(end - self.width, end)
 
-    def ending_at(self, period: int) -> int | None:
+    def ending_at(self, period: int) -> NodeNumber | None:
         """The number of the node that ends with this period; None where no node of the track does."""
         number, rest = divmod(period - self.first, self.width)
-        return number if rest == 0 and 1 <= number <= self.count else None
+        return NodeNumber(number) if rest == 0 and 1 <= number <= self.count else None
 
     def bounds(self, calendar: Calendar) -> range:
         """The N+1 times, in Unix seconds, that bound the track's nodes."""
@@ -129,10 +134,10 @@ class ReleasePlan:
         """The sum of the groups' weights."""
         return sum(group.share for group in self.groups)
 
-    def numbered(self, group: int) -> Iterator[tuple[int, Track]]:
+    def numbered(self, group: int) -> Iterator[tuple[TrackNumber, Track]]:
         """The tracks of a group with their numbers in the plan."""
         before = sum(len(earlier.tracks) for earlier in self.groups[:group])
-        return enumerate(self.groups[group].tracks, before)
+        return ((TrackNumber(number), track) for number, track in enumerate(self.groups[group].tracks, before))
 
     def draw_group(self, coins: Coins) -> int:
         """The group of an entry, group g with probability share_g / total share, exactly."""
@@ -144,16 +149,16 @@ class ReleasePlan:
         raise AssertionError("the shares add up to the total")
 
 
-def draw_nodes(track: Track, coins: Coins) -> list[int]:
+def draw_nodes(track: Track, coins: Coins) -> list[NodeNumber]:
     """The numbers of the nodes an entry reports on a track: all, or a uniform subset (Floyd 1987), rising."""
     if track.reported is None:
-        return list(range(1, track.count + 1))
-    chosen: list[int] = []
+        return track.node_numbers()
+    chosen: list[NodeNumber] = []
     for top in range(track.count - track.reported + 1, track.count + 1):
-        number = 1 + coins.below(top)
+        number = NodeNumber(1 + coins.below(top))
         at = bisect_left(chosen, number)
         if at < len(chosen) and chosen[at] == number:
-            chosen.append(top)
+            chosen.append(NodeNumber(top))
         else:
             chosen.insert(at, number)
     return chosen

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from .errors import CannotOpen, MalformedBytes
+from .quantities import SurveyId, UnixSeconds
 from .signing import signed, unverified, verified
 from .survey import ID_BYTES
 from .version import VERSION
@@ -52,7 +53,7 @@ class SealingKey:
         """`key_id` of the public key: 16 bytes."""
         return key_id(self.public)
 
-    def valid_at(self, time: float) -> bool:
+    def valid_at(self, time: UnixSeconds) -> bool:
         """Whether uploads may be sealed to it at this Unix time, in seconds."""
         return self.begins <= time <= self.expires
 
@@ -80,7 +81,7 @@ class EnvelopeHead:
     """What can be read of an envelope without opening it: protocol version, survey id and key id."""
 
     version: int
-    survey: bytes
+    survey: SurveyId
     key: bytes
 
 
@@ -99,7 +100,7 @@ def key_id(public: bytes) -> bytes:
     return sha256(public).digest()[:ID_BYTES]
 
 
-def seal(plaintext: bytes, survey: bytes, key: SealingKey) -> bytes:
+def seal(plaintext: bytes, survey: SurveyId, key: SealingKey) -> bytes:
     """The envelope of an upload's plaintext: HEAD_BYTES + SEAL_BYTES longer, and different each time.
 
     survey: the survey's 16-byte id.
@@ -113,7 +114,7 @@ def head_of(envelope: bytes) -> EnvelopeHead:
     """The head of an envelope, which is not opened. Raises MalformedBytes for one too short to hold an upload."""
     if len(envelope) <= HEAD_BYTES + SEAL_BYTES:
         raise MalformedBytes(f"an envelope is longer than {HEAD_BYTES + SEAL_BYTES} bytes")
-    return EnvelopeHead(envelope[0], envelope[1 : 1 + ID_BYTES], envelope[1 + ID_BYTES : HEAD_BYTES])
+    return EnvelopeHead(envelope[0], SurveyId(envelope[1 : 1 + ID_BYTES]), envelope[1 + ID_BYTES : HEAD_BYTES])
 
 
 def open_envelope(envelope: bytes, private: X25519PrivateKey) -> bytes:

@@ -14,7 +14,7 @@ from . import canonical
 from .errors import BadSignature, MalformedBytes
 from .version import VERSION
 
-MOST_ITEMS = 2**14
+MOST_ITEMS = 2**15
 """The most values in a signed object, lists and maps included: what reads one makes no more objects than that."""
 
 

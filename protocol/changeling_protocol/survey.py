@@ -19,6 +19,7 @@ from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
 from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
+from .quantities import SurveyId
 from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
 from .upwards import upwards
@@ -110,9 +111,9 @@ class Survey:
         return payload_bytes(KIND, self.as_fields())
 
     @cached_property
-    def id(self) -> bytes:
+    def id(self) -> SurveyId:
         """The first 16 bytes of the SHA-256 of the signed bytes."""
-        return sha256(self.payload).digest()[:ID_BYTES]
+        return SurveyId(sha256(self.payload).digest()[:ID_BYTES])
 
     def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
         """The survey as a signed object, as a server publishes it."""

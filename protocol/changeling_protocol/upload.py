@@ -16,6 +16,7 @@ from .calendar import Node
 from .entry_secret import REPORT_ID_BYTES
 from .errors import MalformedBytes
 from .plan import ReleasePlan, Track
+from .quantities import NodeNumber, TrackNumber
 from .randomizers import symbol_bytes
 
 NODE_BYTES = 4
@@ -31,8 +32,8 @@ class Report:
     symbol: what the track's randomizer gave.
     """
 
-    track: int
-    node: int
+    track: TrackNumber
+    node: NodeNumber
     id: bytes
     symbol: int
 
@@ -57,7 +58,7 @@ def encode_upload(plan: ReleasePlan, group: int, span: Node, reports: Iterable[R
     columns: list[int | bytes] = []
     for number, track in plan.numbered(group):
         first, last = _numbers(track, span)
-        rows = [waiting.pop((number, node), None) for node in range(first, last + 1)]
+        rows = [waiting.pop((number, NodeNumber(node)), None) for node in range(first, last + 1)]
         if rows:
             columns += [number, _columns(rows, symbol_bytes(track.randomizer))]
     if waiting:
@@ -76,7 +77,7 @@ def row_bytes(track: Track) -> int:
     return NODE_BYTES + REPORT_ID_BYTES + symbol_bytes(track.randomizer)
 
 
-def decode_upload(plaintext: bytes) -> list[tuple[int, bytes]]:
+def decode_upload(plaintext: bytes) -> list[tuple[TrackNumber, bytes]]:
     """The number of each track in a plaintext, with its columns, which are not looked into. Raises MalformedBytes."""
     unpacker = msgpack.Unpacker(raw=False, max_buffer_size=len(plaintext))
     unpacker.feed(plaintext)

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 from changeling_protocol import Survey, Track
 from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Counts, NodeTally, Tallies
+from changeling_statistics.tallies import Counts, NodeTally, PlanNode, Tallies
 
 from .population import Population
 
 
 def sample_nodes(
     population: Population, survey: Survey, generator: np.random.Generator
-) -> Iterator[tuple[tuple[int, int], NodeTally]]:
+) -> Iterator[tuple[PlanNode, NodeTally]]:
     """((track, node), tally) of every node of the survey, one after the other, all entries answering."""
     if population.answers != survey.answers:
         raise ValueError("the population and the survey must have the same answers, in the same order")
@@ -27,7 +27,7 @@ def sample_nodes(
     members = generator.multinomial(population.weights, shares)
     for group in range(len(plan.groups)):
         for number, track in plan.numbered(group):
-            for at, weights in enumerate(reporting(track, members[:, group], generator), 1):
+            for at, weights in zip(track.node_numbers(), reporting(track, members[:, group], generator), strict=True):
                 counts = population.mutation_counts(track, track.node(at), weights)
                 yield (number, at), counterpart_of(track.randomizer).sample(counts, generator)
 

@@ -68,11 +68,11 @@ def drawn_nodes() -> Survey:
 
 def weights() -> Survey:
     """A custom randomizer with as many weights as a signed survey holds."""
-    space = MutationSpace(10)
+    space = MutationSpace(13)
     rows = (MOST_ITEMS - 1000) // (space.size + 1)
     generator = random.Random(1)
     matrix = tuple(tuple(generator.randrange(2**63, 2**64) for _ in range(space.size)) for _ in range(rows))
-    return dear(one_group(Track(1, CustomResponse(space, matrix), 0, 8)), 8, answers=10)
+    return dear(one_group(Track(1, CustomResponse(space, matrix), 0, 8)), 8, answers=13)
 
 
 def small_weights() -> Survey:

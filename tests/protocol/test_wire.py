@@ -119,7 +119,7 @@ SPELLED_OTHERWISE = {
 
 
 def test_the_wire_is_spelled_in_the_protocol_alone():
-    """No path, media type or member of a body stands in another package, and none packs canonical bytes by itself."""
+    """No path, media type, member of a body or reason of refusal stands in another package, none packs by itself."""
     for path in (file for wing in OTHERS for file in (ROOT / wing).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         tree = ast.parse(path.read_text())
@@ -128,6 +128,7 @@ def test_the_wire_is_spelled_in_the_protocol_alone():
         texts = {each for each in strings if isinstance(each, str)}
         assert not any("/v1" in each or "application/" in each for each in texts), name
         assert texts & {"envelopes", "refused", "keys"} <= SPELLED_OTHERWISE.get(name, set()), name
+        assert not texts & {reason.value for reason in Refusal if "-" in reason.value}, name
         assert "canonical" not in {alias.name for node in ast.walk(tree) for alias in _imported(node)}, name
 
 

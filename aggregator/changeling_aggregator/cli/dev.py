@@ -23,6 +23,7 @@ from changeling_protocol import (
     Track,
     plan_cost,
 )
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.survey import micro
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import HISTOGRAM
@@ -117,7 +118,7 @@ def _serving(
     path: Path, authority: Ed25519PrivateKey, survey: Survey, port: int
 ) -> Iterator[tuple["Service", SealingKey, str]]:
     """A server of this survey in a thread of its own."""
-    from ..server import Service, Settings, listen, make_server
+    from ..server import Service, Settings, listen, make_server, real_time
     from ..store import Store
     from ..store.sealing_keys import make_key, publish_key
     from ..store.surveys import add_survey
@@ -128,7 +129,7 @@ def _serving(
         key = SealingKey(make_key(connection), begins, ends + survey.grace)
         publish_key(connection, key, key.signed_by(authority))
         add_survey(connection, survey.id, survey.signed_by(authority))
-    service = Service(store, Settings([authority.public_key().public_bytes_raw()], None, time.time))
+    service = Service(store, Settings([authority.public_key().public_bytes_raw()], None, real_time))
     listening, url = listen("127.0.0.1", port)
     server = make_server(service)
     thread = Thread(target=server.run, args=([listening],), name="server")
@@ -163,9 +164,9 @@ def _watch(survey: Survey, url: str, neighbour: QuietNeighbour) -> None:
     shown = 0
     while shown < PERIODS:
         time.sleep(0.5)
-        neighbour.answer(time.time())
+        neighbour.answer(UnixSeconds(time.time()))
         # One second beyond the last answer's time, for the fold.
-        due = survey.calendar.closed(time.time() - 2 * survey.skew - survey.spread - 1)
+        due = survey.calendar.closed(UnixSeconds(time.time() - 2 * survey.skew - survey.spread - 1))
         if due == shown:
             continue
         try:

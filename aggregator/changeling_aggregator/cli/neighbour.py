@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 from changeling_protocol import EntrySecret, Node, Report, SealingKey, Survey, seal
+from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixSeconds
 from changeling_protocol.upload import encode_upload
 
 if TYPE_CHECKING:
     from ..server import Service
 
 NO_CHANGE = 0
+TRACK = TrackNumber(0)
 
 
 class QuietNeighbour:
@@ -19,19 +21,19 @@ class QuietNeighbour:
         self._secret = EntrySecret.fresh(0)
         self._answered = 0
 
-    def answer(self, now: float) -> None:
+    def answer(self, now: UnixSeconds) -> None:
         """Answer the periods that have closed by now, in Unix seconds, and have not been answered."""
         until = self._survey.calendar.closed(now)
         if until == self._answered:
             return
-        track = self._survey.plan.tracks[0]
+        track = self._survey.plan.tracks[TRACK]
         span = Node(self._answered, until)
         reports = []
-        for number in range(span.start + 1, span.end + 1):
+        for number in map(NodeNumber, range(span.start + 1, span.end + 1)):
             self._secret = self._secret.advanced(number)
             subkeys, node = self._secret.subkeys(self._survey.id), track.node(number)
-            symbol = track.randomizer.respond(NO_CHANGE, subkeys.response_coins(0, node, NO_CHANGE))
-            reports.append(Report(0, number, subkeys.report_id(0, node), symbol))
+            symbol = track.randomizer.respond(NO_CHANGE, subkeys.response_coins(TRACK, node, NO_CHANGE))
+            reports.append(Report(TRACK, number, subkeys.report_id(TRACK, node), symbol))
         plaintext = encode_upload(self._survey.plan, 0, span, reports)
         self._service.committer.submit([seal(plaintext, self._survey.id, self._key)]).result()
         self._answered = until

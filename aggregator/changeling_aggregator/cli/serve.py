@@ -1,12 +1,12 @@
 """`changeling serve`: the aggregation server, until it is told to stop."""
 
 import signal
-import time
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
+from changeling_protocol.quantities import UnixSeconds
 
 from .files import read_public_key
 from .remote import admin_token
@@ -31,7 +31,7 @@ def serve(
     It prints its URL and serves until interrupted; then it finishes what it took in. Without an admin token
     nothing can be published. A movable clock starts at Unix time 0, or at the store's latest arrival.
     """
-    from ..server import MovableClock, Service, Settings, is_loopback, listen, make_server
+    from ..server import Clock, MovableClock, Service, Settings, is_loopback, listen, make_server, real_time
     from ..store import Store
     from ..store.log import latest_arrival
 
@@ -39,10 +39,10 @@ def serve(
         raise ValueError(f"a movable clock is for loopback only, not for {host}")
     keys = [read_public_key(file) for file in authority]
     opened = Store.open(store)
-    clock = time.time
+    clock: Clock = real_time
     if movable_clock:
         with opened.reading() as connection:
-            clock = MovableClock(latest_arrival(connection) / 1000)
+            clock = MovableClock(UnixSeconds(latest_arrival(connection) / 1000))
     service = Service(opened, Settings(keys, admin_token(admin_token_file), clock))
     listening, url = listen(host, port)
     server = make_server(service)

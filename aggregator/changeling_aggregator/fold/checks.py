@@ -6,6 +6,7 @@ is ever shown, it waits there until the node closes.
 
 import polars as pl
 from changeling_protocol import Survey, Track
+from changeling_protocol.quantities import UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 
 from .columns import ID
@@ -56,7 +57,7 @@ def not_seen(reports: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     return reports.join(seen, on=ID, how="anti", maintain_order="left")
 
 
-def early_pieces(reports: pl.DataFrame, survey: Survey, track: Track) -> list[tuple[int, int]]:
+def early_pieces(reports: pl.DataFrame, survey: Survey, track: Track) -> list[tuple[int, UnixMilliseconds]]:
     """Which pieces hold a report that arrived before its node had closed, and when the last such node is sealed.
 
     Returns pairs of the piece's number and Unix milliseconds.

@@ -7,9 +7,10 @@ deleted that no open node needs.
 from math import ceil, floor
 
 from changeling_protocol import Survey, Track
+from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixMilliseconds, UnixSeconds
 from sqlalchemy import Connection
 
-from ..store import Store
+from ..store import NodeKey, Store
 from ..store.counted import seal_nodes, sealed_nodes
 from ..store.log import first_unfolded, hold_arrivals, stop_appending
 from ..store.pruning import any_to_prune, prune
@@ -17,12 +18,12 @@ from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, survey_in
 
 
-def last_ended(survey: Survey, track: Track, time: float) -> int:
+def last_ended(survey: Survey, track: Track, time: UnixSeconds) -> NodeNumber:
     """The number of the track's last node that had closed by this Unix time; 0 for none."""
-    return min(max((survey.calendar.closed(time) - track.first) // track.width, 0), track.count)
+    return NodeNumber(min(max((survey.calendar.closed(time) - track.first) // track.width, 0), track.count))
 
 
-def close_what_ended(store: Store, now: float) -> None:
+def close_what_ended(store: Store, now: UnixSeconds) -> None:
     """Seal nodes, destroy keys and prune the log, as of now; or of the first arrival that is not folded, if earlier.
 
     now: Unix seconds. From then on no arrival is before that moment, so that whatever else comes for a sealed node is
@@ -31,10 +32,10 @@ def close_what_ended(store: Store, now: float) -> None:
     store.forget_overwritten(changed=_close(store, now))
 
 
-def _close(store: Store, now: float) -> bool:
+def _close(store: Store, now: UnixSeconds) -> bool:
     """Does it, in one transaction; returns whether a key was destroyed."""
     with store.reading() as connection:
-        before = now - _longest_grace(connection)
+        before = UnixSeconds(now - _longest_grace(connection))
         if not (
             _to_seal(connection, now)
             or any_expired(connection, before)
@@ -44,27 +45,27 @@ def _close(store: Store, now: float) -> bool:
     with store.writing() as connection:
         stop_appending(connection)
         waiting = first_unfolded(connection)
-        moment = now if waiting is None else min(now, waiting / 1000)
-        hold_arrivals(connection, ceil(moment * 1000))
+        moment = now if waiting is None else min(now, UnixSeconds(waiting / 1000))
+        hold_arrivals(connection, UnixMilliseconds(ceil(moment * 1000)))
         for survey, track, node in _to_seal(connection, moment):
             seal_nodes(connection, survey, track, node)
-        before = moment - _longest_grace(connection)
+        before = UnixSeconds(moment - _longest_grace(connection))
         prune(connection, _ms(before), _ms(moment))
         return destroy_expired(connection, before) > 0
 
 
-def _ms(time: float) -> int:
-    return floor(time * 1000)
+def _ms(time: UnixSeconds) -> UnixMilliseconds:
+    return UnixMilliseconds(floor(time * 1000))
 
 
-def _to_seal(connection: Connection, now: float) -> list[tuple[bytes, int, int]]:
-    ended = []
+def _to_seal(connection: Connection, now: UnixSeconds) -> list[NodeKey]:
+    ended: list[NodeKey] = []
     for id_, signed in published_surveys(connection).items():
         survey, done = survey_in(signed), sealed_nodes(connection, id_)
         for number, track in enumerate(survey.plan.tracks):
-            node = last_ended(survey, track, now - survey.grace)
-            if node > done.get(number, 0):
-                ended.append((id_, number, node))
+            node = last_ended(survey, track, UnixSeconds(now - survey.grace))
+            if node > done.get(TrackNumber(number), 0):
+                ended.append((id_, TrackNumber(number), node))
     return ended
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import polars as pl
 from changeling_protocol import Survey
+from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber, UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
@@ -40,12 +41,12 @@ class Counted:
     refused: RefusalCounts
     tallies: dict[NodeKey, NodeTally] = field(default_factory=dict)
     ids: dict[NodeKey, bytes] = field(default_factory=dict)
-    held: dict[tuple[int, int], int] = field(default_factory=dict)
+    held: dict[tuple[int, int], UnixMilliseconds] = field(default_factory=dict)
 
 
 def count(
     envelopes: Iterable[LoggedEnvelope],
-    surveys: Mapping[bytes, Survey],
+    surveys: Mapping[SurveyId, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
     seen: Seen,
 ) -> Counted:
@@ -61,7 +62,7 @@ def count(
 
 
 def _count_track(
-    counted: Counted, id_: bytes, survey: Survey, number: int, pieces: Sequence[Piece], seen: Seen
+    counted: Counted, id_: SurveyId, survey: Survey, number: TrackNumber, pieces: Sequence[Piece], seen: Seen
 ) -> None:
     track = survey.plan.tracks[number]
     reports = judged(report_frame(track, pieces), survey, track)
@@ -71,7 +72,7 @@ def _count_track(
 
     fresh = 0
     for of_node in first_of_each(good).partition_by("node", maintain_order=True):
-        key = (id_, number, int(of_node["node"][0]))
+        key = (id_, number, NodeNumber(int(of_node["node"][0])))
         for ids in seen(key, id_bytes(of_node)):
             of_node = not_seen(of_node, id_frame(ids))
         if of_node.is_empty():
@@ -81,6 +82,6 @@ def _count_track(
         counted.ids[key] = id_bytes(of_node)
         for piece, until in early_pieces(of_node, survey, track):
             _, stream, position, _ = pieces[piece].logged
-            counted.held[stream, position] = max(until, counted.held.get((stream, position), 0))
+            counted.held[stream, position] = max(until, counted.held.get((stream, position), until))
     if duplicates := len(good) - fresh:
         counted.refused[id_, Refusal.DUPLICATE] += duplicates

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.refusal import Refusal
 
 from ..errors import Overtaken
@@ -35,7 +36,7 @@ class FoldReport:
     refused: Counter[Refusal]
 
 
-def fold(store: Store, now: float, batch: int = BATCH_ENVELOPES) -> FoldReport:
+def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES) -> FoldReport:
     """Fold what the log holds by now, then seal the nodes and destroy the keys whose time is over.
 
     now: Unix seconds. batch: the most envelopes of one transaction. What is appended meanwhile may wait for the

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
+from changeling_protocol.quantities import SurveyId, TrackNumber
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import head_of
 from changeling_protocol.upload import decode_upload, row_bytes
@@ -30,13 +31,13 @@ class Piece(NamedTuple):
 class Opened:
     """Pieces by survey id and track, in the order of the log; and what was refused, by survey id and reason."""
 
-    pieces: dict[tuple[bytes, int], list[Piece]] = field(default_factory=dict)
+    pieces: dict[tuple[SurveyId, TrackNumber], list[Piece]] = field(default_factory=dict)
     refused: RefusalCounts = field(default_factory=Counter)
 
 
 def open_envelopes(
     envelopes: Iterable[LoggedEnvelope],
-    surveys: Mapping[bytes, Survey],
+    surveys: Mapping[SurveyId, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
 ) -> Opened:
     """The columns in these envelopes.
@@ -62,7 +63,7 @@ def open_envelopes(
 
 
 def _add(
-    opened: Opened, id_: bytes, survey: Survey, logged: LoggedEnvelope, tracks: Iterable[tuple[int, bytes]]
+    opened: Opened, id_: SurveyId, survey: Survey, logged: LoggedEnvelope, tracks: Iterable[tuple[TrackNumber, bytes]]
 ) -> None:
     seen = set()
     for number, columns in tracks:

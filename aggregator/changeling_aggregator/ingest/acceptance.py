@@ -4,27 +4,28 @@ Pure; the caller brings the time and what is published.
 """
 
 from changeling_protocol import VERSION, MalformedBytes
+from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import head_of
 
 from .registry import Registry
 
 
-def refusal_of(envelope: bytes, registry: Registry, now: float) -> tuple[bytes, Refusal] | None:
+def refusal_of(envelope: bytes, registry: Registry, now: UnixSeconds) -> tuple[SurveyId | None, Refusal] | None:
     """Why this envelope is refused; None where it is to be appended.
 
     now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ.
-    Returns the id of the survey to count the refusal for, empty if there is none, and the reason.
+    Returns the id of the survey to count the refusal for, None if there is none, and the reason.
     """
     try:
         head = head_of(envelope)
     except MalformedBytes:
-        return b"", Refusal.MALFORMED
+        return None, Refusal.MALFORMED
     if head.version != VERSION:
-        return b"", Refusal.MALFORMED
+        return None, Refusal.MALFORMED
     published = registry.surveys.get(head.survey)
     if published is None:
-        return b"", Refusal.UNKNOWN_SURVEY
+        return None, Refusal.UNKNOWN_SURVEY
     survey, calendar = published.survey, published.survey.calendar
     if not calendar.start <= now <= calendar.time(calendar.periods) + survey.grace:
         return head.survey, Refusal.CLOSED

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Condition, Thread
 
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
 
 from ..errors import Overloaded
@@ -30,7 +31,7 @@ class _Waiting:
 class Committer:
     """Appends to a stream of its own. clock: Unix seconds, for the stamp of arrival."""
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, clock: Callable[[], UnixSeconds]) -> None:
         self._store, self._clock = store, clock
         with store.writing() as connection:
             self._stream = open_stream(connection)
@@ -73,7 +74,7 @@ class Committer:
             self._changed.notify()
         return waiting.acknowledged
 
-    def count_refused(self, refused: Mapping[tuple[bytes, Refusal], int]) -> None:
+    def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
         with self._changed:
             self._refused.update(refused)
@@ -106,5 +107,5 @@ class Committer:
     def _commit(self, envelopes: Sequence[bytes], refused: RefusalCounts) -> None:
         with self._store.writing() as connection:
             if envelopes:
-                append(connection, self._stream, envelopes, int(self._clock() * 1000))
+                append(connection, self._stream, envelopes, UnixMilliseconds(int(self._clock() * 1000)))
             add_refusals(connection, refused)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from changeling_protocol import ReleasePlan, Survey
+from changeling_protocol.quantities import SurveyId
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
 from changeling_protocol.upload import MOST_SPANNED_PERIODS, row_bytes
 
@@ -33,7 +34,7 @@ class Registry:
     """Published surveys and keys of a store, by id."""
 
     store: Store
-    surveys: Mapping[bytes, PublishedSurvey] = field(default_factory=dict)
+    surveys: Mapping[SurveyId, PublishedSurvey] = field(default_factory=dict)
     keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
     _refreshing: Lock = field(default_factory=Lock, repr=False)
 

@@ -1,32 +1,39 @@
 """Clocks of a server: functions that give Unix time in seconds."""
 
 from collections.abc import Callable
+from time import time
 from typing import TypeAlias
 
 from changeling_protocol.calendar import LAST_INSTANT
+from changeling_protocol.quantities import UnixSeconds
 from changeling_statistics.instants import format_instant
 
-Clock: TypeAlias = Callable[[], float]
+Clock: TypeAlias = Callable[[], UnixSeconds]
+
+
+def real_time() -> UnixSeconds:
+    """What the operating system's clock shows."""
+    return UnixSeconds(time())
 
 
 class MovableClock:
     """A clock that stands still until it is moved forward: for replaying the past on loopback.
 
-    time: Unix seconds.
+    now: what it shows at first.
     """
 
-    def __init__(self, time: float) -> None:
-        self._time = time
+    def __init__(self, now: UnixSeconds) -> None:
+        self._now = now
 
-    def __call__(self) -> float:
-        return self._time
+    def __call__(self) -> UnixSeconds:
+        return self._now
 
-    def move_to(self, time: float) -> None:
+    def move_to(self, time: UnixSeconds) -> None:
         """Raises ValueError for a time before the present one, or that no date names."""
         if not time <= LAST_INSTANT:
             raise ValueError(f"this clock goes to {format_instant(LAST_INSTANT)}, no further")
-        if not time >= self._time:
+        if not time >= self._now:
             raise ValueError(
-                f"this clock shows {format_instant(self._time)} and cannot go back to {format_instant(time)}"
+                f"this clock shows {format_instant(self._now)} and cannot go back to {format_instant(time)}"
             )
-        self._time = time
+        self._now = time

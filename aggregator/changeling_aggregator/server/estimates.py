@@ -12,6 +12,7 @@ from math import floor, isnan
 from typing import Any, TypeAlias
 
 from changeling_protocol import Node, Survey
+from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixSeconds
 from changeling_protocol.wire import JSON, ErrorCode
 from changeling_statistics.estimation import Change, Histogram, UsedNode, change, histogram, series, sliding
 from changeling_statistics.instants import format_instant, parse_instant
@@ -29,7 +30,7 @@ from .requests import service_of, survey_in_path
 async def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period whose answers were due."""
 
-    def estimated(survey: Survey, tallies: Tallies, now: float) -> Histogram:
+    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Histogram:
         period = _period(request, "period", survey, now)
         return histogram(survey, tallies, period, retrospective=_retrospective(request))
 
@@ -42,7 +43,7 @@ async def show_series(request: Request) -> Response:
     The nodes are listed once for all of them: those published that end by the last, or all if retrospective.
     """
 
-    def estimated(survey: Survey, tallies: Tallies, now: float) -> Sequence[Histogram | Change]:
+    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Sequence[Histogram | Change]:
         until = _period(request, "until", survey, now)
         if "window" in request.query_params:
             width = _number(request, "window")
@@ -55,14 +56,14 @@ async def show_series(request: Request) -> Response:
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
 
-    def estimated(survey: Survey, tallies: Tallies, now: float) -> Change:
+    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Change:
         window = Node(_number(request, "after"), _period(request, "until", survey, now))
         return change(survey, tallies, window, retrospective=_retrospective(request))
 
     return await _answer(request, estimated)
 
 
-_Estimated: TypeAlias = Callable[[Survey, Tallies, float], Histogram | Change | Sequence[Histogram | Change]]
+_Estimated: TypeAlias = Callable[[Survey, Tallies, UnixSeconds], Histogram | Change | Sequence[Histogram | Change]]
 
 
 async def _answer(request: Request, estimated: _Estimated) -> Response:
@@ -79,7 +80,7 @@ def _content(request: Request, survey: Survey, estimated: _Estimated) -> bytes:
         tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
     published = publishable_tallies(survey, tallies, now)
     question = request.url.path, tuple(sorted(request.query_params.multi_items()))
-    closed = survey.calendar.closed(now), survey.calendar.closed(now - survey.skew - survey.spread)
+    closed = survey.calendar.closed(now), survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread))
     made_of = digest_of(published), tuple(sorted(sealed.items())), closed
     return service.estimating.once(
         (question, made_of),
@@ -91,7 +92,7 @@ def _made(
     request: Request,
     survey: Survey,
     published: Tallies,
-    sealed: dict[int, int],
+    sealed: dict[TrackNumber, NodeNumber],
     estimated: Callable[[], Histogram | Change | Sequence[Histogram | Change]],
 ) -> bytes:
     try:
@@ -134,7 +135,7 @@ def _retrospective(request: Request) -> bool:
     return asked == "true"
 
 
-def _period(request: Request, name: str, survey: Survey, now: float) -> int:
+def _period(request: Request, name: str, survey: Survey, now: UnixSeconds) -> int:
     asked = request.query_params
     if name in asked:
         return check_closed(survey, _number(request, name), now)
@@ -158,7 +159,7 @@ def _as_json(survey: Survey, result: Histogram | Change) -> dict[str, Any]:
     }
 
 
-def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[int, int]) -> list[dict[str, Any]]:
+def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[TrackNumber, NodeNumber]) -> list[dict[str, Any]]:
     return [
         {
             "track": used.track,

@@ -4,6 +4,8 @@ import logging
 from threading import Event, Lock, Thread
 from time import monotonic
 
+from changeling_protocol.quantities import UnixSeconds
+
 from ..fold import FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
@@ -21,7 +23,7 @@ class FoldLoop:
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
-        self.last_fold: float | None = None
+        self.last_fold: UnixSeconds | None = None
         """When this process last folded to the log's end, in Unix seconds."""
         self.failures = 0
         """How often in a row folding has failed since."""

@@ -3,6 +3,7 @@
 import json
 from math import inf
 
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire import ErrorCode
 from changeling_statistics.instants import format_instant
 from starlette.requests import Request
@@ -65,7 +66,7 @@ async def move_clock(request: Request) -> Response:
     match content:
         case {"time": int() | float() as time} if not isinstance(time, bool) and -inf < time < inf:
             try:
-                clock.move_to(time)
+                clock.move_to(UnixSeconds(time))
             except ValueError as error:
                 raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
             return JSONResponse({"time": clock()})

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 
+from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES
 from changeling_protocol.wire import ErrorCode
 from starlette.requests import ClientDisconnect, Request
@@ -65,7 +66,7 @@ def require_admin(request: Request) -> None:
         raise TurnedDown(ErrorCode.UNAUTHORIZED, "this needs the admin token", {"www-authenticate": "Bearer"})
 
 
-def id_in_path(request: Request) -> bytes:
+def id_in_path(request: Request) -> SurveyId:
     """The survey's id in the path, 16 bytes; 404 where those digits are no id."""
     try:
         id_ = bytes.fromhex(request.path_params["survey"])
@@ -73,7 +74,7 @@ def id_in_path(request: Request) -> bytes:
         id_ = b""
     if len(id_) != ID_BYTES:
         raise TurnedDown(ErrorCode.NOT_FOUND, f"a survey's id is {2 * ID_BYTES} hexadecimal digits")
-    return id_
+    return SurveyId(id_)
 
 
 def survey_in_path(request: Request) -> PublishedSurvey:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
+from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import NodeTally
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
@@ -16,9 +17,9 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, s
 from .inserting import inserted
 from .schema import refusals, runs, sealed, tallies
 
-NodeKey: TypeAlias = tuple[bytes, int, int]
+NodeKey: TypeAlias = tuple[SurveyId, TrackNumber, NodeNumber]
 """Survey id, number of the track, number of the node."""
-RefusalCounts: TypeAlias = Counter[tuple[bytes, Refusal]]
+RefusalCounts: TypeAlias = Counter[tuple[SurveyId, Refusal]]
 """How many envelopes and reports were refused, by survey id and reason."""
 
 
@@ -35,7 +36,7 @@ def add_tallies(connection: Connection, added: Mapping[NodeKey, NodeTally]) -> N
             connection.execute(update(tallies).where(of_node(tallies, key)).values(values))
 
 
-def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], NodeTally]:
+def tallies_of(connection: Connection, survey: SurveyId) -> dict[tuple[TrackNumber, NodeNumber], NodeTally]:
     """All tallies of a survey, by track and node, of open nodes too: the caller decides which may be shown."""
     rows = connection.execute(
         select(tallies).where(tallies.c.survey == survey).order_by(tallies.c.track, tallies.c.node)
@@ -43,7 +44,7 @@ def tallies_of(connection: Connection, survey: bytes) -> dict[tuple[int, int], N
     return {(row.track, row.node): _tally(row.reports, row.slots) for row in rows}
 
 
-def add_refusals(connection: Connection, added: Mapping[tuple[bytes, Refusal], int]) -> None:
+def add_refusals(connection: Connection, added: Mapping[tuple[SurveyId, Refusal], int]) -> None:
     """Add to the counters of refused envelopes and reports, by survey and reason."""
     for (survey, reason), count in sorted(added.items()):
         more = (
@@ -56,13 +57,13 @@ def add_refusals(connection: Connection, added: Mapping[tuple[bytes, Refusal], i
             connection.execute(more)  # another process has put the row there in between
 
 
-def refusals_of(connection: Connection, survey: bytes) -> dict[Refusal, int]:
+def refusals_of(connection: Connection, survey: SurveyId) -> dict[Refusal, int]:
     """How often each reason was met in a survey."""
     query = select(refusals.c.reason, refusals.c.count).where(refusals.c.survey == survey)
     return {Refusal(reason): count for reason, count in connection.execute(query)}
 
 
-def seal_nodes(connection: Connection, survey: bytes, track: int, node: int) -> None:
+def seal_nodes(connection: Connection, survey: SurveyId, track: TrackNumber, node: NodeNumber) -> None:
     """Seal the nodes 1 to `node` of a track: their ids go, their tallies are final. What is sealed stays so."""
     connection.execute(delete(runs).where(runs.c.survey == survey, runs.c.track == track, runs.c.node <= node))
     of_track = and_(sealed.c.survey == survey, sealed.c.track == track)
@@ -71,7 +72,7 @@ def seal_nodes(connection: Connection, survey: bytes, track: int, node: int) -> 
         inserted(connection, sealed, survey=survey, track=track, node=node)
 
 
-def sealed_nodes(connection: Connection, survey: bytes) -> dict[int, int]:
+def sealed_nodes(connection: Connection, survey: SurveyId) -> dict[TrackNumber, NodeNumber]:
     """By track, the number of the last node that is sealed."""
     rows = connection.execute(select(sealed.c.track, sealed.c.node).where(sealed.c.survey == survey))
     return {row.track: row.node for row in rows}

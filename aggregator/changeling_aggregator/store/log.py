@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from typing import NamedTuple
 
+from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
@@ -23,7 +24,7 @@ class LoggedEnvelope(NamedTuple):
     arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the bytes that were sent.
     """
 
-    arrival: int
+    arrival: UnixMilliseconds
     stream: int
     position: int
     envelope: bytes
@@ -36,14 +37,14 @@ def open_stream(connection: Connection) -> int:
     return number
 
 
-def advance_arrival(connection: Connection, stream: int, now: int) -> int:
+def advance_arrival(connection: Connection, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
     """The arrival for what this transaction appends to the stream: `now`, or later where that is past.
 
     now: Unix milliseconds. On a tie a stream with a smaller number moves on, to keep the order of commits. One
     statement reads and writes, so that of transactions at once each waits for the one before to end.
     """
     next_free = store.c.arrival + case((store.c.stream > stream, 1), else_=0)
-    arrival: int = connection.execute(
+    arrival: UnixMilliseconds = connection.execute(
         update(store)
         .values(arrival=case((next_free > now, next_free), else_=now), stream=stream)
         .returning(store.c.arrival)
@@ -56,18 +57,18 @@ def stop_appending(connection: Connection) -> None:
     connection.execute(update(store).values(arrival=store.c.arrival))
 
 
-def hold_arrivals(connection: Connection, now: int) -> None:
+def hold_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
     """From here on no arrival is before `now`, in Unix milliseconds."""
     connection.execute(update(store).where(store.c.arrival < now).values(arrival=now, stream=0))
 
 
-def latest_arrival(connection: Connection) -> int:
+def latest_arrival(connection: Connection) -> UnixMilliseconds:
     """The latest arrival given out or held, in Unix milliseconds; 0 for an empty store."""
-    arrival: int = connection.execute(select(store.c.arrival)).scalar_one()
+    arrival: UnixMilliseconds = connection.execute(select(store.c.arrival)).scalar_one()
     return arrival
 
 
-def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now: int) -> None:
+def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
     """Put the envelopes at the stream's end.
 
     stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
@@ -154,7 +155,7 @@ def unfolded(connection: Connection) -> int:
     return int(connection.execute(query.join(cursors, cursors.c.stream == streams.c.id)).scalar_one())
 
 
-def first_unfolded(connection: Connection) -> int | None:
+def first_unfolded(connection: Connection) -> UnixMilliseconds | None:
     """The arrival of the first envelope that the fold has not counted; None at the log's end."""
     first = (next(envelopes_after(connection, stream, position, 1)) for stream, position in _behind(connection))
     return min((logged.arrival for logged in first), default=None)

@@ -6,6 +6,7 @@ is held until the node is sealed. So every node that is not sealed can be folded
 
 from collections.abc import Iterator, Mapping
 
+from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, update
 
 from .schema import cursors, held, log
@@ -14,7 +15,7 @@ _MOST_AT_ONCE = 20_000
 """The most envelopes of a stream, or of those held, that are deleted at once: appending has to wait meanwhile."""
 
 
-def hold(connection: Connection, until: Mapping[tuple[int, int], int]) -> None:
+def hold(connection: Connection, until: Mapping[tuple[int, int], UnixMilliseconds]) -> None:
     """Keep envelopes until a time.
 
     until: Unix milliseconds, by the envelope's stream and position.
@@ -24,13 +25,13 @@ def hold(connection: Connection, until: Mapping[tuple[int, int], int]) -> None:
         connection.execute(insert(held), rows)
 
 
-def any_to_prune(connection: Connection, arrival: int, now: int) -> bool:
+def any_to_prune(connection: Connection, arrival: UnixMilliseconds, now: UnixMilliseconds) -> bool:
     """Whether `prune` would find anything."""
     ended = connection.execute(select(held.c.until).where(held.c.until < now).limit(1)).first()
     return ended is not None or any(True for _ in _over(connection, arrival, most=1))
 
 
-def prune(connection: Connection, arrival: int, now: int) -> None:
+def prune(connection: Connection, arrival: UnixMilliseconds, now: UnixMilliseconds) -> None:
     """Delete folded envelopes that arrived before `arrival`, and those that were held until before `now`.
 
     Both in Unix milliseconds: now minus the longest grace, and now. Where there are many, some are left for the next
@@ -48,7 +49,7 @@ def prune(connection: Connection, arrival: int, now: int) -> None:
             connection.execute(delete(table).where(*named), rows)
 
 
-def _over(connection: Connection, arrival: int, most: int) -> Iterator[tuple[int, int, int]]:
+def _over(connection: Connection, arrival: UnixMilliseconds, most: int) -> Iterator[tuple[int, int, int]]:
     """Per stream, which positions (after, until] are next to go: folded, not pruned, arrived before `arrival`."""
     query = select(cursors).where(cursors.c.pruned < cursors.c.position)
     for row in connection.execute(query).all():

@@ -6,6 +6,7 @@ A private key never leaves the store but into the fold's memory.
 from dataclasses import dataclass
 
 from changeling_protocol import SealingKey
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.sealing import key_id
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
@@ -69,15 +70,15 @@ def private_keys(connection: Connection) -> dict[bytes, X25519PrivateKey]:
     return {row.id: X25519PrivateKey.from_private_bytes(row.private) for row in rows}
 
 
-def any_expired(connection: Connection, before: float) -> bool:
+def any_expired(connection: Connection, before: UnixSeconds) -> bool:
     """Whether there is a private key left that expired before this Unix time, in seconds."""
     return connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
 
 
-def destroy_expired(connection: Connection, before: float) -> int:
+def destroy_expired(connection: Connection, before: UnixSeconds) -> int:
     """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
     return connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
 
 
-def _expired(before: float) -> ColumnElement[bool]:
+def _expired(before: UnixSeconds) -> ColumnElement[bool]:
     return and_(sealing_keys.c.private.is_not(None), sealing_keys.c.expires < before)

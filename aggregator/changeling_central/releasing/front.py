@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changeling_protocol import Calendar
+from changeling_protocol.quantities import UnixSeconds
 from changeling_statistics.changelog import MICRO, Changelog, read_csv, read_frame, read_parquet
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration, parse_duration
@@ -154,7 +155,8 @@ def release(
     if freeze:
         log = frozen(log, constraint, fixed)
     made = choice.made(counted, calendar, constraint, *spent, None if before is None else before.saved.terms.mechanism)
-    last = calendar.closed(time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6)
+    instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
+    last = calendar.closed(UnixSeconds(instant))
     written = Output(output, counted.names, float(counted.unit))
     asked = Release(log, counted, query, calendar, constraint, made, written, state, dates.from_data)
     published, unknown = _follow(asked, last, reached)

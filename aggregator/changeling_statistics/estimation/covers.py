@@ -9,10 +9,11 @@ from functools import reduce
 
 import numpy as np
 from changeling_protocol import Node, Survey, cover
+from changeling_protocol.quantities import NodeNumber, TrackNumber
 
 from ..errors import NotEstimable
 from ..estimate import Estimate, Floats
-from ..tallies import Tallies
+from ..tallies import PlanNode, Tallies
 from .decoding import histogram_change
 from .histograms import Histogram
 from .network import Network
@@ -50,8 +51,8 @@ class _Covers:
         if len(survey.plan.groups) > 1 or not all(t.reports_changes and t.first == 0 for t in survey.plan.tracks):
             raise ValueError("cover sums need one group of change tracks that start with the calendar")
         self._survey, self._tallies = survey, tallies
-        self._by_width = {track.width: number for number, track in enumerate(survey.plan.tracks)}
-        self._decoded: dict[tuple[int, int], Estimate] = {}
+        self._by_width = {track.width: number for number, track in survey.plan.numbered(0)}
+        self._decoded: dict[PlanNode, Estimate] = {}
 
     def at(self, period: int) -> Histogram:
         if not 0 <= period <= self._survey.calendar.periods:
@@ -64,7 +65,7 @@ class _Covers:
 
     def _used(self, period: int) -> Iterator[UsedNode]:
         for node in cover(Node(0, period), self._by_width) if period else ():
-            track, number = self._by_width[node.width], node.end // node.width
+            track, number = self._by_width[node.width], NodeNumber(node.end // node.width)
             tally = self._tallies.get((track, number))
             if tally is None or tally.reports < self._survey.minimum:
                 raise NotEstimable(
@@ -73,7 +74,7 @@ class _Covers:
                 )
             yield UsedNode(track, number, node, tally.reports)
 
-    def _estimate(self, track: int, number: int) -> Estimate:
+    def _estimate(self, track: TrackNumber, number: NodeNumber) -> Estimate:
         key = (track, number)
         if key not in self._decoded:
             self._decoded[key] = histogram_change(self._tallies[key], self._survey.plan.tracks[track].randomizer)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 from changeling_protocol import Node, Survey
+from changeling_protocol.quantities import NodeNumber, TrackNumber
 
 from ..conservation import conserves, without_sum
 from ..estimate import Floats
@@ -22,8 +23,8 @@ from .network import Indices, Network
 class UsedNode:
     """A node that went into an estimate: its track, its number there, and how many entries reported on it."""
 
-    track: int
-    number: int
+    track: TrackNumber
+    number: NodeNumber
     node: Node
     reports: int
 
@@ -119,7 +120,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     used: list[tuple[UsedNode, NodeTally, int]] = []
     for group in range(len(plan.groups)):
         for number, track in plan.numbered(group):
-            for at in range(1, track.count + 1):
+            for at in track.node_numbers():
                 tally = tallies.get((number, at))
                 if tally is not None and tally.reports >= max(1, survey.minimum):
                     used.append((UsedNode(number, at, track.node(at), tally.reports), tally, group))

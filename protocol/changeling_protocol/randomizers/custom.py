@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import ClassVar, Self
 
 from ..canonical import Fields
@@ -108,15 +108,23 @@ def _losses(randomizer: CustomResponse) -> Losses:
 
 def _worst(randomizer: CustomResponse, above: Sequence[int], below: Sequence[int]) -> Decimal:
     """ln max Pr(o|u)/Pr(o|v) over all symbols o, inputs u in `above` and v in `below`, rounded up."""
-    totals = [randomizer.total(v) for v in range(randomizer.space.size)]
-    worst = Fraction(0)
+    totals = [sum(column) for column in zip(*randomizer.weights, strict=True)]
+    worst = 0, 1
     for symbol, row in enumerate(randomizer.weights):
-        most = max(Fraction(row[u], totals[u]) for u in above)
-        least = min(Fraction(row[v], totals[v]) for v in below)
+        most, least = _ratio(row, totals, above, below)
         if most and not least:
             raise ValueError(
                 f"the pure loss is infinite: some inputs send symbol {symbol} and others never do. "
                 "Give every weight of its row a positive value, or use the matrix for (ε, δ) alone"
             )
-        worst = max(worst, most / least if least else Fraction(0))
-    return log_ratio(worst.numerator, worst.denominator)
+        if most * worst[1] > worst[0] * least:
+            worst = most, least
+    ratio = Fraction(*worst)
+    return log_ratio(ratio.numerator, ratio.denominator)
+
+
+def _ratio(row: Sequence[int], totals: Sequence[int], above: Sequence[int], below: Sequence[int]) -> tuple[int, int]:
+    """max P(o|u) : min P(o|v) for the symbol o of this row, as two integers that may have a common factor."""
+    u = reduce(lambda u, v: v if row[v] * totals[u] > row[u] * totals[v] else u, above)
+    v = reduce(lambda u, v: v if row[v] * totals[u] < row[u] * totals[v] else u, below)
+    return row[u] * totals[v], row[v] * totals[u]

@@ -6,6 +6,7 @@ All decimal work is done in a context of its own, whatever the app has set.
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import inf, nextafter
 
 from ..upwards import upwards
@@ -72,6 +73,7 @@ class Odds:
         return cls(ratio.numerator, ratio.denominator)
 
 
+@lru_cache(maxsize=1024)
 def log_ratio(numerator: int, denominator: int) -> Decimal:
     """The logarithm of a fraction to some 45 digits, rounded up; exactly 0 for equal integers."""
     if numerator == denominator:

@@ -83,10 +83,11 @@ def update(db: sqlite3.Connection, entry: Entry) -> None:
 
 def load(db: sqlite3.Connection, survey: bytes, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
-    row = db.execute(
-        f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?",  # noqa: S608
-        (survey, number),
-    ).fetchone()
+    query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
+    try:
+        row = db.execute(query, (survey, number)).fetchone()
+    except OverflowError:  # a number of more than 64 bits
+        row = None
     if row is None:
         raise ValueError(f"entries are numbered 0 to {count(db, survey) - 1}, got {number}")
     return Entry(*row)

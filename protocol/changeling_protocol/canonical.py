@@ -36,6 +36,12 @@ def decode(encoded: bytes, most_items: int | None = None) -> Any:
     return value
 
 
+def holds_booleans(value: Any) -> bool:
+    """Whether there is a boolean anywhere. Python takes True for 1: whole numbers would have two forms."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, bool) or any(map(holds_booleans, items))
+
+
 def _bounds(most: int) -> dict[str, Any]:
     """What makes MessagePack stop with a ValueError at the first list or map that is one too many."""
     left = most

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from .calendar import Calendar, Node, cadence
 from .coins import Coins
@@ -136,8 +137,13 @@ class ReleasePlan:
 
     def numbered(self, group: int) -> Iterator[tuple[TrackNumber, Track]]:
         """The tracks of a group with their numbers in the plan."""
-        before = sum(len(earlier.tracks) for earlier in self.groups[:group])
-        return ((TrackNumber(number), track) for number, track in enumerate(self.groups[group].tracks, before))
+        tracks = enumerate(self.groups[group].tracks, self._first_numbers[group])
+        return ((TrackNumber(number), track) for number, track in tracks)
+
+    @cached_property
+    def _first_numbers(self) -> tuple[int, ...]:
+        """For each group the number of its first track."""
+        return tuple(accumulate((len(group.tracks) for group in self.groups), initial=0))
 
     def draw_group(self, coins: Coins) -> int:
         """The group of an entry, group g with probability share_g / total share, exactly."""

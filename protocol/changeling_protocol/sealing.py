@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from .canonical import holds_booleans
 from .errors import CannotOpen, MalformedBytes
 from .quantities import SurveyId, UnixSeconds
 from .signing import signed, unverified, verified
@@ -41,8 +42,8 @@ class SealingKey:
     def __post_init__(self) -> None:
         if len(self.public) != 32:
             raise ValueError(f"an X25519 public key has 32 bytes, got {len(self.public)}")
-        if not 0 <= self.begins < self.expires:
-            raise ValueError(f"a key must begin before it expires, got {self.begins} and {self.expires}")
+        if not 0 <= self.begins < self.expires < 2**63:  # stores keep both in 64 bits
+            raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
         try:
             _ANYONE.exchange(X25519PublicKey.from_public_bytes(self.public))
         except ValueError:
@@ -87,7 +88,9 @@ class EnvelopeHead:
 
 def _from_fields(fields: dict[str, Any]) -> SealingKey:
     match fields:
-        case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not rest:
+        case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not (
+            rest or holds_booleans(fields)
+        ):
             try:
                 return SealingKey(public, begins, expires)
             except ValueError as error:

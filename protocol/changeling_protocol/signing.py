@@ -60,7 +60,8 @@ def payload_fields(kind: str, payload: bytes) -> dict[str, Any]:
     fields = canonical.decode(payload, MOST_ITEMS)
     if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
         raise MalformedBytes(f"the bytes are not a {kind}")
-    if (version := fields.pop("version", None)) != VERSION:
+    version = fields.pop("version", None)
+    if version != VERSION or isinstance(version, bool):
         raise MalformedBytes(f"this {kind} has protocol version {version!r}; this is version {VERSION}")
     return fields
 

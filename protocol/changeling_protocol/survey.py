@@ -14,6 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .calendar import LAST_INSTANT, Calendar
+from .canonical import holds_booleans
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
@@ -211,7 +212,9 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
             "minimum": int(minimum),
             "expected": {"first": int(first), "later": int(later), **unexpected},
             **rest,
-        } if not rest and not unexpected and all(isinstance(answer, str) for answer in answers):
+        } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
+            isinstance(answer, str) for answer in answers
+        ):
             _check_answers(len(answers))  # before randomizers are made for so many
             return Survey(
                 question=question,

@@ -49,7 +49,7 @@ def test_entries_are_apart(tmp_path):
         assert [handle.answer(entry) for entry in range(3)] == [None, "tea", "coffee"]
 
 
-@pytest.mark.parametrize("entry", [-1, 2])
+@pytest.mark.parametrize("entry", [-1, 2, 2**63])
 def test_an_unknown_entry_is_named(tmp_path, entry):
     """The error says which entry was asked for, and which there are."""
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:

@@ -1,7 +1,9 @@
 """Surveys and other signed objects."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from changeling_protocol import (
@@ -20,11 +22,12 @@ from changeling_protocol import (
     UnderstatedEpsilon,
     canonical,
 )
-from changeling_protocol.signing import payload_bytes
+from changeling_protocol.signing import payload_bytes, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .examples import AUTHORITY, PINNED, mixed, survey
 
+SEALING = SealingKey(b"p" * 32, 0, 1)
 SURVEYS = [survey(), replace(survey(), expected=ExpectedChanges(5, 7)), survey(mixed(3, 8)), survey(closed=True)]
 
 
@@ -127,3 +130,37 @@ def test_fields_that_are_missing_added_or_of_another_type_are_refused():
     ):
         with pytest.raises(MalformedBytes, match="not a survey"):
             Survey.from_fields(broken)
+
+
+def with_booleans(value: Any) -> Iterator[Any]:
+    """The value with each of its whole numbers, in turn, replaced by each boolean."""
+    if isinstance(value, dict):
+        yield from ({**value, name: other} for name in value for other in with_booleans(value[name]))
+    elif isinstance(value, list):
+        yield from (
+            [*value[:i], other, *value[i + 1 :]] for i, each in enumerate(value) for other in with_booleans(each)
+        )
+    elif type(value) is int:
+        yield from (True, False)
+
+
+@pytest.mark.parametrize("original", SURVEYS)
+def test_true_is_no_form_of_one_in_a_survey(original):
+    """Python takes them for equal: two surveys that are the same to every program would have two ids."""
+    changed = [*with_booleans(original.as_fields())]
+    assert len(changed) > 20
+    for fields in changed:
+        with pytest.raises(MalformedBytes):
+            Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
+
+
+def test_true_is_no_form_of_one_in_a_key_or_a_version():
+    """Nor is a key read that begins at True, or that a store has no room for."""
+    key = {"public": SEALING.public, "begins": 1, "expires": 2**40}
+    assert SealingKey.from_signed(signed("sealing-key", key, AUTHORITY), PINNED).begins == 1
+    for changed in ({"begins": True}, {"begins": False}, {"begins": 0, "expires": True}, {"expires": 2**63}):
+        with pytest.raises(MalformedBytes):
+            SealingKey.from_signed(signed("sealing-key", {**key, **changed}, AUTHORITY), PINNED)
+    payload = canonical.encode({**canonical.decode(survey().payload), "version": True})
+    with pytest.raises(MalformedBytes, match="version True"):
+        Survey.from_payload(payload)

@@ -5,9 +5,9 @@ Knows no kind of randomizer: each registers itself, and reads and writes its own
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ..canonical import Fields
+from ..canonical import Fields, holds_booleans
 from .interface import Randomizer
 from .spaces import MutationSpace, Space, StateSpace
 
@@ -50,16 +50,10 @@ def randomizer_from_fields(fields: Fields, answers: int) -> Randomizer:
     Raises ValueError for anything else, and for a kind that is not registered.
     """
     match fields:
-        case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS and not _holds_booleans(own):
+        case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS and not holds_booleans(own):
             if (randomizer := _KINDS[kind].from_fields(_space(space, answers), own)) is not None:
                 return randomizer
     raise ValueError(f"not a randomizer: {fields!r}")
-
-
-def _holds_booleans(value: Any) -> bool:
-    """Whether there is a boolean anywhere. Python takes True for 1, so one randomizer would have two forms."""
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return isinstance(value, bool) or any(map(_holds_booleans, items))
 
 
 def _space(name: str, answers: int) -> Space:

@@ -1,9 +1,8 @@
-"""One room for each randomizer: what the statistics know of it, registered once.
+"""What the statistics know of each randomizer: one file or folder for each kind, which registers it.
 
-A room is a file, or a folder, that no other room imports. It holds the randomizer's counterpart (tallies, decoder,
-covariances, likelihoods, sampler) and what the planner may offer of it. What two rooms need stands beside them:
-`counted` and `listed` for small alphabets, `symbol_contents` and `named_states` for symbols that say something of
-every state.
+Such a file holds the randomizer's counterpart (tallies, decoder, covariances, likelihoods, sampler) and what it offers
+the planner, and none of them imports another. What several share stands beside them: `counted` and `listed` for small
+alphabets, `symbol_contents` and `named_states` for symbols that say something of every state.
 """
 
 from . import custom, kary, signed_subset, subset_selection, unary_encoding

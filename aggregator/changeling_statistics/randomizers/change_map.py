@@ -1,7 +1,7 @@
-"""M_δv: what each input of a randomizer says of the histogram, and products with it.
+"""M_δv: by how much each input of a randomizer changes the histogram, and products with that matrix.
 
-Its column for the input (old, new) is +1 at new and -1 at old, NULL counting for no answer. It is never built:
-every product here is a sum over pairs, O(m).
+Its column for the input (old, new) is +1 at `new` and -1 at `old`; NULL has no row. The matrix is never built: every
+product here is a sum over inputs, O(m).
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ from ..estimate import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeMap:
-    """M_δv of a space of m inputs over z answers. old, new: states, shape (m,)."""
+    """M_δv, of shape (z, m), for a space of m inputs over z answers.
+
+    answers: z. old, new: the states of each input, shape (m,).
+    """
 
     answers: int
     old: NDArray[np.intp]
@@ -36,6 +39,7 @@ class ChangeMap:
 
 @lru_cache(maxsize=64)
 def change_map(space: Space) -> ChangeMap:
+    """The M_δv of a space."""
     old, new = np.array([space.pair(index) for index in range(space.size)], dtype=np.intp).T
     return ChangeMap(space.answers, old, new)
 

@@ -1,6 +1,6 @@
-"""Tallies that count every symbol: one slot a symbol, decoded and drawn symbol by symbol.
+"""Tallies with a slot for every symbol, for alphabets that are small enough to list.
 
-For alphabets small enough to list. What a counterpart adds is the decoder, of one tally.
+A counterpart that derives from `Counted` has only its decoder to add: `estimate`, and `report_covariance`.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,12 @@ BLOCK = 2**22
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolValues:
-    """Of a single report of each symbol: a_o, shape (symbols, z); Ĉ and a_o a_o', flattened, (symbols, z²).
+    """What a single report of each symbol o decodes to.
 
-    upper_bound: whether Ĉ is a bound.
+    values: a_o, shape (symbols, z), in entries.
+    covariances: the covariance Ĉ estimated from that report, flattened, shape (symbols, z²).
+    squares: a_o a_o', flattened, shape (symbols, z²).
+    upper_bound: whether one of the covariances is a bound.
     """
 
     values: Floats
@@ -34,37 +37,43 @@ class SymbolValues:
 
 @dataclass(frozen=True)
 class Counted(Counterpart[R_co]):
-    """O: slots are symbols, and a tally says how often each was sent."""
+    """A counterpart whose tallies say how often each symbol was sent."""
 
     @property
     def slots(self) -> int:
+        """One for each symbol."""
         return self.randomizer.symbols
 
     def tally(self, symbols: NDArray[np.uint64]) -> NodeTally:
+        """How often each symbol stands among these."""
         slots = np.bincount(symbols.astype(np.int64), minlength=self.randomizer.symbols)
         return NodeTally(len(symbols), slots.astype(np.int64))
 
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
-        """Values and covariances are sums over symbols of what a single report says; and an unbiased Ĉ being
-        A diag(O) A' - Q̂, it tells Q̂ as well."""
+        """All nodes at once: values and covariances are sums over symbols of what a single report decodes to.
+
+        An unbiased Ĉ is A diag(O) A' - Q̂, so it tells Q̂ as well.
+        """
         z = self.randomizer.space.answers
         if self.randomizer.symbols * z * z > BLOCK:
             return super().estimates(tallies)
-        each = self.symbol_values
+        by_symbol = self.symbol_values
         O = np.array([tally.slots for tally in tallies], dtype=np.float64)
-        covariances = (O @ each.covariances).reshape(-1, z, z)
+        covariances = (O @ by_symbol.covariances).reshape(-1, z, z)
         products: Floats | None = None
-        if self.randomizer.space.reports_changes and not each.upper_bound:
-            products = (O @ each.squares).reshape(-1, z, z) - covariances
-        return DecodedNodes(O @ each.values, covariances, each.upper_bound, products, self.changed(tallies))
+        if self.randomizer.space.reports_changes and not by_symbol.upper_bound:
+            products = (O @ by_symbol.squares).reshape(-1, z, z) - covariances
+        return DecodedNodes(O @ by_symbol.values, covariances, by_symbol.upper_bound, products, self.changed(tallies))
 
     def squares(self, tally: NodeTally) -> Floats | None:
+        """Σ_o O_o a_o a_o', over symbols."""
         z = self.randomizer.space.answers
         squares: Floats = (tally.slots.astype(np.float64) @ self.symbol_values.squares).reshape(z, z)
         return squares
 
     @cached_property
     def symbol_values(self) -> SymbolValues:
+        """What `estimate` says of a tally of one report, for each symbol."""
         units = np.eye(self.randomizer.symbols, dtype=np.int64)
         decoded = [self.estimate(NodeTally(1, unit)) for unit in units]
         a = np.array([estimate.values for estimate in decoded])
@@ -76,18 +85,18 @@ class Counted(Counterpart[R_co]):
         )
 
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """One multinomial for every node and every input that somebody has."""
+        """One multinomial draw for every node and every input that an entry has there."""
         held, chances = np.flatnonzero(counts.any(0)), self.probabilities
         slots = np.zeros((len(counts), self.randomizer.symbols), np.int64)
         at_once = max(1, BLOCK // slots.size)
         for start in range(0, len(held), at_once):
-            some = held[start : start + at_once]
-            slots += generator.multinomial(counts[:, some].T, chances[some][:, None, :]).sum(0)
+            inputs = held[start : start + at_once]
+            slots += generator.multinomial(counts[:, inputs].T, chances[inputs][:, None, :]).sum(0)
         return slots
 
     @cached_property
     def probabilities(self) -> Floats:
-        """Pr(symbol | input), shape (m, symbols), its integers divided exactly before they are rounded."""
+        """Pr(symbol | input), shape (m, symbols): each a ratio of integers, rounded once to a float."""
         randomizer = self.randomizer
         totals = [randomizer.total(v) for v in range(randomizer.space.size)]
         return np.array(

@@ -1,7 +1,7 @@
-"""What the statistics know of one randomizer: the other half of what a device knows of it.
+"""The counterpart of a randomizer: what the statistics know of it, where its other half is what a device knows.
 
-How its reports are tallied, what a tally says and how surely, how well a report tells two inputs apart, and how the
-tally of many entries is drawn without asking each. Knows nothing of surveys, of time or of other randomizers.
+It tallies reports, decodes a tally with its covariance, says how well a report tells two inputs apart, and draws the
+tally of many entries without drawing each report. Knows nothing of surveys, of time or of other randomizers.
 """
 
 from abc import ABC, abstractmethod
@@ -23,9 +23,12 @@ R_co = TypeVar("R_co", bound=Randomizer, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Blanket:
-    """A report that is the true symbol with probability `truth`, and each other of `symbols` with `other`.
+    """A randomizer seen as a mixture: a report is either the truth, or a uniform symbol whatever the truth is.
 
-    So with probability symbols · other it is uniform whatever is true; shuffled, the others' uniform reports hide it.
+    Once reports are shuffled, those that are uniform hide the others. A report is uniform with probability
+    symbols · other.
+
+    truth: the probability of the true symbol. other: of each other symbol. symbols: how many symbols there are.
     """
 
     truth: float
@@ -35,10 +38,13 @@ class Blanket:
 
 @dataclass(frozen=True)
 class Counterpart(ABC, Generic[R_co]):
-    """The statistics of a randomizer of m inputs over z answers. Every covariance is that of the responses alone.
+    """The statistics of one randomizer with m inputs over z answers.
 
-    answers_alike: whether all answers are treated alike, so that one insertion, one deletion, one move and one state
-    stand for all of them.
+    Every covariance is that of the randomizer's coins alone, given everybody's true inputs.
+
+    randomizer: the device's half.
+    answers_alike: whether the randomizer treats all answers alike. One insertion, one deletion, one move and one
+    state then stand for all of them.
     """
 
     answers_alike: ClassVar[bool] = False
@@ -51,37 +57,48 @@ class Counterpart(ABC, Generic[R_co]):
 
     @abstractmethod
     def tally(self, symbols: NDArray[np.uint64]) -> NodeTally:
-        """The tally of n symbols, shape (n,), all of them in range."""
+        """The tally of some reports.
+
+        symbols: what was reported, shape (n,), every one below `randomizer.symbols`.
+        """
 
     @abstractmethod
     def estimate(self, tally: NodeTally) -> Estimate:
-        """The change of the histogram that a tally of at least one report says; of states, the histogram.
+        """The unbiased change of the histogram over a node; for reports of states, the histogram at its end.
 
-        Unbiased, with the covariance unbiased as well or labelled as a bound. Raises ValueError where the randomizer
-        says nothing or has no unbiased decoder.
+        tally: of at least one report.
+        Returns values of shape (z,), in entries, with a covariance that is unbiased too, or labelled as an upper bound.
+        Raises ValueError if the randomizer says nothing, or has no unbiased decoder.
         """
 
     @abstractmethod
     def report_covariance(self, true: int) -> Floats:
-        """The exact covariance of one decoded report from the input `true`, shape (z, z), in entries squared.
+        """The exact covariance of what one report decodes to, shape (z, z), in entries squared.
 
-        Raises ValueError outside the space, and as `estimate`.
+        true: the input it is a report of. Raises ValueError outside the space, and as `estimate` does.
         """
 
     @abstractmethod
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """The slots of several nodes, drawn as the sums of their reports are distributed, without drawing each.
+        """Draws the slots of several nodes from the distribution that the sums of their reports have.
 
-        counts: how many entries have which input on each node, shape (nodes, m). generator: for simulations; no
-        coin of a device. Returns shape (nodes, slots). Exact up to the rounding of probabilities to floats.
+        counts: how many entries have each input on each node, shape (nodes, m).
+        generator: for simulations; it draws no coin of a device.
+        Returns shape (nodes, slots). The distribution is exact, up to the rounding of probabilities to floats.
         """
 
     def sample(self, counts: Counts, generator: np.random.Generator) -> NodeTally:
-        """The tally of one node, drawn like `sample_slots`; counts: shape (m,)."""
+        """Draws the tally of one node, as `sample_slots` does.
+
+        counts: how many entries have each input, shape (m,).
+        """
         return NodeTally(int(counts.sum()), self.sample_slots(counts[None, :], generator)[0])
 
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
-        """What `estimate` says of each of at least one tallies, and what they say of who changed."""
+        """What `estimate` says of each tally, and how many entries changed, as far as the tallies tell.
+
+        tallies: at least one.
+        """
         decoded = [self.estimate(tally) for tally in tallies]
         return DecodedNodes(
             values=np.array([estimate.values for estimate in decoded]),
@@ -92,26 +109,29 @@ class Counterpart(ABC, Generic[R_co]):
         )
 
     def changed(self, tallies: Sequence[NodeTally]) -> Floats:
-        """Unbiased for how many of the reporting entries changed on each node, shape (nodes,); nan where unknown."""
+        """Unbiased for how many of the reporting entries changed on each node, shape (nodes,); nan if tallies do not
+        tell, which is what a counterpart that does not override this says."""
         return np.full(len(tallies), np.nan)
 
     def squares(self, tally: NodeTally) -> Floats | None:  # noqa: ARG002
-        """A diag(O) A', shape (z, z): what single reports decode to, squared and added up; None if the tally keeps
-        sums of symbols, from which it is not known."""
+        """A diag(O) A' = Σ a a' over the reports, a what each decodes to; shape (z, z), in entries squared.
+
+        None if the tally does not count symbols but keeps sums, from which it is not known.
+        """
         return None
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
-        """How likely symbols are under the inputs u and v, merged by likelihood ratio, exactly.
+        """The exact probabilities of symbols under the inputs u and v; symbols of one likelihood ratio are added up.
 
-        Raises ValueError where the alphabet is too large to list and there is no closed form.
+        Raises ValueError if the alphabet is too large to list, and there is no closed form.
         """
         return listed_likelihoods(self.randomizer, u, v)
 
     def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """Pairs of inputs of a kind among which one is told apart best, at every epsilon."""
+        """Pairs of inputs of a kind. At every epsilon, one of them is told apart as well as any pair of that kind."""
         return all_pairs(self.randomizer.space, kind)
 
     @property
     def blanket(self) -> Blanket | None:
-        """The same report as a truth or a uniform symbol, where it is that."""
+        """The randomizer as a mixture of the truth and a uniform symbol; None if it is no such mixture."""
         return None

@@ -1,4 +1,4 @@
-"""Custom matrices: everything is read off their listed rows. The planner offers none."""
+"""Custom randomizers: everything is read off their matrix, row by row. The planner offers none."""
 
 from changeling_protocol import CustomResponse
 

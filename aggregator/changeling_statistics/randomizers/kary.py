@@ -1,4 +1,4 @@
-"""k-ary randomized response: decoded in closed form, O(m), never by a matrix over the alphabet."""
+"""k-ary randomized response, decoded in closed form: O(m) steps, and no matrix over the alphabet is built."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,30 +21,33 @@ from .registry import register
 from .variances import offer_of
 
 UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(1), insertions=Decimal(1))
-"""In units of ln(a/b): a mutation is paid for twice, where it appears and where it vanishes."""
+"""The losses of a report in units of ln(a/b). A mutation costs one where it appears, and one where it vanishes."""
 
 
 @dataclass(frozen=True)
 class KaryCounterpart(Counted[KaryResponse]):
-    """A's column of symbol o is (M_o - q·U) / (p - q) with U = M_δv 1, which spares the matrix P⁻¹."""
+    """The counterpart of k-RR: column o of the decoder A is (M_o - q·U) / (p - q), where U = M_δv 1."""
 
     answers_alike = True
 
     def input_counts(self, tally: NodeTally) -> Floats:
-        """ŝ = P⁻¹O = (O - n·q) / (p - q): how many reports came from each input, shape (m,)."""
+        """ŝ = P⁻¹O = (O - n·q) / (p - q): unbiased for how many reports came from each input, shape (m,)."""
         return (tally.slots.astype(np.float64) - tally.reports * self._q) / self._gap
 
     def estimate(self, tally: NodeTally) -> Estimate:
+        """M_δv ŝ, with the covariance A diag(O) A' - M_δv diag(ŝ) M_δv'. Raises ValueError for odds of 1:1."""
         s = self.input_counts(tally)
         return Estimate(self._map.apply(s), self.squares(tally) - self._map.sandwich(s))
 
     def squares(self, tally: NodeTally) -> Floats:
+        """{ M diag(O) M' - q (MO U' + U (MO)') + q² n U U' } / (p-q)²."""
         q, M, U, O = self._q, self._map, self._sum, tally.slots.astype(np.float64)
         cross = q * np.outer(M.apply(O), U)
         ADA: Floats = (M.sandwich(O) - cross - cross.T + q * q * tally.reports * np.outer(U, U)) / self._gap**2
         return ADA
 
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
+        """As `estimate` says of each, in blocks of nodes that bound the memory."""
         rows = max(1, BLOCK // self.randomizer.symbols)
         parts = [self._columns(tallies[at : at + rows]) for at in range(0, len(tallies), rows)]
         values, covariances, products = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -59,26 +62,29 @@ class KaryCounterpart(Counted[KaryResponse]):
         return (second - np.outer(mean, mean)) / self._gap**2
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:  # noqa: ARG002
+        """Three classes: the symbol u, the symbol v, and all others."""
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
         return merged([(a, b, 1), (b, a, 1), (b, b, self.randomizer.symbols - 2)], total, total)
 
     def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
+        """One pair, as all are told apart equally well."""
         return one_pair(self.randomizer.space, kind)
 
     @property
     def blanket(self) -> Blanket:
+        """Uniform with probability m·q, else the truth."""
         total = self.randomizer.total()
         return Blanket(self.randomizer.odds.favoured / total, self._q, self.randomizer.symbols)
 
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """With probability p - q = (a - b)/total a response is the truth, otherwise uniform over all symbols."""
+        """A report is the truth with probability p - q = (a - b)/total, and else uniform over all symbols."""
         m, odds = self.randomizer.symbols, self.randomizer.odds
         kept: Counts = generator.binomial(counts, (odds.favoured - odds.other) / self.randomizer.total())
         uniform: Counts = generator.multinomial(counts.sum(1) - kept.sum(1), np.full(m, 1 / m))
         return kept + uniform
 
     def _columns(self, tallies: Sequence[NodeTally]) -> tuple[Floats, Floats, Floats]:
-        """Values, covariances and products, (nodes, m) at a time; M diag(w) M' is linear in w = (O - nq)/(p - q)."""
+        """Values, covariances and products of several nodes: M diag(w) M' is linear in w = (O - nq)/(p - q)."""
         M, q, gap = self._map, self._q, self._gap
         d, u = M.answers + 1, self._sum
         O = np.array([tally.slots for tally in tallies], dtype=np.float64)
@@ -98,11 +104,12 @@ class KaryCounterpart(Counted[KaryResponse]):
 
     @property
     def _q(self) -> float:
+        """q, the probability of each symbol that is not the truth."""
         return self.randomizer.odds.other / self.randomizer.total()
 
     @property
     def _gap(self) -> float:
-        """p - q, without cancellation. Raises ValueError where it is 0."""
+        """p - q, computed without cancellation. Raises ValueError if it is 0."""
         odds = self.randomizer.odds
         if odds.favoured == odds.other:
             raise ValueError(f"odds of {odds.favoured}:{odds.other} say nothing: choose favoured > other")
@@ -114,10 +121,12 @@ class KaryCounterpart(Counted[KaryResponse]):
 
     @cached_property
     def _sum(self) -> Floats:
+        """U = M_δv 1, shape (z,)."""
         return self._map.apply(np.ones(self.randomizer.symbols))
 
     @cached_property
     def _square(self) -> Floats:
+        """M_δv M_δv', shape (z, z)."""
         return self._map.sandwich(np.ones(self.randomizer.symbols))
 
 

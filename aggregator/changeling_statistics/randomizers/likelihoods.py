@@ -1,6 +1,6 @@
-"""What symbols say of two inputs: their probabilities under each, merged by likelihood ratio, exactly.
+"""How likely each symbol is under two inputs, exactly, and which pairs of inputs there are to compare.
 
-And which pairs of inputs there are: two changelogs differ on a node in one of four kinds of pairs.
+Symbols of one likelihood ratio say the same of the two inputs, so they are added up to one class.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,17 @@ from changeling_protocol import Randomizer
 from changeling_protocol.randomizers import Space
 
 Likelihoods: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
-"""Pairs (p, q): a class of symbols has probability p under the one input and q under the other."""
+"""For each class of symbols of one likelihood ratio, its probabilities (p, q) under the two inputs."""
 
 MOST_SYMBOLS = 2**14
-"""The most symbols of an alphabet that is listed."""
+"""An alphabet of more symbols is not listed."""
 
 
 class PairKind(Enum):
-    """How two changelogs differ on a node, as in Losses. Of a state report every pair is of every kind."""
+    """The four ways in which two changelogs can differ on a node, as in `Losses`.
+
+    For a report of a state, every pair of inputs is of every kind.
+    """
 
     MUTATIONS = "two mutations"
     APPEARS = "a mutation against no change"
@@ -30,9 +33,9 @@ class PairKind(Enum):
 
 
 def listed_likelihoods(randomizer: Randomizer, u: int, v: int) -> Likelihoods:
-    """(Pr(class | u), Pr(class | v)) for the classes of symbols of equal ratio, from a look at every symbol.
+    """The likelihoods of the inputs u and v, from a look at every symbol.
 
-    Raises ValueError if the alphabet is too large for that.
+    Raises ValueError for an alphabet of more than MOST_SYMBOLS symbols.
     """
     if randomizer.symbols > MOST_SYMBOLS:
         raise ValueError(
@@ -44,7 +47,12 @@ def listed_likelihoods(randomizer: Randomizer, u: int, v: int) -> Likelihoods:
 
 
 def merged(classes: Iterable[tuple[int, int, int]], total_u: int, total_v: int) -> Likelihoods:
-    """Classes (weight under u, weight under v, how many symbols) with equal ratios merged; empty ones left out."""
+    """The likelihoods that follow from how many symbols have which weights.
+
+    classes: (weight under u, weight under v, how many symbols have these); classes of one ratio are added up, and
+    those that are never sent are left out.
+    total_u, total_v: the sum of the weights of each input.
+    """
     sums: dict[tuple[int, int], tuple[int, int]] = {}
     for w, x, count in classes:
         if count and (w or x):
@@ -56,7 +64,7 @@ def merged(classes: Iterable[tuple[int, int, int]], total_u: int, total_v: int) 
 
 
 def all_pairs(space: Space, kind: PairKind) -> list[tuple[int, int]]:
-    """Every pair of inputs (u, v) of a kind. Of changes, input 0 is none."""
+    """Every pair of inputs (u, v) of a kind."""
     if not space.reports_changes:
         return list(permutations(range(space.size), 2))
     mutations = [u for u in range(space.size) if space.pair(u)[0] != space.pair(u)[1]]
@@ -72,7 +80,10 @@ def all_pairs(space: Space, kind: PairKind) -> list[tuple[int, int]]:
 
 
 def one_pair(space: Space, kind: PairKind) -> list[tuple[int, int]]:
-    """One pair of a kind, for randomizers to which all pairs look alike; of two mutations, one and its reverse."""
+    """One pair of inputs of a kind, or none if there is none: enough for a randomizer that treats all answers alike.
+
+    For two mutations it is an insertion and the deletion that takes it back.
+    """
     if not space.reports_changes:
         return [(0, 1)] if space.size > 1 else []
     mutation = space.index(0, 1)

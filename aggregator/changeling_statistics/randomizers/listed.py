@@ -1,4 +1,4 @@
-"""Decoding by the listed matrix: a left inverse of it on what must be estimated. Needs nothing but the odds."""
+"""A decoder for any randomizer whose matrix P can be listed: a left inverse of P on the changes of the histogram."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +17,17 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Listed(Counted[R_co]):
-    """A = M_δv (P'D⁻¹P)⁺P'D⁻¹, D the mean of P's columns: unbiased, and of all unbiased decoders the one with
-    the least variance where all inputs are equally frequent. Dense, O(symbols·m²) once.
+    """The decoder A = M_δv (P'D⁻¹P)⁺P'D⁻¹, D the diagonal of the mean of P's columns.
+
+    Of all unbiased decoders it has the least variance if all inputs are equally frequent. It is dense, and takes
+    O(symbols·m²) steps once.
     """
 
     def estimate(self, tally: NodeTally) -> Estimate:
-        """The covariance's last term is left out, which bounds it, where the symbols do not identify it.
+        """A O, with the covariance A diag(O) A' - M_δv diag(ŝ) M_δv'.
 
-        Raises ValueError where P has no left inverse on the histogram's changes.
+        If the symbols do not tell the last term it is left out, and the covariance is an upper bound.
+        Raises ValueError if there is no unbiased decoder.
         """
         O = tally.slots.astype(np.float64)
         covariance = (self._weights * O) @ self._weights.T
@@ -33,6 +36,7 @@ class Listed(Counted[R_co]):
         return Estimate(self._weights @ O, covariance, not self._identified)
 
     def report_covariance(self, true: int) -> Floats:
+        """A diag(P's column) A' - δδ'."""
         old, new = self.randomizer.space.pair(true)
         delta = np.zeros(self.randomizer.space.answers + 1)
         delta[new] += 1
@@ -42,7 +46,7 @@ class Listed(Counted[R_co]):
 
     @cached_property
     def _identified(self) -> bool:
-        """Whether M_δv diag(s) M_δv' can be estimated: whether P tells every product of two changes."""
+        """Whether M_δv diag(s) M_δv' can be estimated without bias from the symbols."""
         products = (self._map[:, None] * self._map[None, :]).reshape(-1, self._map.shape[1])
         return _same(products @ self._inverse @ self._matrix, products)
 
@@ -84,5 +88,5 @@ class Listed(Counted[R_co]):
         return weights
 
 
-def _same(found: Floats, wanted: Floats) -> bool:
-    return bool(np.abs(found - wanted).max() < _TOLERANCE)
+def _same(product: Floats, wanted: Floats) -> bool:
+    return bool(np.abs(product - wanted).max() < _TOLERANCE)

@@ -1,4 +1,7 @@
-"""Sets and bits: a state is named more often by those who hold it, so counting names decodes them."""
+"""Reports that name some states, and the state that the entry holds more often than others: sets and bits.
+
+They are decoded from how often each state was named.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -15,8 +18,13 @@ from .symbol_contents import WithContents
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Probabilities that a report names an input: `held` the truth, `other` another; two at once: `held_other`
-    the truth and another, `others` two others."""
+    """How likely a report names states.
+
+    held: p, that it names the state the entry holds.
+    other: q, that it names a certain other state.
+    held_other: that it names both the state held and a certain other one.
+    others: that it names two certain other states.
+    """
 
     held: float
     other: float
@@ -26,27 +34,30 @@ class Naming:
 
 @dataclass(frozen=True)
 class NamedStates(WithContents[R_co]):
-    """ŝ = (S - n·q) / (p - q), S how often each input was named, p and q how often if it is held, or not.
+    """Decodes how often each state was named, S_v, to ŝ_v = (S_v - n·q) / (p - q), how many entries hold it.
 
-    The covariance is Σ_v s_v C_v, C_v that of one report from the input v: exact, as S identifies s.
+    The covariance is Σ_v ŝ_v C_v, where C_v is that of one report of the state v. It is unbiased, as S tells ŝ.
     """
 
     answers_alike = True
 
     @property
     @abstractmethod
-    def naming(self) -> Naming: ...
+    def naming(self) -> Naming:
+        """How likely a report names states."""
 
     @property
     def sum_slots(self) -> int:
-        """How many reports named each input."""
+        """One for each state."""
         return self.randomizer.space.size
 
     def added_up(self, symbols: NDArray[np.uint64]) -> Counts:
+        """How many of the reports name each state."""
         named: Counts = np.count_nonzero(self.contents(symbols), axis=0).astype(np.int64)
         return named
 
     def estimate(self, tally: NodeTally) -> Estimate:
+        """ŝ of the answers, and Σ_v ŝ_v C_v."""
         named = tally.slots.astype(np.float64)
         if self.counts_symbols:
             named = named @ self.all_contents
@@ -55,14 +66,19 @@ class NamedStates(WithContents[R_co]):
         return Estimate(counts[self._answers], self._covariance(counts, tally.reports))
 
     def report_covariance(self, true: int) -> Floats:
-        self.randomizer.space.pair(true)
+        """C_v of the state v."""
+        self.randomizer.space.pair(true)  # raises outside the space
         return self._covariance(np.eye(1, self.randomizer.space.size, true)[0], 1)
 
     def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
+        """One pair, as all are told apart equally well."""
         return one_pair(self.randomizer.space, kind)
 
     def _covariance(self, counts: Floats, reports: int) -> Floats:
-        """Σ_v counts_v C_v over the answers, shape (z, z), of so many reports in all."""
+        """Σ_v counts_v C_v, shape (z, z).
+
+        counts: how many of the reports are of each state, shape (m,). reports: how many there are in all.
+        """
         named = self.naming
         p, q = named.held, named.other
         pairs = counts[:, None] + counts[None, :]
@@ -73,5 +89,5 @@ class NamedStates(WithContents[R_co]):
 
     @property
     def _answers(self) -> slice:
-        """The inputs that are answers; NULL is none."""
+        """The states without NULL."""
         return slice(self.randomizer.space.size - self.randomizer.space.answers, None)

@@ -1,4 +1,4 @@
-"""What a kind of randomizer offers the planner: randomizers at given odds, and how noisy their reports will be."""
+"""What a kind of randomizer offers the planner: randomizers at given odds, and how noisy their reports are."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ Share = TypeVar("Share", float, Floats)
 
 @dataclass(frozen=True, slots=True)
 class Variances:
-    """The response variance of one report, mean over the answers, in entries squared, by what its entry did.
+    """The variance of what one report decodes to, mean over the answers, in entries squared, by what the entry did.
 
-    none: it has nothing to tell: it did not change over the node or, where states are reported, has no answer.
-    came: it came to an answer, having had none; where states are reported, it has one.
-    moved: it left one answer for another.
+    For reports of changes:
+    none: the entry did not change. came: it had no answer and now has one. moved: it left one answer for another.
+    For reports of states:
+    none: the entry has no answer. came and moved: it has one.
     """
 
     none: float
@@ -26,7 +27,7 @@ class Variances:
     moved: float
 
     def mixed(self, moved: Share, came: Share | float = 0.0) -> Share:
-        """The mean where a share `moved` of the entries moved, a share `came` came, and all others did neither."""
+        """The mean over entries of which a share `moved` moved, a share `came` came, and the others did neither."""
         return (1 - came - moved) * self.none + came * self.came + moved * self.moved
 
 
@@ -34,9 +35,10 @@ class Variances:
 class Offer:
     """A randomizer that the planner may choose.
 
-    make: makes it; for some that is slow, and most are never chosen.
-    variances: of one report. conserved: of one report of changes that add up to zero over the answers, as they do in
-    a closed cohort after the first period.
+    make: makes the randomizer, once it is chosen; that can be slow.
+    variances: of one report.
+    conserved: of one report if changes are known to add up to zero over the answers, as in a closed cohort after the
+    first period.
     """
 
     make: Callable[[], Randomizer]
@@ -46,11 +48,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOffers:
-    """A kind of randomizer that tells changes, at any odds a:b.
+    """What a kind of randomizer for changes offers at any odds a:b.
 
-    unit: the losses of a report in units of ln(a/b), from which follows how many reports of an entry can tell.
+    unit: the losses of a report in units of ln(a/b). From them follows what a track of such reports costs.
     offers: takes the number of answers, the odds, the share of the entries that move on a node, and whether the
-    cohort is closed; gives what is worth comparing.
+    cohort is closed; gives the randomizers that are worth comparing.
     """
 
     unit: Losses

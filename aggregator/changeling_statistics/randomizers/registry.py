@@ -1,6 +1,6 @@
-"""The room of each kind of randomizer: its counterpart, and what the planner may offer of it.
+"""Which counterpart each kind of randomizer has, and what it offers the planner.
 
-Knows no kind: each registers itself against its class in the protocol.
+Knows no kind: each registers itself under its class in the protocol.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from .offers import ChangeOffers, Offer
 
 R = TypeVar("R", bound=Randomizer)
 StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[Offer]]
-"""Randomizers of a state whose loss is at most that of the odds."""
+"""Takes a space of states and odds; gives randomizers whose loss is at most that of the odds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,13 @@ def register(
     states: StateOffers | None = None,
     changes: ChangeOffers | None = None,
 ) -> None:
-    """Make the statistics of a kind of randomizer known.
+    """Makes the statistics of a kind of randomizer known.
 
-    kind: its class, registered in the protocol as well. counterpart: makes the counterpart of one of them. states,
-    changes: what the planner may choose of the kind, for reports of a state or of a change. Raises ValueError where
-    the kind is registered already.
+    kind: its class, which is registered in the protocol too.
+    counterpart: makes the counterpart of a randomizer of that kind.
+    states: what the planner may choose for reports of a state; None if the kind reports no states.
+    changes: what the planner may choose for reports of changes; None if the kind reports no changes.
+    Raises ValueError if the kind is registered already.
     """
     if kind in _ROOMS:
         raise ValueError(f"{kind.__name__} has a counterpart already")
@@ -48,7 +50,10 @@ def register(
 
 @lru_cache(maxsize=256)
 def counterpart_of(randomizer: Randomizer) -> Counterpart[Randomizer]:
-    """The counterpart of a randomizer, kept with what it has worked out. Raises TypeError for an unknown kind."""
+    """The counterpart of a randomizer. It is kept, with whatever it has computed, for the next call.
+
+    Raises TypeError for a kind that is not registered.
+    """
     room = _ROOMS.get(type(randomizer))
     if room is None:
         raise TypeError(f"nothing is known of the randomizer {type(randomizer).__name__}: register its counterpart")
@@ -56,14 +61,17 @@ def counterpart_of(randomizer: Randomizer) -> Counterpart[Randomizer]:
 
 
 def state_offers(space: StateSpace, odds: Odds) -> Iterator[Offer]:
-    """What the planner may choose from for a state, at a loss of at most ln(odds) a report."""
+    """Everything that the planner may choose for reports of a state.
+
+    space: the states. odds: the loss of a report is at most their logarithm.
+    """
     for room in _ROOMS.values():
         if room.states is not None:
             yield from room.states(space, odds)
 
 
 def change_offers() -> Iterator[ChangeOffers]:
-    """What the planner may choose from for changes: an offer of each kind that tells them."""
+    """What the planner may choose for reports of changes, kind by kind."""
     for room in _ROOMS.values():
         if room.changes is not None:
             yield room.changes

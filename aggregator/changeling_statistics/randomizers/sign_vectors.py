@@ -1,6 +1,6 @@
-"""Sign vectors, many at once: unranked as the protocol unranks them, and their sums drawn without drawing each.
+"""Many sign vectors at once: from ranks to vectors, in the protocol's order, and random sums of uniform vectors.
 
-Knows no randomizer; it sums and decodes nothing.
+Knows no randomizer, and decodes nothing.
 """
 
 from functools import lru_cache
@@ -16,7 +16,10 @@ from .symbol_contents import Contents
 
 
 def unrank_signs(vectors: SignVectors, ranks: NDArray[np.int64]) -> Contents:
-    """The sign vectors at these places of the order, shape (n, length)."""
+    """The sign vectors of some ranks, shape (n, length).
+
+    ranks: from 0 to vectors.count - 1, shape (n,).
+    """
     signs = np.empty((len(ranks), vectors.length), np.int8)
     remaining = ranks.copy()
     shape_of = np.zeros(len(ranks), np.intp)
@@ -39,9 +42,10 @@ def unrank_signs(vectors: SignVectors, ranks: NDArray[np.int64]) -> Contents:
 
 @lru_cache(maxsize=1024)
 def _sizes(vectors: SignVectors, left: int) -> NDArray[np.int64]:
-    """Arrangements of `left` positions; row p + 1 and column q + 1 for p pluses and q minuses, from -1 on.
+    """How many arrangements p pluses and q minuses have on the last `left` positions, in row p + 1, column q + 1.
 
-    Only entries that the vectors can reach are filled, the others could exceed 63 bits.
+    Row and column 0 stand for -1, which is impossible, and are 0. Only cells that the vectors can reach are filled;
+    the others could exceed 63 bits.
     """
     table = np.zeros((max(p for p, _ in vectors.shapes) + 2, max(q for _, q in vectors.shapes) + 2), np.int64)
     for most_pluses, most_minuses in vectors.shapes:
@@ -54,9 +58,11 @@ def _sizes(vectors: SignVectors, left: int) -> NDArray[np.int64]:
 
 
 def sample_vector_sums(vectors: SignVectors, counts: Counts, generator: np.random.Generator) -> tuple[Counts, Counts]:
-    """Pluses and minuses per position of counts[i] uniform vectors, each of shape (len(counts), length).
+    """Draws how often each position has a plus, and how often a minus, in sums of uniform vectors.
 
-    Position by position: how many get a plus, a minus or a zero there, given how many of each they have left.
+    counts: how many vectors each sum is of, shape (sums,).
+    Returns pluses and minuses, each of shape (sums, length). Position by position it draws how many vectors have a
+    plus, a minus or a zero there, given how many of each they have left.
     """
     shapes = np.array(vectors.shapes, np.intp)
     # left[i, p, q]: how many vectors of row i still have p pluses and q minuses to place.
@@ -76,7 +82,7 @@ def sample_vector_sums(vectors: SignVectors, counts: Counts, generator: np.rando
 
 @lru_cache(maxsize=1024)
 def _chances(shape: tuple[int, int], length: int) -> Floats:
-    """Of +, - and 0 at the first of `length` positions, by how many pluses and minuses are left."""
+    """The chances of +, - and 0 at the first of `length` positions, shape (*shape, 3), by pluses and minuses left."""
     chances = np.zeros((*shape, 3))
     chances[..., 2] = 1
     for p, q in np.ndindex(shape):

@@ -1,4 +1,4 @@
-"""Subset selection: sets that hold the truth more often than not."""
+"""The counterpart of subset selection, whose reports are sets of states, and what it offers the planner."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,10 +22,11 @@ from .variances import offer_of
 
 @dataclass(frozen=True)
 class SubsetCounterpart(NamedStates[SubsetSelection]):
-    """A state is named where it is in the set."""
+    """A report names the states of its set."""
 
     @cached_property
     def naming(self) -> Naming:
+        """By counting the sets that hold none, one or two given states besides the truth."""
         m, size, total = self.randomizer.space.size, self.randomizer.chosen, self.randomizer.total()
         a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
         return Naming(
@@ -36,22 +37,26 @@ class SubsetCounterpart(NamedStates[SubsetSelection]):
         )
 
     def contents(self, symbols: NDArray[np.uint64]) -> Contents:
+        """1 for the states of each set, 0 for the others."""
         return unrank_signs(self.randomizer.subsets, symbols.astype(np.int64))
 
     @cached_property
     def probabilities(self) -> Floats:
+        """a/T for a set that holds the input, b/T for another."""
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
         return np.where(self.all_contents.T == 1, a / total, b / total)
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
+        """Four classes: sets that hold both states, only u, only v, or neither."""
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
         sets = self.randomizer.subsets
-        both, one = (sets.completing({u: 1, v: other}).count for other in (1, 0))
-        rest = sets.count - both - 2 * one
-        return merged([(a, a, both), (a, b, one), (b, a, one), (b, b, rest)], total, total)
+        both, only_u = (sets.completing({u: 1, v: sign}).count for sign in (1, 0))
+        only_v = only_u
+        neither = sets.count - both - only_u - only_v
+        return merged([(a, a, both), (a, b, only_u), (b, a, only_v), (b, b, neither)], total, total)
 
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """A response is uniform over all sets, or else over those that hold the truth."""
+        """A report is uniform over the sets that hold the truth, with a known chance, and else over all sets."""
         randomizer = self.randomizer
         subsets, size = randomizer.subsets, randomizer.space.size
         favoured = generator.binomial(counts, 1 - subsets.count * randomizer.odds.other / randomizer.total())
@@ -64,13 +69,14 @@ class SubsetCounterpart(NamedStates[SubsetSelection]):
         return named
 
 
-def _sets(of: int, size: int) -> int:
-    return comb(of, size) if of >= 0 and size >= 0 else 0
+def _sets(states: int, size: int) -> int:
+    """How many sets of this size there are among so many states; 0 where either is negative."""
+    return comb(states, size) if states >= 0 and size >= 0 else 0
 
 
 @lru_cache(maxsize=1024)
 def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
-    """Sets of about m/(e^ε + 1) states (Ye and Barg 2018); those of one state are k-RR."""
+    """Sets of about m/(e^ε + 1) states, which is the best size (Ye, Barg 2018). Sets of one state are left to k-RR."""
     m, offers = space.size, []
     best = m / (odds.favoured / odds.other + 1)
     for chosen in {int(best), int(best) + 1} - {0, 1}:

@@ -1,7 +1,7 @@
 """Tallies of symbols that say something of every state: sign vectors, sets and bits.
 
-Of a small alphabet each symbol is counted; of a large one what the symbols say is added up, where decoding needs
-hardly more.
+If there are few symbols, a tally counts each. If there are many, it adds up what they say of each state: decoding
+needs hardly more than that.
 """
 
 from abc import abstractmethod
@@ -20,53 +20,66 @@ from .counterpart import Counterpart, R_co
 from .decoded_nodes import DecodedNodes
 
 Contents: TypeAlias = NDArray[np.int8]
-"""Shape (n, states): +1, -1 or 0 for signs; 1 or 0 for sets and bits. A state report's states are its inputs."""
+"""What each of n symbols says of each state, shape (n, states): +1, -1 or 0 for signs, 1 or 0 for sets and bits.
+
+For reports of states, the states are the inputs: NULL only if it is one.
+"""
 
 MOST_COUNTED_SYMBOLS = 4096
-"""Up to so many symbols a tally counts each."""
+"""With up to so many symbols, a tally counts each."""
 _AT_ONCE = 2**16
 """How many symbols are unranked at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True)
 class WithContents(Counted[R_co]):
-    """most_counted: from more symbols on, tallies keep sums of contents."""
+    """A counterpart whose symbols say something of every state.
+
+    most_counted: with more symbols than that, tallies keep sums of what the symbols say.
+    """
 
     most_counted: int = MOST_COUNTED_SYMBOLS
 
     @property
     def counts_symbols(self) -> bool:
-        """Whether a slot counts one symbol; otherwise the slots are `content_sums`."""
+        """Whether each slot of a tally counts one symbol; if not, the slots are `content_sums`."""
         return self.randomizer.symbols <= self.most_counted
 
     @property
     @abstractmethod
     def sum_slots(self) -> int:
-        """How many slots the sums have."""
+        """How many slots `content_sums` has."""
 
     @abstractmethod
     def contents(self, symbols: NDArray[np.uint64]) -> Contents:
-        """What each of n symbols says, shape (n, states), all of them in range."""
+        """What each symbol says of each state, shape (n, states).
+
+        symbols: shape (n,), every one below `randomizer.symbols`.
+        """
 
     @abstractmethod
     def added_up(self, symbols: NDArray[np.uint64]) -> Counts:
-        """What a bounded number of symbols says, as the slots of the sums."""
+        """`content_sums` of symbols that are few enough to hold all their contents in memory."""
 
     @abstractmethod
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """The sums of sum(counts) reports, counts[u] from the input u; counts: shape (m,)."""
+        """Draws the `content_sums` of many reports, without drawing each.
+
+        counts: how many entries have each input, shape (m,).
+        """
 
     @property
     @abstractmethod
-    def probabilities(self) -> Floats: ...
+    def probabilities(self) -> Floats:
+        """Pr(symbol | input), shape (m, symbols); for small alphabets."""
 
     @cached_property
     def all_contents(self) -> Floats:
-        """The contents of every symbol in order, shape (symbols, states); for small alphabets."""
+        """What every symbol says of each state, shape (symbols, states); for small alphabets."""
         return self.contents(np.arange(self.randomizer.symbols, dtype=np.uint64)).astype(np.float64)
 
     def content_sums(self, symbols: NDArray[np.uint64]) -> Counts:
-        """What the symbols say, added up, shape (sum_slots,)."""
+        """What the symbols say of each state, added up over the symbols, shape (sum_slots,)."""
         sums = np.zeros(self.sum_slots, np.int64)
         for start in range(0, len(symbols), _AT_ONCE):
             sums += self.added_up(symbols[start : start + _AT_ONCE])
@@ -74,20 +87,25 @@ class WithContents(Counted[R_co]):
 
     @property
     def slots(self) -> int:
+        """One for each symbol, or those of the sums."""
         return super().slots if self.counts_symbols else self.sum_slots
 
     def tally(self, symbols: NDArray[np.uint64]) -> NodeTally:
+        """Counts of the symbols, or sums of what they say."""
         if self.counts_symbols:
             return super().tally(symbols)
         return NodeTally(len(symbols), self.content_sums(symbols))
 
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
+        """Symbol by symbol where they are counted, else node by node."""
         return super().estimates(tallies) if self.counts_symbols else Counterpart.estimates(self, tallies)
 
     def squares(self, tally: NodeTally) -> Floats | None:
+        """None for sums."""
         return super().squares(tally) if self.counts_symbols else None
 
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """Counts as `Counted` draws them, or sums node by node."""
         if self.counts_symbols:
             return super().sample_slots(counts, generator)
         return np.array([self.sample_sums(row, generator) for row in counts])

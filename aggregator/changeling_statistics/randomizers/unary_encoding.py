@@ -1,4 +1,4 @@
-"""Optimal unary encoding: one bit a state, each randomized on its own."""
+"""The counterpart of unary encoding, whose reports have one bit for each state, and what it offers the planner."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,35 +21,40 @@ from .variances import offer_of
 
 @dataclass(frozen=True)
 class UnaryCounterpart(NamedStates[UnaryEncoding]):
-    """A state is named where its bit is set."""
+    """A report names the states whose bits are set."""
 
     @cached_property
     def naming(self) -> Naming:
+        """1/2 for the state held, q = b/(a+b) for another; bits are independent."""
         q = self._q
         return Naming(held=0.5, other=q, held_other=0.5 * q, others=q * q)
 
     def contents(self, symbols: NDArray[np.uint64]) -> Contents:
+        """The bits of each symbol."""
         bits = np.arange(self.randomizer.space.size, dtype=np.uint64)
         return (symbols.astype(np.uint64)[:, None] >> bits & np.uint64(1)).astype(np.int8)
 
     @cached_property
     def probabilities(self) -> Floats:
+        """Pr(symbol | v) = q^k · (1-q)^(m-1-k) / 2, k = how many bits other than v's are set."""
         named = self.all_contents.T
         others = named.sum(0) - named
         chances: Floats = 0.5 * self._q**others * (1 - self._q) ** (self.randomizer.space.size - 1 - others)
         return chances
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:  # noqa: ARG002
-        """The other bits have one law whatever the input, so only the bits of u and v speak."""
+        """Four classes, by the bits of u and v: all other bits are as likely under either input."""
         a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
         return merged([(a, b, 1), (b, a, 1), (a, a, 1), (b, b, 1)], 2 * (a + b), 2 * (a + b))
 
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """For each state two binomials: of those who hold it, and of all others."""
         bits: Counts = generator.binomial(counts, 0.5) + generator.binomial(counts.sum() - counts, self._q)
         return bits
 
     @property
     def _q(self) -> float:
+        """q, the probability that the bit of a state not held is set."""
         return self.randomizer.odds.other / (self.randomizer.odds.favoured + self.randomizer.odds.other)
 
 

@@ -1,4 +1,4 @@
-"""How noisy one report of a randomizer is, by what its entry did, from its counterpart's covariances."""
+"""How noisy one report of a randomizer is, by what the entry did, from its counterpart's covariances."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +14,11 @@ from .registry import counterpart_of
 
 @dataclass(frozen=True, slots=True)
 class InputClasses:
-    """The inputs by what the entry did; where answers are treated alike, one of each class stands for all.
+    """The inputs of a space, classed by what the entry did.
 
-    none, came, moved: as in `Variances`. left: it has no answer any more. The pairs (r, r) of the paper's alphabet,
-    which are reported as no change, are in none.
+    none, came, moved: as in `Variances`.
+    left: the entry had an answer and has none any more.
+    The paper's pairs (r, r), which never occur, are in no class.
     """
 
     none: tuple[int, ...]
@@ -27,6 +28,10 @@ class InputClasses:
 
     @classmethod
     def of(cls, space: Space, answers_alike: bool) -> "InputClasses":
+        """The classes of a space.
+
+        answers_alike: whether the randomizer treats all answers alike; if so, each class holds just one of its inputs.
+        """
         pairs = {true: space.pair(true) for true in range(space.size)}
         classes = (
             (true for true, (old, new) in pairs.items() if old == new == 0),
@@ -34,14 +39,14 @@ class InputClasses:
             (true for true, (old, new) in pairs.items() if new == 0 < old),
             (true for true, (old, new) in pairs.items() if 0 < old != new > 0),
         )
-        return cls(*(tuple(each)[: 1 if answers_alike else None] for each in classes))
+        return cls(*(tuple(inputs)[: 1 if answers_alike else None] for inputs in classes))
 
 
 @lru_cache(maxsize=4096)
 def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
     """The variances of a randomizer's reports, each the mean over the inputs of its class.
 
-    conserved: of changes that add up to zero over the answers, which the estimator makes use of.
+    conserved: whether changes are known to add up to zero over the answers, which the estimator makes use of.
     """
     classes = InputClasses.of(randomizer.space, counterpart_of(randomizer).answers_alike)
     none, came, moved = (
@@ -52,7 +57,11 @@ def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
 
 
 def mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: bool = False) -> float:
-    """The variance of one report, mean over the answers and over these inputs, in entries squared; 0 for no input."""
+    """The variance of what one report decodes to, mean over the answers and over some inputs, in entries squared.
+
+    inputs: the true inputs; for none the variance is 0.
+    conserved: as for `class_variances`.
+    """
     figures = [_variance(randomizer, true, conserved) for true in inputs]
     return sum(figures) / len(figures) if figures else 0.0
 
@@ -65,5 +74,8 @@ def _variance(randomizer: Randomizer, true: int, conserved: bool) -> float:
 
 
 def offer_of(randomizer: Randomizer, conserved: bool = False) -> Offer:
-    """The offer of a randomizer that is made already; conserved: whether its second variances differ."""
+    """The offer of a randomizer that is made already.
+
+    conserved: whether to work out its variances for changes that add up to zero; if not, both are the same.
+    """
     return Offer(lambda: randomizer, class_variances(randomizer, False), class_variances(randomizer, conserved))

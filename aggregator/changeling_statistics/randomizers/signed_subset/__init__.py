@@ -1,4 +1,4 @@
-"""Signed subset selection: a change is told by a sign for every state, or by nothing."""
+"""The counterpart of signed subset selection, whose reports are vectors of signs, and what it offers the planner."""
 
 from changeling_protocol import SignedSubset
 

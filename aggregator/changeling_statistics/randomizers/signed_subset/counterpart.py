@@ -1,4 +1,4 @@
-"""Reports of signed subsets: tallied, decoded, told apart and drawn."""
+"""The counterpart of signed subset selection: its tallies, estimates, likelihoods and sampler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +19,19 @@ from .sampling import sample_sums
 
 @dataclass(frozen=True)
 class SignedSubsetCounterpart(WithContents[SignedSubset]):
-    """The sums say how many reports said nothing, then how many gave each state 0..z a plus, then a minus."""
+    """A tally counts symbols, or keeps sums: how many reports said nothing, then how many gave each of the states
+    0..z a plus, then how many gave it a minus."""
 
     answers_alike = True
 
     @cached_property
     def decoder(self) -> Decoder:
+        """What decodes the sums of signs."""
         return Decoder(self.randomizer)
 
     @property
     def sum_slots(self) -> int:
+        """1 + 2d."""
         return 1 + 2 * self.randomizer.states
 
     def contents(self, symbols: NDArray[np.uint64]) -> Contents:
@@ -40,12 +43,13 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return signs
 
     def added_up(self, symbols: NDArray[np.uint64]) -> Counts:
+        """How many said nothing, then pluses, then minuses, state by state."""
         said, quiet = self.contents(symbols), np.count_nonzero(symbols < self.randomizer.quiet)
         pluses, minuses = (np.count_nonzero(said == sign, axis=0) for sign in (1, -1))
         return np.concatenate([[quiet], pluses, minuses]).astype(np.int64)
 
     def estimate(self, tally: NodeTally) -> Estimate:
-        """Δv̂ = c·Σw, with an unbiased covariance where symbols are counted and tell it, and else with a bound."""
+        """Δv̂ = c·Σw. The covariance is unbiased if symbols are counted and tell it, and else an upper bound."""
         O, d = tally.slots.astype(np.float64), self.randomizer.states
         if self.counts_symbols:
             w = self.all_contents
@@ -57,12 +61,13 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return Estimate(self.decoder.scale * sums[1:], covariance[1:, 1:], upper_bound)
 
     def changed(self, tallies: Sequence[NodeTally]) -> Floats:
-        """From how many said nothing; slot 0 counts them in either form."""
+        """From how many said nothing, which slot 0 counts in either form of tally; nan if u = 1."""
         if not self.randomizer.quiet:
             return super().changed(tallies)
         return np.array([self.decoder.changed(tally.reports, float(tally.slots[0])) for tally in tallies])
 
     def report_covariance(self, true: int) -> Floats:
+        """In closed form, from the second moments of the signs."""
         return self.decoder.covariance(*self.randomizer.space.pair(true))[1:, 1:]
 
     @cached_property
@@ -82,6 +87,7 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return chances
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
+        """Five classes: "nothing", and vectors favoured by both inputs, by u alone, by v alone, by neither."""
         randomizer = self.randomizer
         vectors, space = randomizer.vectors, randomizer.space
         (au, bu), (av, bv) = (randomizer.favour(true) for true in (u, v))
@@ -102,10 +108,11 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return merged(classes, randomizer.total(u), randomizer.total(v))
 
     def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """Of two mutations one and its reverse, which no vector favours both."""
+        """One pair of each kind; of two mutations, one and its reverse, as no vector is favoured by both."""
         return one_pair(self.randomizer.space, kind)
 
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """Draws the sums class by class of who favours what, never a vector by itself."""
         return sample_sums(self.randomizer, counts, generator)
 
     def _probability(self, symbol: int, true: int) -> float:

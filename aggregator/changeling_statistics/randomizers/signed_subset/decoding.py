@@ -1,6 +1,6 @@
-"""Decoding signed subset selection: add the signs up and scale; its covariance follows from symmetry alone.
+"""How signed subsets are decoded: signs are added up and scaled, and the covariance follows from their moments.
 
-Every state but the two of a mutation looks alike, so second moments need four numbers, whatever z is.
+All states but the two of a mutation are alike, so four numbers give all second moments, whatever z is.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from .moments import SignMoments
 
 @dataclass(frozen=True)
 class Decoder:
-    """A vector w decodes to c·w and nothing to 0, with c = Z / uK and Z = 1 + uK.
+    """Decodes a vector w to c·w and "nothing" to 0, with c = Z / uK and Z = 1 + uK.
 
-    Without a change E ww' = u·B; with a change old -> new it is (u/Z)·B + (uK/Z)·B_F, where B and B_F are the
-    second moments of a uniform vector and of a uniform favoured one:
+    Without a change E ww' = u·B. With a change old -> new it is (u/Z)·B + (uK/Z)·B_F. Here B is the second moment of
+    a uniform vector, and B_F that of a uniform favoured one:
 
-        B   = ξ + (η - ξ) I               η the share of signs that are not zero, ξ fixed by the sum of the signs
-        B_F = the same with η_F and ξ_F over the other states; 1, 1, -1 at (old, old), (new, new), (old, new)
+        B   = ξ + (η - ξ) I,   η the mean square of a sign, ξ the mean product of two
+        B_F = the same with η_F and ξ_F over the other states; 1 at (old, old) and (new, new), -1 at (old, new)
 
-    Shapes here are over all d states, NULL included.
+    All shapes are over the d states, NULL included.
     """
 
     randomizer: SignedSubset
@@ -34,7 +34,10 @@ class Decoder:
         return self._norm / self._gain
 
     def covariance(self, old: int, new: int) -> Floats:
-        """Of one decoded report, shape (d, d), in entries squared; of no change where old == new."""
+        """The covariance of what one report of old -> new decodes to, shape (d, d), in entries squared.
+
+        With old == new, of a report of no change.
+        """
         c, u, moments = self.scale, self._spoken, self._moments
         B = _alike(moments.states, moments.nonzero, moments.pair)
         if old == new:
@@ -48,15 +51,19 @@ class Decoder:
         return c * c * u / self._norm * B + c * favoured - moved
 
     def changed(self, reports: int, quiet: float) -> float:
-        """n_c: "nothing", said by so many, has probability 1 - u without a change and (1 - u)/Z with one; u < 1."""
+        """n_c, unbiased for how many entries changed; u must be below 1.
+
+        reports: how many reported. quiet: how many of them said nothing, which has the probability 1 - u without a
+        change, and (1 - u)/Z with one.
+        """
         return (reports - quiet / (1 - self._spoken)) / (1 - 1 / self._norm)
 
     def counted(self, squares: Floats, reports: int, quiet: float) -> tuple[Floats, bool]:
-        """The covariance estimated from counts of symbols, shape (d, d), and whether it is a bound.
+        """The covariance estimated from counts of symbols, shape (d, d), and whether it is an upper bound.
 
-        squares: Σww' over all reports. quiet: how many said nothing. It is c²·Σww' less Σδδ' where the second moments
-        tell it, which they do unless u = 1 or, for balanced vectors of an even number of states, always; there the
-        last term is bounded by zero.
+        squares: Σww' over all reports. reports: how many there are. quiet: how many said nothing.
+        It is c²·Σww' - Σδδ'. The counts tell Σδδ' unless u = 1, or vectors are balanced over an even number of states,
+        four or more; then Σδδ' is left out, which makes a bound.
         """
         randomizer, d = self.randomizer, self._moments.states
         told = randomizer.spoken < 1 and (d == 2 or d % 2 == 1 or randomizer.pluses != 0)
@@ -64,21 +71,23 @@ class Decoder:
         return self.scale**2 * squares - moved, not told
 
     def summed(self, reports: int, quiet: float) -> Floats:
-        """An upper bound from sums alone, shape (d, d): (n_0 + g·n_c)·C_0, where g·C_0 is the least multiple of C_0
-        above the covariance of every change.
+        """An upper bound of the covariance from sums alone, shape (d, d): (n_0 + g·n_c)·C_0.
 
-        Where u = 1 nothing tells n_c, and the larger of the two multiples counts for everybody. It has to cover
-        entries that all change alike: for balanced vectors with u = min(1, 1/K), up to an eighth too large.
+        C_0 is the covariance of a report of no change, and g·C_0 the least multiple of it that is above the covariance
+        of every change. n_c entries changed, n_0 did not. If u = 1 the sums do not tell n_c, and everybody counts with
+        the larger of 1 and g. As all entries might change alike, the bound can be too large: for balanced vectors with
+        u = min(1, 1/K) by up to an eighth.
         """
         if self.randomizer.quiet:
             return (reports + (self._excess - 1) * self.changed(reports, quiet)) * self.covariance(0, 0)
         return reports * max(1.0, self._excess) * self.covariance(0, 0)
 
     def _moved(self, squares: Floats, reports: int, quiet: float) -> Floats:
-        """Σδδ' over the entries that changed, without bias, from Σww' and how many said nothing.
+        """Unbiased for Σδδ' over the entries that changed, from Σww' and how many said nothing.
 
-        With m_ik changes between i and k, t_i = Σ_k m_ik and n_c in all, off the diagonal
-        E Σww' = ξν + (1/c){ξ_F (n_c - t_i - t_k) - (1 - ξ_F) m_ik}, ν the number of vectors but for the favour.
+        Let m_ik entries have changed between the states i and k, in either direction, t_i = Σ_k m_ik, and n_c in all.
+        Then, off the diagonal, E Σww' = ξν + (1/c){ξ_F (n_c - t_i - t_k) - (1 - ξ_F) m_ik}, where ν is how many
+        vectors are sent, less those that are sent because changes favour them.
         """
         c, d, u = self.scale, self._moments.states, self._spoken
         xi, xi_rest = self._moments.pair, self._moments.pair_rest

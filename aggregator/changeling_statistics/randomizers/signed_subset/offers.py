@@ -1,6 +1,6 @@
-"""The signed subsets that the planner may choose: every number of pluses, each at its best chance u to speak.
+"""The signed subsets that the planner may choose: one for every number of pluses, each at its best u.
 
-Their variances are a closed form in u and K, as the search tries many and makes few.
+Their variances are in closed form, as the planner compares many randomizers and makes few.
 """
 
 from collections.abc import Iterator
@@ -17,22 +17,31 @@ from ..offers import Offer, Variances
 from .moments import SignMoments
 
 UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal("0.5"), vanishes=Decimal("0.5"), insertions=Decimal(1))
-"""In units of λ; how λ divides between appearing and vanishing does not change cost(κ, N)."""
+"""The losses of a report in units of λ. How λ divides between appearing and vanishing does not change cost(κ, N)."""
 FINEST = 2**32
-"""u is a fraction of this."""
+"""u is a whole number of such parts."""
 
 
 def changes(answers: int, odds: Odds, moved: float, closed: bool) -> Iterator[Offer]:
-    """One offer for every number of pluses whose vectors fit into a symbol."""
+    """One offer for every number of pluses whose vectors fit into a symbol.
+
+    answers, odds, moved, closed: as for `offer`.
+    """
     for pluses in (BALANCED, *range(1, answers // 2 + 1)):
         if _fits(answers + 1, pluses):
             yield offer(answers, odds, pluses, moved, closed)
 
 
 def offer(answers: int, odds: Odds, pluses: int, moved: float, closed: bool) -> Offer:
-    """At the u that is best where a share `moved` changes: uK = √(1 + moved (η + K w) / ((1 - moved) η)), u <= 1.
+    """The offer of one number of pluses, at the best u for entries of which a share moves.
 
-    w is the mean over the answers of a favoured vector's second moment.
+        uK = √(1 + moved (η + K w) / ((1 - moved) η)), as far as u <= 1
+
+    w is the mean over the answers of E w_i² in a favoured vector.
+
+    answers: z. odds: a:b. pluses: j, or 0 for balanced vectors.
+    moved: the share of the entries that move on a node.
+    closed: whether the cohort is closed, so that changes add up to zero over the answers.
     """
     shape = _Shape.of(answers, pluses, closed)
     K = shape.favoured * (odds.favoured / odds.other - 1)
@@ -47,17 +56,19 @@ def offer(answers: int, odds: Odds, pluses: int, moved: float, closed: bool) -> 
 
 
 def _fits(states: int, pluses: int) -> bool:
-    """Whether the vectors and "nothing" have fewer symbols than a column can number."""
+    """Whether the vectors and "nothing" are fewer than SYMBOL_LIMIT."""
     low, high = (pluses, pluses) if pluses else (states // 2, states - states // 2)
     return comb(states, low) * comb(states - low, high) * (1 if low == high else 2) + 1 < SYMBOL_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What the variances of a signed subset depend on besides u and K.
+    """What the variances of a signed subset depend on besides u and K, mean over the answers.
 
-    favoured: π, the share of vectors a mutation favours. nonzero: the second moment of a sign, mean over the
-    answers; came and moved: of a favoured vector's. less_came, less_moved: δ² to take off.
+    favoured: π, the share of vectors that a mutation favours.
+    nonzero: the mean square of a sign of a uniform vector.
+    came, moved: the mean square of a sign of a vector that an insertion favours, or a move.
+    less_came, less_moved: the square of what is told, δ², of an insertion, or a move.
     """
 
     favoured: float
@@ -69,6 +80,7 @@ class _Shape:
 
     @classmethod
     def of(cls, answers: int, pluses: int, conserved: bool) -> "_Shape":
+        """conserved: whether changes add up to zero over the answers, so that every change is a move."""
         z, signs = answers, SignMoments.of(answers + 1, pluses)
         if not conserved:
             ends = min(2, z)  # how many answers a mutation touches that is no insertion, as far as there is one
@@ -80,6 +92,7 @@ class _Shape:
         return cls(signs.favoured, (signs.nonzero - signs.pair) * (1 - 1 / z), moved, moved, 2 / z, 2 / z)
 
     def variances(self, u: float, K: float) -> Variances:
+        """Second moments of what a report decodes to, c²uη without a change, c²uη/Z + c·(came or moved), less δ²."""
         Z = 1 + u * K
         c = Z / (u * K)
         return Variances(

@@ -1,4 +1,4 @@
-"""Sums of many reports, for alphabets too large to count symbol by symbol."""
+"""Draws the sums of many signed subsets at once, for alphabets too large to count symbol by symbol."""
 
 import numpy as np
 from changeling_protocol import SignedSubset
@@ -8,10 +8,12 @@ from ..sign_vectors import sample_vector_sums
 
 
 def sample_sums(randomizer: SignedSubset, counts: Counts, generator: np.random.Generator) -> Counts:
-    """How many of sum(counts) reports say nothing, then give each state a plus, then a minus.
+    """Draws how many of many reports say nothing, then how many give each state a plus, then a minus.
 
-    A response is, with a known chance, like that of an entry without a change, and otherwise uniform over what its
-    input favours. counts: how many entries have which input, shape (m,).
+    A report is with chance 1/Z like that of an entry without a change, and else uniform over the vectors that its
+    input favours.
+
+    counts: how many entries have each input, shape (m,). Returns shape (1 + 2d,).
     """
     space, vectors, u = randomizer.space, randomizer.vectors, randomizer.spoken
     count = vectors.count

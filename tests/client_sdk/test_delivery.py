@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import httpx
 import pytest
-from changeling_client import Client, packing
+from changeling_client import Client
 from changeling_protocol import CannotOpen, canonical, open_envelope
 from changeling_protocol.plan import MOST_TRACKS
 from changeling_protocol.sealing import head_of
@@ -318,12 +318,10 @@ def test_a_long_offline_spell_is_cut_into_uploads_of_64_periods(tmp_path):
     assert set(by_node(server)) == all_nodes(asked)
 
 
-@pytest.mark.parametrize(("tracks", "limit"), [(MOST_TRACKS, MOST_BODY_BYTES), (100, 2**16)])
-def test_wide_plans_are_cut_by_bytes_too(tmp_path, monkeypatch, tracks, limit):
-    """Where 64 periods of a plan do not fit into a body its uploads span fewer; the widest plan there is does fit."""
-    monkeypatch.setattr(packing, "MOST_BODY_BYTES", limit)
+def test_wide_plans_are_cut_by_bytes_too(tmp_path):
+    """Where 64 periods of a plan do not fit into a body, its uploads span fewer."""
     asked = survey(
-        hierarchical(1, 64, (1,) * tracks, TRUTHFUL),
+        hierarchical(1, 64, (1,) * MOST_TRACKS, TRUTHFUL),
         answers=("yes",),
         calendar=replace(PLAIN.calendar, periods=64),
         grace=10**6,
@@ -333,9 +331,9 @@ def test_wide_plans_are_cut_by_bytes_too(tmp_path, monkeypatch, tracks, limit):
         device.join(asked.id)
         clock.now = START + 60 * 64 + 20
         assert device.flush().sent == 64
-    assert (len(server.bodies) > 1) == (limit < MOST_BODY_BYTES)
-    assert all(len(body) <= limit for body in server.bodies)
-    assert len(server.reports()) == tracks * 64
+    assert len(server.bodies) > 1
+    assert all(len(body) <= MOST_BODY_BYTES for body in server.bodies)
+    assert len(server.reports()) == MOST_TRACKS * 64
 
 
 def test_a_device_ahead_of_the_server_waits_for_it(tmp_path):

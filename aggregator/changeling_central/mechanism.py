@@ -60,6 +60,7 @@ class Mechanism(ABC, Generic[State, Input, Release]):
         """One more input: the state after it, and what is released.
 
         The same state, value and draws give the same result. The old state stays as it was, unless `overwrites`.
+        What is released is the caller's own: writing over it changes no state.
         noise: where every draw comes from.
         Raises CentralError or ValueError, and then nothing was drawn.
         """

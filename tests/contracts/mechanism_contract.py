@@ -1,5 +1,7 @@
 """What every central mechanism must satisfy: guarantee, start, steps, saved states, refusals, and stated variances."""
 
+from copy import deepcopy
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from math import sqrt
 from typing import ClassVar
@@ -54,6 +56,20 @@ class MechanismContract:
             after, _ = mechanism.step(state, value, noise)
             assert (mechanism.saved(state) == before) != mechanism.overwrites
             mechanism.check(after)
+            state = after
+
+    def test_who_writes_over_an_input_or_a_release_changes_no_state(self, example):
+        """As one does who clips what was released in place, or takes one array for every step's input."""
+        mechanism, state, noise = example.mechanism, example.mechanism.start(), SeededNoise(4)
+        for value in map(deepcopy, example.values):
+            before = mechanism.saved(state)
+            after, release = mechanism.step(state, value, noise)
+            saved = mechanism.saved(after)
+            assert (mechanism.saved(state) == before) != mechanism.overwrites
+            for array in (*_arrays(value), *_arrays(release)):
+                array[...] = 77
+            assert mechanism.saved(after) == saved
+            assert (mechanism.saved(state) == before) != mechanism.overwrites
             state = after
 
     def test_a_state_that_was_saved_goes_on_as_if_it_had_not_been(self, example):
@@ -141,3 +157,13 @@ def _numbers(example, noise):
     for value in example.values:
         state, release = example.mechanism.step(state, value, noise)
         yield np.asarray(example.numbers(release), np.float64)
+
+
+def _arrays(value):
+    """Every array that can be written to in a value of dataclasses, tuples and lists."""
+    if isinstance(value, np.ndarray):
+        yield from [value] if value.flags.writeable else []
+    elif is_dataclass(value) or isinstance(value, tuple | list):
+        parts = [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else value
+        for part in parts:
+            yield from _arrays(part)

@@ -54,7 +54,7 @@ class BestEstimates:
         after, online = advance(frontier, closing, self._last_use())
         if online is None:
             raise ValueError(f"no node ends at period {after.period}: a hierarchy's first layer has width 1")
-        return after, Level(online.values, online.planned)
+        return after, Level(online.values.copy(), online.planned)
 
     def in_window(self, frontier: Frontier) -> Level | None:
         """The change over the last `window` periods; None before there are as many."""

@@ -60,7 +60,7 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
             raise BudgetExhausted(f"the guarantee covers {self.periods} steps, and all of them are released")
         data = self.static.checked(value)
         stack = pushed(state.stack, data, self.levels - 1, self.priced, self.static.zero(), noise)
-        return BinaryState(state.time + 1, stack), stack[-1].prefix
+        return BinaryState(state.time + 1, stack), stack[-1].prefix + self.static.zero()  # the caller's own
 
     def variance(self, step: int) -> float | None:
         """Of every answer after so many steps, in units squared; None where the static mechanism states none."""

@@ -66,7 +66,9 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
         i, inside = block_of(time)
         if inside == 2**i:
             closed = state.closed + self._of_block().release(block, noise)
-            return InfiniteState(time, closed, self.static.gathered([]), ()), closed
+            return InfiniteState(
+                time, closed, self.static.gathered([]), ()
+            ), closed + self.static.zero()  # the caller's own
         stack = pushed(state.stack, data, i, self._of_node(i), self.static.zero(), noise)
         after = InfiniteState(time, state.closed, block, stack)
         return after, after.answers

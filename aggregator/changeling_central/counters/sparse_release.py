@@ -54,7 +54,8 @@ class SparseRelease(Mechanism[SparseState[Data], Data, Data], Generic[Data]):
         partition, ended = self.partitioning.step(state.partition, static.size(data), noise)
         pending = state.pending + data
         if not ended:
-            return SparseState(partition, pending, state.released), state.released.answers
+            again = state.released.answers + static.zero()  # the caller's own
+            return SparseState(partition, pending, state.released), again
         released, answers = self.release.step(state.released, pending, noise)
         return SparseState(partition, static.gathered([]), released), answers
 

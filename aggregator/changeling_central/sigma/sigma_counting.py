@@ -86,7 +86,7 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
             raise BudgetExhausted("the atoms' noise is drawn, and the budget spent: another table needs another budget")
         true = self.algebra.count(value)
         noisy = true + self.noise.draw(noise, self.algebra.atoms)
-        return replace(state, noisy=noisy), noisy
+        return replace(state, noisy=noisy), noisy.copy()
 
     def answer(self, state: SigmaState, query: Query) -> Answer | None:
         """The answer to a query of the algebra, which costs nothing more; None for any other query.

@@ -1,39 +1,41 @@
-"""What shuffling one round of reports does to a local guarantee: the published bounds, numerically and closed.
+"""What an entry loses when one round of reports is shuffled: published bounds, evaluated numerically.
 
-A round: n entries each send one report through one and the same ε₀-private local randomizer, the shuffler permutes
-them, and one entry's input is replaced by another. Bounds return δ(ε), and every approximation
-in them rounds up. Knows nothing of surveys.
+In a round n entries each send one report through the same randomizer, whose loss is at most ε₀, and the shuffler
+permutes the reports. The bounds are on how well two inputs of one entry are then told apart, δ(ε), and everything in
+them is rounded up. Knows nothing of surveys.
 
 Feldman, McMillan and Talwar improved their theorem in 2023 ("Stronger privacy amplification by shuffling"), and
-withdrew the general form in an erratum: its decomposition fails between the extremes. It is not used here.
+withdrew the general form in an erratum. It is not used here.
 """
 
 from math import exp, inf, log, sqrt
 
 import numpy as np
 
-from .distributions import Floats
+from ..estimate import Floats
 
 CLONES = "Feldman, McMillan, Talwar 2021 (Hiding among the clones), theorem 3.1, evaluated numerically"
-CLONES_CLOSED = "Feldman, McMillan, Talwar 2021 (Hiding among the clones), closed form"
 BLANKET = "Balle, Bell, Gascón, Nissim 2019 (The privacy blanket), evaluated exactly for k-RR"
 
 BLOCKS = 256
+"""In how many blocks of values the number of clones is counted."""
 DEVIATIONS = 10.0
+"""How many standard deviations of a binomial are looked at; what is farther out counts as lost."""
 BLANKET_POINTS = 3000
+"""About how many values are looked at for the blanket, in all blocks together."""
 RUNS = 32
-"""Runs of K to a standard deviation."""
+"""In how many runs a standard deviation of K is counted."""
 
 
 def clones_epsilon(local: float, entries: int, delta: float) -> float:
-    """ε of one shuffled round in closed form, in nats; O(√(e^ε₀ ln(1/δ) / n)).
+    """The ε of one shuffled round in closed form, in nats. It is O(√(e^ε₀ ln(1/δ) / n)).
 
         a = 8 √(e^ε₀ ln(4/δ) / n) + 8 e^ε₀ / n
         ε = ln(1 + a (1 - e^-ε₀) / (1 + e^(-ε₀ - ln(1 + a))))
 
-    local: ε₀ in nats. entries: n, this one included. Raises ValueError where ε₀ > ln(n / (16 ln(4/δ))), for which
-    the theorem says nothing. Feldman, McMillan, Talwar 2021, theorem 3.1, in the more
-    careful form of its authors' code.
+    local: ε₀, in nats. entries: n, this one included. delta: above 0 and below 1.
+    Raises ValueError if ε₀ > ln(n / (16 ln(4/δ))), of which the theorem says nothing.
+    Feldman, McMillan, Talwar 2021, theorem 3.1, in the more careful form of its authors' code.
     """
     _check(local, entries)
     if not 0 < delta < 1:
@@ -49,13 +51,16 @@ def clones_epsilon(local: float, entries: int, delta: float) -> float:
 
 
 def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:
-    """δ(ε) of one shuffled round of any ε₀-private local randomizer. epsilons: shape (n,), >= 0.
+    """δ(ε) of one shuffled round of any randomizer whose loss is at most ε₀.
 
         P = (A + Δ, C - A + 1 - Δ)  against  Q = (A + 1 - Δ, C - A + Δ),
         C ~ Bin(n - 1, e^-ε₀),  A ~ Bin(C, 1/2),  Δ ~ Bernoulli(e^ε₀ / (1 + e^ε₀))
 
-    C is public, and more clones hide better; so C is counted in blocks, each as its least. Given C = c, a count k of
-    c + 1 is likelier under P by more than e^ε where k > (c + 1)τ. Feldman, McMillan, Talwar 2021, theorem 3.1.
+    local: ε₀, in nats. entries: n, this one included. epsilons: at least 0, any number of them.
+    Returns a δ for each epsilon.
+    C, the number of clones, is public, and more clones hide better. So its values are counted in blocks, and each block
+    as its least value. Given C = c, a count k out of c + 1 is likelier under P by more than e^ε if k > (c + 1)τ.
+    Feldman, McMillan, Talwar 2021, theorem 3.1.
     """
     _check(local, entries)
     if local == 0:
@@ -72,16 +77,20 @@ def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:
 
 
 def blanket_deltas(truth: float, other: float, symbols: int, entries: int, epsilons: Floats) -> Floats:
-    """δ(ε) of one shuffled round of k-RR with probabilities p = `truth` and q = `other` over m = `symbols`.
+    """δ(ε) of one shuffled round of k-RR.
 
-    Every report is with probability γ = mq a uniform symbol, the blanket, and else the truth. With the true reports
-    and the number M of the others (this entry's included) public, x and x' differ in the counts of x and x' alone:
+    A report is with probability γ = mq a uniform symbol, and else the truth; the uniform ones are the blanket. Suppose
+    that the true reports of the others are public, and the number M of all other reports, this entry's included. Then
+    two inputs x and x' differ only in how often x and x' stand among those:
 
         δ(ε | M) = (m/M) E max(0, (p - q)(X - e^ε X') - qM(e^ε - 1)),   (X, X', rest) multinomial(M; 1/m, 1/m, …)
 
-    M - 1 ~ Bin(n - 1, γ), counted in blocks, each as its least; a larger blanket hides better. K = X + X' has one law
-    on either side. Balle, Bell, Gascón, Nissim 2019, section 5; no decomposition of k-RR bounds it better (Su, Cheng,
-    Wang 2025). Raises ValueError for probabilities that are not k-RR's.
+    truth: p, the probability of the true symbol. other: q, of each other symbol. symbols: m, how many there are.
+    entries: n, this one included. epsilons: at least 0, any number of them. Returns a δ for each epsilon.
+    M - 1 ~ Bin(n - 1, γ); a larger blanket hides better, so M is counted in blocks, and each block as its least value.
+    K = X + X' has the same distribution under both inputs.
+    Raises ValueError for probabilities that are not k-RR's.
+    Balle, Bell, Gascón, Nissim 2019, section 5; no other way to split k-RR bounds it better (Su, Cheng, Wang 2025).
     """
     _check(0.0, entries)
     if symbols < 2 or not truth >= other > 0 or abs(truth + (symbols - 1) * other - 1) > 1e-9:
@@ -98,11 +107,11 @@ def blanket_deltas(truth: float, other: float, symbols: int, entries: int, epsil
 
 
 def _blanket_given(p: float, q: float, m: int, M: float, epsilons: Floats) -> Floats:
-    """δ(ε | M), K = X + X' being summed in runs. With r = e^ε,
+    """δ(ε | M), where K = X + X' is summed over runs of values k..l. With r = e^ε,
 
         X - r X' = (a martingale in K) - K (r - 1)/2,
 
-    so that E max(0, X - r X' - c) over a run k..l is at most its value with l trials and the k's drift.
+    so in a run, E max(0, X - r X' - c) is at most what it is with the martingale at l and the drift at k.
     """
     centre, spread = (M - 1) * 2 / m, sqrt((M - 1) * 2 / m * (1 - 2 / m))
     low = max(1.0, np.floor(centre - DEVIATIONS * spread - 2 * DEVIATIONS))
@@ -121,7 +130,10 @@ def _blanket_given(p: float, q: float, m: int, M: float, epsilons: Floats) -> Fl
 
 
 def _blocks(trials: int, chance: float, blocks: int) -> tuple[Floats, Floats]:
-    """A binomial count in blocks: the least of each, and its mass. The first block begins at 0."""
+    """A binomial count in about so many blocks of values: the least value of each block, and its probability.
+
+    The first block begins at 0.
+    """
     spread = sqrt(trials * chance * (1 - chance))
     low, high = trials * chance - DEVIATIONS * spread - DEVIATIONS, trials * chance + DEVIATIONS * spread
     starts = np.unique(np.clip(np.round(np.linspace(low, high, blocks + 1)), 0, trials)[:-1])
@@ -131,7 +143,7 @@ def _blocks(trials: int, chance: float, blocks: int) -> tuple[Floats, Floats]:
 
 
 def _upper(trials: Floats | float, count: Floats | float, chance: float) -> Floats:
-    """Pr(Bin(trials, chance) > count), also for counts outside 0 .. trials."""
+    """Pr(Bin(trials, chance) > count), for any count, negative ones too."""
     from scipy.special import bdtrc
 
     trials, count = np.broadcast_arrays(np.asarray(trials, float), np.asarray(count, float))
@@ -148,7 +160,7 @@ def _lower(trials: float, count: Floats, chance: float) -> Floats:
 
 
 def _bounded(deltas: Floats, local: float, epsilons: Floats) -> Floats:
-    """Rounded up by what floating-point sums may have lost; 0 from the local loss on, which no shuffling raises."""
+    """The deltas rounded up by what floating-point sums may have lost, at most 1, and 0 where ε is at least ε₀."""
     return np.where(epsilons >= local, 0.0, np.minimum(1.0, deltas * (1 + 1e-9) + 1e-15))
 
 

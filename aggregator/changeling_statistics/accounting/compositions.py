@@ -1,6 +1,7 @@
-"""How many nodes of a track two changelogs can tell apart, kind by kind: what cost(κ, N) maximises over.
+"""On how many nodes of a track two changelogs of an entry can differ, by how they differ there.
 
-Kept apart from cost.py, which needs only the largest sum of losses; (ε, δ) needs every division of the nodes.
+The pure cost is the largest sum of losses over these compositions, and is worked out in the protocol. (ε, δ) needs
+every one of them.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from changeling_protocol import AtMost, Calendar, Constraint, Track
 class Composition:
     """On how many nodes of a track two changelogs differ, by how they differ there.
 
-    both: each has a mutation there, another one. appears, vanishes: only the one has, only the other has.
-    insertions: both are inserted there, with another answer.
+    both: nodes on which both have a mutation, and not the same one.
+    appears: nodes on which only the one has a mutation. vanishes: only the other.
+    insertions: nodes on which both insert the entry, with different answers.
     """
 
     both: int
@@ -28,10 +30,11 @@ class Composition:
 
 
 def track_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[Composition]:
-    """The compositions that a pair of changelogs can reach on a track and that no other one contains.
+    """Every composition that two changelogs of an entry can have on a track, but for those that another contains.
 
-    As in cost.py: states may differ at every node; in a closed cohort the first node of a track that starts with
-    the calendar holds two insertions, and the remaining mutations fall on the others.
+    closed: whether the cohort is closed. The first node of a track that starts with the calendar then holds two
+    insertions, and the mutations that are left fall on later nodes.
+    States may differ at every node.
     """
     reports = track.reports
     if not track.reports_changes:
@@ -49,19 +52,20 @@ def track_compositions(track: Track, calendar: Calendar, constraint: Constraint,
 
 
 def divisions(most: int, reports: int) -> list[Composition]:
-    """The maximal (s, a, b) with s + a <= κ, s + b <= κ, s + a + b <= N, κ = `most`, N = `reports`.
+    """The compositions (s, a, b) with s + a <= κ, s + b <= κ and s + a + b <= N to which nothing can be added.
 
-    Nodes enough for all: s + (κ - s) + (κ - s), for every s. Too few: every way to share them out.
+    most: κ, on how many nodes a changelog can have mutations. reports: N, how many nodes an entry reports.
+    If there are nodes enough, a = b = κ - s for every s; if not, a and b share what is left in every way.
     """
     most = min(most, reports)
-    found = []
+    maximal = []
     for both in range(most + 1):
         left = min(reports - both, 2 * (most - both))
         larger = min(left, most - both)
-        found += [Composition(both, appears, left - appears) for appears in range(left - larger, larger + 1)]
-    return found
+        maximal += [Composition(both, appears, left - appears) for appears in range(left - larger, larger + 1)]
+    return maximal
 
 
 def most_differing(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> int:
-    """The most reports of one entry on a track that two changelogs can tell apart."""
+    """On how many of the nodes that an entry reports on a track two of its changelogs can differ at most."""
     return max(each.nodes for each in track_compositions(track, calendar, constraint, closed))

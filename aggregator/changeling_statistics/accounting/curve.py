@@ -1,8 +1,8 @@
-"""The exact (ε, δ) curve of a randomizer: its privacy region, in fractions.
+"""The exact (ε, δ) curve of one report, in fractions.
 
-    δ(ε) = max over u, v of Σ_o max(0, P[o, u] - e^ε P[o, v])
+    δ(ε) = max over inputs u, v of Σ_o max(0, P[o, u] - e^ε P[o, v])
 
-Knows nothing of surveys or of composition.
+Knows nothing of surveys.
 """
 
 from collections.abc import Iterable
@@ -12,34 +12,39 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import inf, nextafter
+from typing import TypeAlias
 
 from changeling_protocol import Randomizer
 from changeling_protocol.randomizers import log_ratio, rounded_up
 
 from ..randomizers import Likelihoods, PairKind, counterpart_of
 
-Point = tuple[Fraction, Fraction]
+Point: TypeAlias = tuple[Fraction, Fraction]
+"""(β, α): a test that is wrong on one input with probability β is right on the other with probability α."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """A line that bounds the privacy region: (ε, δ) with e^ε = ratio, exactly, and ε its logarithm rounded up."""
+    """A point (ε, δ) at which a curve bends.
+
+    ratio: e^ε, exactly. delta: δ, exactly.
+    """
 
     ratio: Fraction
     delta: Fraction
 
     @property
     def epsilon(self) -> Decimal:
-        """The logarithm of the ratio, rounded up."""
+        """ε, the logarithm of the ratio, rounded up."""
         return log_ratio(self.ratio.numerator, self.ratio.denominator)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyCurve:
-    """How well a report tells two inputs apart: the corners of its tests' best powers.
+    """How well a report tells two inputs apart.
 
-    points: (β, α) rising and concave from (0, 0) to (1, 1): the best test that is wrong on the one input with
-    probability β is right on the other with α. δ(ε) = max over points of α - e^ε β (Kairouz, Oh, Viswanath 2017).
+    points: the best tests, rising and concave from (0, 0) to (1, 1). Then δ(ε) = max over points of α - e^ε β
+    (Kairouz, Oh, Viswanath 2017).
     """
 
     points: tuple[Point, ...]
@@ -60,7 +65,7 @@ class PrivacyCurve:
 
     @property
     def delta_at_ratio_infinite(self) -> Fraction:
-        """What no ε covers: the probability of symbols that the other input never sends."""
+        """δ at ε = ∞: the probability of symbols that the other input never sends."""
         return max(power for wrong, power in self.points if wrong == 0)
 
     def epsilon_at(self, delta: Fraction | float) -> float:
@@ -77,25 +82,28 @@ class PrivacyCurve:
         return rounded_up(log_ratio(ratio.numerator, ratio.denominator)) if ratio > 1 else 0.0
 
     def corners(self) -> tuple[Corner, ...]:
-        """The (ε_i, δ_i) with ε_i >= 0 at which the curve bends, ε falling: they and δ(0) determine it."""
+        """The points (ε, δ) with ε >= 0 at which the curve bends, by falling ε. With δ(0) they determine it."""
         ratios = [p / q for p, q in self.classes() if q and p >= q]
         return tuple(Corner(ratio, self.delta_at_ratio(ratio)) for ratio in ratios)
 
-    def classes(self) -> tuple[Point, ...]:
-        """(p, q) of the classes of symbols that this curve is made of, by falling ratio p / q."""
+    def classes(self) -> Likelihoods:
+        """The probabilities (p, q), under the two inputs, of the classes of symbols, by falling ratio p / q."""
         return tuple((power - p, wrong - q) for (q, p), (wrong, power) in pairwise(self.points))
 
     def together(self, other: "PrivacyCurve") -> "PrivacyCurve":
-        """The curve of two independent reports, exactly."""
+        """The exact curve of this report and an independent other one together."""
         return curve_of([(p * r, q * s) for p, q in self.classes() for r, s in other.classes()])
 
 
 SILENT = PrivacyCurve(((Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))))
-"""Of a report that tells nothing."""
+"""The curve of a report that tells nothing."""
 
 
-def curve_of(likelihoods: Likelihoods | Iterable[Point]) -> PrivacyCurve:
-    """The curve of one pair of inputs, or of any two distributions: classes by falling ratio, added up."""
+def curve_of(likelihoods: Iterable[tuple[Fraction, Fraction]]) -> PrivacyCurve:
+    """The curve of one pair of inputs, or of any two distributions.
+
+    likelihoods: the probabilities (p, q) of each class of symbols under the two.
+    """
     sums: list[Point] = [(Fraction(0), Fraction(0))]
     for p, q in sorted(likelihoods, key=lambda pair: -pair[0] / (pair[0] + pair[1])):
         sums.append((sums[-1][0] + q, sums[-1][1] + p))
@@ -103,26 +111,31 @@ def curve_of(likelihoods: Likelihoods | Iterable[Point]) -> PrivacyCurve:
 
 
 def worst_curve(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
-    """The least curve above all of these: at every ε the largest δ. Like them it is some pair's, the dominating one,
-    and so it composes (Zhu, Dong, Wang 2022, proposition 8)."""
+    """The least curve that is above all of these at every ε.
+
+    It is itself the curve of two distributions, so it can be composed (Zhu, Dong, Wang 2022, proposition 8).
+    """
     return _concave(sorted({point for curve in curves for point in curve.points}))
 
 
 @lru_cache(maxsize=512)
 def node_curve(randomizer: Randomizer, kind: PairKind) -> PrivacyCurve:
-    """The curve of one node between inputs of a kind; SILENT if there is none."""
+    """The worst curve of one report over the pairs of inputs of a kind; SILENT if there are none."""
     counterpart = counterpart_of(randomizer)
     pairs = counterpart.telling_pairs(kind)
     return worst_curve([SILENT, *(curve_of(counterpart.likelihoods(u, v)) for u, v in pairs)])
 
 
 def randomizer_curve(randomizer: Randomizer) -> PrivacyCurve:
-    """The curve of one report, whatever the two inputs."""
+    """The worst curve of one report over all pairs of inputs."""
     return worst_curve(node_curve(randomizer, kind) for kind in PairKind)
 
 
 def _concave(points: Iterable[Point]) -> PrivacyCurve:
-    """The concave majorant of points sorted by (β, α) that hold (0, 0) and (1, 1)."""
+    """The least concave curve above some points.
+
+    points: sorted, (0, 0) and (1, 1) among them.
+    """
     hull: list[Point] = []
     for q, p in points:
         while len(hull) > 1:

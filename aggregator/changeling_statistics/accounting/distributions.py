@@ -1,36 +1,40 @@
-"""Privacy-loss distributions on a grid, from exact curves: dp-accounting composes them.
+"""Privacy-loss distributions on a grid, made from exact curves and composed by dp-accounting.
 
-Every step rounds up: a loss between two grid points is split between them so that both inputs keep their
-probabilities, which only widens the curve (connect the dots: Doroshenko et al. 2022), and tails count as infinite.
+Every step rounds up. A loss between two grid points is split between them so that both inputs keep their total
+probabilities, which only raises the curve (connect the dots, Doroshenko et al. 2022). Tails count as infinite losses.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import expm1, floor, log
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..estimate import Floats
 from .curve import SILENT, PrivacyCurve
 
-Parts = Mapping[PrivacyCurve, int]
-"""Independent reports: how many there are of each curve."""
-Floats = NDArray[np.float64]
+CurveCounts: TypeAlias = Mapping[PrivacyCurve, int]
+"""Independent reports: how many have each curve."""
 
 
 class PrivacyLossDistribution(Protocol):
-    """What we use of dp-accounting's class of this name. It is imported where it is made, as that takes long."""
+    """What we use of dp-accounting's class of this name, which is imported late because that takes long."""
 
     def compose(self, other: "PrivacyLossDistribution") -> "PrivacyLossDistribution":
-        """The distribution of the two together, independent of each other."""
+        """The distribution of this loss and an independent other one added up."""
         ...
 
     def self_compose(self, times: int) -> "PrivacyLossDistribution":
-        """The distribution of so many independent ones like this."""
+        """The distribution of the sum of so many independent losses like this."""
         ...
 
-    def get_delta_for_epsilon(self, epsilon: Floats | float) -> Any:
+    @overload
+    def get_delta_for_epsilon(self, epsilon: float) -> float: ...
+    @overload
+    def get_delta_for_epsilon(self, epsilon: Floats) -> Sequence[float]: ...
+    def get_delta_for_epsilon(self, epsilon: Floats | float) -> Sequence[float] | float:
         """δ(ε), for one ε or an array of them."""
         ...
 
@@ -40,20 +44,23 @@ class PrivacyLossDistribution(Protocol):
 
 
 LATTICE_ERROR = 1e-12
-"""Losses this close to a multiple of the grid, relatively, are taken for it; `slack` pays for that."""
+"""A loss this close to a grid point, relatively, is taken for it. Whoever reads a δ(ε) makes up for that in ε."""
 MOST_GRID = 2**13
+"""About how many grid points the largest loss may span."""
 STEPS_PER_LOSS = 16
+"""Into how many steps the least loss is divided where losses are not multiples of it."""
 MOST_KNOTS = 512
+"""At how many points, at most, the highest of several curves is taken."""
 
 
-def grid_interval(compositions: Iterable[Parts]) -> float:
-    """The grid on which these compositions lie: their lattice, where all losses are multiples of one.
+def grid_interval(compositions: Iterable[CurveCounts]) -> float:
+    """The distance of grid points, in nats, that suits these compositions.
 
-    k-RR's losses are ±ln(a/b) and 0, so its lattice is exact. Otherwise fine enough that rounding up costs little,
-    and coarse enough for about MOST_GRID points.
+    If all losses are multiples of the least one it is that, and nothing is rounded, as for k-RR, whose losses are
+    ±ln(a/b) and 0. If not, it is so small that rounding up costs little, and large enough for about MOST_GRID points.
     """
     every = list(compositions)
-    losses = {abs(loss) for parts in every for curve in parts for loss, _ in atoms(curve)} - {0.0}
+    losses = {abs(loss) for counts in every for curve in counts for loss, _ in atoms(curve)} - {0.0}
     if not losses:
         return 1.0
     least = min(losses)
@@ -62,14 +69,14 @@ def grid_interval(compositions: Iterable[Parts]) -> float:
     return max(least / STEPS_PER_LOSS, max(map(largest_loss, every)) / MOST_GRID)
 
 
-def largest_loss(parts: Parts) -> float:
-    """The largest loss, up or down, of a composition whose losses are finite."""
-    return sum(count * max(abs(loss) for loss, _ in atoms(curve)) for curve, count in parts.items())
+def largest_loss(counts: CurveCounts) -> float:
+    """The largest loss of a composition, in nats, of either sign; infinite losses are left out."""
+    return sum(count * max(abs(loss) for loss, _ in atoms(curve)) for curve, count in counts.items())
 
 
 @lru_cache(maxsize=2048)
 def atoms(curve: PrivacyCurve) -> tuple[tuple[float, float], ...]:
-    """(ln p/q, p) of the classes of a curve whose losses are finite."""
+    """(ln p/q, p) for each class of symbols that both inputs send, p and q being its probabilities under the two."""
     return tuple(
         (log(p.numerator * q.denominator) - log(p.denominator * q.numerator) if p != q else 0.0, float(p))
         for p, q in curve.classes()
@@ -78,7 +85,10 @@ def atoms(curve: PrivacyCurve) -> tuple[tuple[float, float], ...]:
 
 
 def distribution(curve: PrivacyCurve, interval: float) -> PrivacyLossDistribution:
-    """The distribution of ln p/q under the first input, on multiples of `interval`, rounded up."""
+    """The distribution of the loss ln p/q under the first input, on multiples of an interval, rounded up.
+
+    curve: of one report. interval: in nats.
+    """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     masses: dict[int, float] = {}
@@ -99,9 +109,9 @@ def distribution(curve: PrivacyCurve, interval: float) -> PrivacyLossDistributio
     return made
 
 
-def composed(parts: Parts, interval: float) -> PrivacyLossDistribution:
-    """The distribution of independent reports together."""
-    made = [_repeated(curve, interval, count) for curve, count in parts.items() if count]
+def composed(counts: CurveCounts, interval: float) -> PrivacyLossDistribution:
+    """The distribution of the loss of several independent reports, on multiples of an interval in nats."""
+    made = [_repeated(curve, interval, count) for curve, count in counts.items() if count]
     return all_together(made) if made else distribution(SILENT, interval)
 
 
@@ -111,27 +121,33 @@ def _repeated(curve: PrivacyCurve, interval: float, count: int) -> PrivacyLossDi
 
 
 def all_together(distributions: Sequence[PrivacyLossDistribution]) -> PrivacyLossDistribution:
-    """The distribution of all of them together, independent of each other; at least one."""
+    """The distribution of the sum of independent losses; of at least one."""
     first, *rest = distributions
     for other in rest:
         first = first.compose(other)
     return first
 
 
-def envelope(compositions: Sequence[Parts], interval: float) -> PrivacyLossDistribution:
-    """One distribution above those of all the compositions: the largest δ at every ε, joined by chords."""
-    made = [composed(parts, interval) for parts in compositions]
+def upper_distribution(compositions: Sequence[CurveCounts], interval: float) -> PrivacyLossDistribution:
+    """One distribution whose δ(ε) is at least that of every composition: the largest at some ε, joined by chords.
+
+    interval: of the grid, in nats.
+    """
+    made = [composed(counts, interval) for counts in compositions]
     if len(made) == 1:
         return made[0]
     reach = floor(max(map(largest_loss, compositions)) / interval) + 2
     knots = np.unique(np.linspace(-reach, reach, min(2 * reach + 1, MOST_KNOTS)).round().astype(np.int64))
     epsilons = knots.astype(np.float64) * interval
-    deltas = np.array([each.get_delta_for_epsilon(epsilons) for each in made], np.float64).max(axis=0)
+    deltas = np.array([losses.get_delta_for_epsilon(epsilons) for losses in made], np.float64).max(axis=0)
     return from_knots(knots, deltas, interval)
 
 
 def from_knots(knots: NDArray[np.int64], deltas: Floats, interval: float) -> PrivacyLossDistribution:
-    """The distribution whose curve runs through δ(knot · interval), in chords. Shapes (n,) and (n,)."""
+    """The distribution whose δ(ε) runs through some points, and between them along chords.
+
+    knots: the points' ε in intervals, rising, shape (n,). deltas: their δ, shape (n,). interval: in nats.
+    """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -144,9 +160,10 @@ def from_knots(knots: NDArray[np.int64], deltas: Floats, interval: float) -> Pri
 
 
 def symmetric_deltas(deltas: Floats, epsilons: Floats) -> tuple[Floats, Floats]:
-    """A curve on [0, ε_n] continued below 0, for two inputs that look alike from either side.
+    """Continues a curve δ(ε) to negative ε, where either input may stand for the other: δ(-ε) = 1 - e^-ε + e^-ε δ(ε).
 
-    δ(-ε) = 1 - e^-ε + e^-ε δ(ε). epsilons: rising from 0, shape (n,). Returns epsilons and deltas, shape (2n-1,).
+    deltas: shape (n,). epsilons: rising from 0, shape (n,).
+    Returns the epsilons and deltas of the whole curve, each of shape (2n-1,).
     """
     down = -np.expm1(-epsilons[1:]) + np.exp(-epsilons[1:]) * deltas[1:]
     return np.concatenate((-epsilons[:0:-1], epsilons)), np.concatenate((down[::-1], deltas))

@@ -1,8 +1,8 @@
 """What is shuffled together at each closing of a group, and at how many closings two changelogs can differ.
 
-At every closing an entry sends one envelope, with a report for each of its tracks whose node ends there; the relay
-permutes the envelopes of a closing. What an envelope shows besides symbols, its group and which nodes it reports, is
-drawn whatever the data, and public: it hides only among the entries that drew alike.
+At a closing an entry sends one envelope, which holds a report for each of its tracks whose node ends there, and the
+relay permutes the envelopes of that closing. The group of an envelope and the nodes it reports do not depend on data,
+and are taken to be public. So an envelope hides only among those of the same group with reports on the same nodes.
 """
 
 from collections import Counter
@@ -19,11 +19,12 @@ from .compositions import most_differing
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One closing.
+    """The shuffling of one closing.
 
-    local: the loss of the whole envelope between any two inputs, in nats, rounded up. alike: the probability that
-    another entry of the group sends an envelope of the same form. blanket: how a report splits into the truth and a
-    uniform symbol, if the envelope holds a single report that does.
+    local: how much an envelope can tell before it is shuffled, in nats, rounded up.
+    alike: the probability that another entry of the group sends an envelope with reports on the same nodes.
+    blanket: the envelope's report as a mixture of the truth and a uniform symbol; None if it is no such mixture, or
+    the envelope holds several reports.
     """
 
     local: float
@@ -32,11 +33,11 @@ class Round:
 
 
 def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Counter[Round]:
-    """Rounds that hide no better than those at which two changelogs of the group can differ.
+    """The rounds at which two changelogs of an entry of the group can differ, with how many there are of each.
 
-    Where tracks never end together: of each track as many rounds as its reports can differ, exactly. Else each report
-    that differs takes a round for itself, and each round is charged like the dearest left: its whole envelope, the
-    smallest crowd, and the bound that only counts the loss; an upper bound.
+    If no two tracks end together, each track has as many rounds as its reports can differ. If some do, the rounds are
+    an upper bound: each report that differs is taken to have a round of its own, and the rounds to be those with the
+    largest losses, each with the smallest crowd and no blanket.
     """
     differing = {track: most_differing(track, calendar, constraint, closed) for track in group.tracks}
     forms = _forms(group)
@@ -56,7 +57,7 @@ def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, c
 
 
 def _forms(group: Group) -> Counter[tuple[Track, ...]]:
-    """The closings of the group by the tracks whose nodes end there."""
+    """How many closings the group has with which tracks ending there."""
     if len(group.tracks) == 1:
         return Counter({group.tracks: group.tracks[0].count})
     ending: dict[int, list[Track]] = {}
@@ -71,7 +72,7 @@ def _round(tracks: tuple[Track, ...]) -> Round:
     with localcontext(prec=50, rounding=ROUND_CEILING):
         local = sum((max(each.mutations, each.appears, each.vanishes) for each in losses), Decimal(0))
     drawn = [track.reports / track.count for track in tracks if track.reports < track.count]
-    # A lone report hides among those that report the node; of several, some may be there and others not.
+    # A single report hides among those that report the node. Of several, each is there or not.
     alike = prod(drawn) if len(tracks) == 1 else prod(min(share, 1 - share) for share in drawn)
     blanket = counterpart_of(tracks[0].randomizer).blanket if len(tracks) == 1 else None
     return Round(rounded_up(local), alike, blanket)

@@ -1,26 +1,28 @@
 """The (ε, δ) of a survey against whoever sees its envelopes only after an honest relay has shuffled them.
 
-The central guarantee: what n entries send together hardly depends on one entry's changelog. Two bounds hold at once,
-and the smaller is given, never more than the local figure:
+What n entries send together hardly depends on one entry's changelog. Two bounds hold, and the smaller is given, or the
+local figure if that is smaller still:
 
-- round by round: an entry sends one envelope at each closing and the relay permutes each closing on its own, so the
-  shuffled rounds compose. Each is bounded with the reports of one envelope linked;
-- all linked: if all envelopes of an entry travelled as one, its whole transcript would be one report of a randomizer
-  as private as the survey's pure cost. Cutting it up and shuffling the pieces again reveals no more, so the bound of
-  that single round holds for ours.
+- round by round: an entry sends one envelope at each closing, and the relay permutes each closing by itself, so the
+  shuffled rounds compose. The reports of one envelope are taken to be linked;
+- all linked: if all envelopes of an entry travelled as one, its whole transcript would be a single report of a
+  randomizer that loses at most the survey's pure cost. Cutting it up and shuffling the pieces reveals no more, so the
+  bound of that single round holds.
 
-The reverse is no argument: reports that do travel together must not be counted as shuffled apart.
+Reports that do travel together are never counted as shuffled apart.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Group
 from changeling_protocol.randomizers import rounded_up
 
+from ..estimate import Floats
 from .amplification import BLANKET, CLONES, blanket_deltas, clones_deltas
-from .distributions import Floats, PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
+from .distributions import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
 from .rounds import Round, differing_rounds
 from .transcript import LEAST_DELTA, Charged, epsilon_at
 
@@ -31,15 +33,21 @@ CONDITIONS = (
 )
 LOCAL = "the local figure: shuffling so few entries adds nothing that could be proved"
 CROWD_SHARE = 0.1
-"""The part of delta that pays for crowds smaller than expected."""
+"""The part of delta that is kept for crowds that turn out smaller than counted with."""
 STEPS = 64
+"""In how many steps of ε a round's curve is taken before rounds are composed."""
 
-Profile = Callable[[Floats], Floats]
+Profile: TypeAlias = Callable[[Floats], Floats]
+"""Takes epsilons and gives the δ of one round for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffledLoss:
-    """(epsilon, delta) after shuffling, and the bound it comes from. epsilon in nats, rounded up."""
+    """That a survey is (epsilon, delta)-differentially private after shuffling.
+
+    epsilon: in nats, rounded up. delta: the one asked for.
+    entries: how many are shuffled together at every closing, at least. source: which bound gave the figure.
+    """
 
     epsilon: float
     delta: float
@@ -48,9 +56,11 @@ class ShuffledLoss:
 
 
 def shuffled_loss(survey: Charged, delta: float, entries: int) -> ShuffledLoss:
-    """The smallest proved ε of the survey with `entries` = n entries shuffled at every closing.
+    """The smallest ε of a survey that can be proved, if the envelopes of every closing are shuffled.
 
-    Raises ValueError for a delta outside [LEAST_DELTA, 1), or for no entries. CONDITIONS says when it holds.
+    delta: from LEAST_DELTA to below 1.
+    entries: n, how many entries are shuffled together at every closing, this one included.
+    Raises ValueError for a delta outside its range, or for no entries. CONDITIONS says when the figure holds.
     """
     if not LEAST_DELTA <= delta < 1:
         raise ValueError(f"a shuffled figure needs a delta from {LEAST_DELTA:g} to below 1, got {delta}")
@@ -62,20 +72,24 @@ def shuffled_loss(survey: Charged, delta: float, entries: int) -> ShuffledLoss:
         (by_round, f"one shuffled round a closing, composed; {source}"),
         (linked_epsilon(survey, delta, entries), f"the whole transcript as one shuffled report; {CLONES}"),
     ]
-    epsilon, source = min(candidates, key=lambda each: each[0])
+    epsilon, source = min(candidates, key=lambda candidate: candidate[0])
     return ShuffledLoss(epsilon, delta, entries, source)
 
 
 def linked_epsilon(survey: Charged, delta: float, entries: int) -> float:
-    """ε with an entry's whole transcript as one report of a randomizer that loses at most the survey's pure cost."""
+    """The ε of a single shuffled round in which each entry sends its whole transcript as one report.
+
+    delta, entries: as for `shuffled_loss`.
+    """
     local = rounded_up(survey.cost)
     return _least_epsilon(lambda epsilons: clones_deltas(local, entries, epsilons), local, delta)
 
 
 def rounds_epsilon(survey: Charged, delta: float, entries: int) -> tuple[float, str]:
-    """ε with every closing shuffled on its own, of the worst group, and the bounds that it rests on.
+    """The ε of all closings, each shuffled by itself, of the worst group; and the bounds that it rests on.
 
-    Groups are drawn whatever the data, and so δ(ε) = Σ f_g δ_g(ε) is at most the largest.
+    delta, entries: as for `shuffled_loss`. An entry's group does not depend on its data, so δ(ε) = Σ f_g δ_g(ε) is at
+    most that of the worst group.
     """
     by_group = [_group_epsilon(survey, group, delta, entries) for group in set(survey.plan.groups)]
     sources = sorted({source for _, sources in by_group for source in sources})
@@ -107,7 +121,7 @@ def _group_epsilon(survey: Charged, group: Group, delta: float, entries: int) ->
 
 
 def _profile(each: Round, entries: int) -> Profile:
-    """δ(ε) of one round among so many entries of the same form."""
+    """δ(ε) of one round, among so many entries whose envelopes have reports on the same nodes."""
     blanket, local = each.blanket, each.local
     if blanket is None:
         return lambda epsilons: clones_deltas(local, entries, epsilons)
@@ -115,7 +129,10 @@ def _profile(each: Round, entries: int) -> Profile:
 
 
 def _crowd(others: int, chance: float, missed: float) -> int:
-    """So many of the others draw the same form, except with probability `missed`."""
+    """How many of the others, each with a chance, send an envelope like this one; fewer do with probability `missed`.
+
+    others: how many there are.
+    """
     if chance == 1 or others == 0:
         return others
     from scipy.stats import binom
@@ -132,7 +149,7 @@ def _losses(profile: Profile, top: float) -> PrivacyLossDistribution:
 
 
 def _least_epsilon(profile: Profile, high: float, delta: float, within: float = 1e-6) -> float:
-    """The least ε in [0, high] with δ(ε) <= delta, from above, relatively `within`; high where there is none below."""
+    """The least ε in [0, high] with δ(ε) <= delta, rounded up by at most a part `within` of `high`; else `high`."""
     low = 0.0
     while high - low > within * high:
         epsilons = np.linspace(low, high, 11)

@@ -1,18 +1,19 @@
-"""What a survey can cost an entry, in the three ways we know how to say it, each with what it rests on."""
+"""What a survey can cost an entry, in three figures, each with its source and its conditions."""
 
 from dataclasses import dataclass
 
 from changeling_protocol.randomizers import rounded_up
 
 from .shuffled import CONDITIONS, shuffled_loss
-from .transcript import Charged, checked_delta, epsilon_at
+from .transcript import Charged, check_delta, epsilon_at
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """(epsilon, delta)-differential privacy of one entry's whole changelog; epsilon in nats, rounded up.
+    """That everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
 
-    source: where the bound is proved. conditions: what it needs.
+    epsilon: in nats, rounded up. delta: 0 for a pure guarantee.
+    source: where the bound is proved. conditions: what must hold for it, in words.
     """
 
     epsilon: float
@@ -23,10 +24,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class LossStatement:
-    """What a survey can cost an entry, said in three ways.
+    """What a survey can cost an entry, in three figures.
 
-    pure: with delta 0. approximate: the local (ε, δ). shuffled: the (ε, δ) against whoever sees uploads only after a
-    relay has shuffled them; None if none does.
+    pure: with delta 0, against everybody.
+    approximate: with the delta asked for, against everybody.
+    shuffled: with that delta, against whoever sees uploads only after a relay has shuffled them; None if no relay does.
     """
 
     pure: Figure
@@ -35,13 +37,13 @@ class LossStatement:
 
 
 def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None = None) -> LossStatement:
-    """What a survey can cost an entry at this delta: shuffled <= approximate <= pure.
+    """What a survey can cost an entry. Of the three epsilons, shuffled <= approximate <= pure.
 
-    delta: from 0 to below 1, well below one in the number of entries.
+    delta: from 0 to below 1. It ought to be well below one in the number of entries.
     shuffled_entries: at least how many entries are shuffled together at every closing; None if no relay shuffles.
     Raises ValueError for a delta outside [0, 1), and, with shuffled entries, below 1e-12.
     """
-    checked_delta(delta)
+    check_delta(delta)
     local = "none: holds against the server and everybody else, whatever others do"
     pure = Figure(rounded_up(survey.cost), 0.0, "the charge of the release plan, from exact integer odds", local)
     approximate = Figure(

@@ -1,13 +1,13 @@
-"""The (ε, δ) of everything one entry ever reports under a survey's plan, for the local model: no trusted party.
+"""The (ε, δ) of everything that one entry ever reports under a survey's plan, where nobody is trusted.
 
-On each track the worst of the compositions that cost(κ, N) allows; the tracks of a group compose. The group and the
-nodes of a random track are drawn from the entry's secret, whatever its data, and everybody sees them. So
+On each track the worst way counts in which two changelogs can differ (`worst_compositions`), and the tracks of a group
+compose. Which group an entry draws, and which nodes, does not depend on its data, and is taken to be public. So
 
     δ(ε) = Σ_g f_g δ_g(ε)
 
-exactly: the outcome (g, reports) has probability f_g Pr_g(reports | u), and the hockey stick of a union of disjoint
-outcomes is the sum. Each δ_g is bounded by the worst pair of that group, and where r of N nodes are drawn by the
-worst set of r. All figures are upper bounds, never above the pure ones, and deltas below LEAST_DELTA are not claimed.
+exactly: the outcome (g, reports) has probability f_g Pr_g(reports | u), and outcomes of different groups are disjoint.
+Each δ_g is bounded by that of the worst pair of changelogs, and if r of N nodes are drawn, by the worst r of them. All
+figures are upper bounds, and never above the pure ones. Deltas below LEAST_DELTA are not claimed.
 """
 
 from collections import Counter
@@ -20,18 +20,18 @@ from changeling_protocol import Calendar, Constraint, Group, ReleasePlan
 from changeling_protocol.cost import group_cost
 from changeling_protocol.randomizers import rounded_up
 
-from .corners import track_corners
 from .curve import PrivacyCurve
-from .distributions import Parts, PrivacyLossDistribution, all_together, envelope, grid_interval
+from .distributions import CurveCounts, PrivacyLossDistribution, all_together, grid_interval, upper_distribution
+from .worst_compositions import worst_compositions
 
 LEAST_DELTA = 1e-12
-"""Floating-point sums are exact to about a thousandth of this; below it only the pure figure is sure."""
+"""Floating-point sums are exact to about a thousandth of this. Below it only the pure figure is given."""
 ROUNDING = 1e-14
 BISECTIONS = 60
 
 
 class Charged(Protocol):
-    """What the accounting needs to know of a survey; a Survey is one."""
+    """What the accounting needs to know of a survey; `Survey` has it all."""
 
     @property
     def plan(self) -> ReleasePlan:
@@ -60,9 +60,9 @@ class Charged(Protocol):
 
 
 def delta_at(survey: Charged, epsilon: float) -> float:
-    """δ(ε) of an entry's whole transcript, rounded up; 0 from the pure cost on.
+    """δ(ε) of everything that an entry reports, rounded up; 0 if ε is at least the survey's pure cost.
 
-    epsilon: in nats. Raises ValueError below 0.
+    epsilon: in nats, at least 0. Raises ValueError below.
     """
     if not epsilon >= 0:
         raise ValueError(f"epsilon must be 0 or more, got {epsilon}")
@@ -72,11 +72,12 @@ def delta_at(survey: Charged, epsilon: float) -> float:
 
 
 def epsilon_at(survey: Charged, delta: float) -> float:
-    """The least ε with δ(ε) <= delta of an entry's whole transcript, in nats, rounded up; at most the pure cost.
+    """The least ε with δ(ε) <= delta, of everything that an entry reports; in nats, rounded up.
 
-    Raises ValueError for a delta outside [0, 1). Below LEAST_DELTA it is the pure cost.
+    delta: from 0 to below 1. Below LEAST_DELTA the result is the survey's pure cost, which it never exceeds.
+    Raises ValueError for a delta outside that range.
     """
-    checked_delta(delta)
+    check_delta(delta)
     high = rounded_up(survey.cost)
     if delta < LEAST_DELTA:
         return high
@@ -89,7 +90,7 @@ def epsilon_at(survey: Charged, delta: float) -> float:
     return high
 
 
-def checked_delta(delta: float) -> None:
+def check_delta(delta: float) -> None:
     """Raises ValueError for a delta outside [0, 1)."""
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
@@ -97,7 +98,7 @@ def checked_delta(delta: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Exposed:
-    """A group's probability f_g, its pure cost, and its privacy losses."""
+    """What is known of a group: its probability f_g, its pure cost in nats, and its privacy losses."""
 
     share: float
     pure: float
@@ -130,24 +131,28 @@ def _transcript_delta(groups: Sequence[_Exposed], epsilon: float) -> float:
 def group_distribution(
     group: Group, calendar: Calendar, constraint: Constraint, closed: bool
 ) -> PrivacyLossDistribution:
-    """A privacy-loss distribution above that of every pair of changelogs an entry of this group can have.
+    """A privacy-loss distribution whose δ(ε) is at least that of every pair of changelogs of an entry of the group.
 
-    Each track's worst composition at each ε, then the tracks composed; an upper bound, as one pair of changelogs
-    need not be worst on all.
+    The tracks are composed, each at its worst for every ε. One pair of changelogs need not be the worst on all tracks,
+    so the figure can be too large.
     """
     tracks = Counter(group.tracks)
-    corners = {track: track_corners(track, calendar, constraint, closed) for track in tracks}
-    interval = _common_interval([(corners[track], count) for track, count in tracks.items()])
-    return all_together([envelope(corners[track], interval).self_compose(n) for track, n in tracks.items()])
+    compositions = {track: worst_compositions(track, calendar, constraint, closed) for track in tracks}
+    interval = _common_interval([(compositions[track], count) for track, count in tracks.items()])
+    upper = {track: upper_distribution(compositions[track], interval) for track in tracks}
+    return all_together([upper[track].self_compose(count) for track, count in tracks.items()])
 
 
-def _common_interval(tracks: Sequence[tuple[Sequence[Parts], int]]) -> float:
-    """The grid of a whole group: of the compositions that take each track's largest number of each curve."""
+def _common_interval(tracks: Sequence[tuple[Sequence[CurveCounts], int]]) -> float:
+    """The grid on which all tracks of a group are composed.
+
+    tracks: for each distinct track its compositions, and how many tracks are alike.
+    """
     together: Counter[PrivacyCurve] = Counter()
-    for corners, count in tracks:
+    for compositions, count in tracks:
         largest: Counter[PrivacyCurve] = Counter()
-        for parts in corners:
-            largest |= Counter(parts)
+        for counts in compositions:
+            largest |= Counter(counts)
         for curve, reports in largest.items():
             together[curve] += reports * count
     return grid_interval([together])

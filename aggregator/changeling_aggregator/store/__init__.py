@@ -10,6 +10,8 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
   Overtaken. Tallies, ids and what is held are written in that transaction, so each report counts exactly once.
 - Surveys, sealing keys and refusals are written by any process at any time: what is published stays as it is, and
   counts add up.
+- Where a database has levels of isolation, `reading` is repeatable read and `writing` read committed: a statement that
+  waited for another transaction then sees what that one did.
 - After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and nodes that are
   sealed, never go back.
 - What is pruned, and private keys that are destroyed, stand in none of the store's files once `forget_overwritten` had

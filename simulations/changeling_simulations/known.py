@@ -10,8 +10,8 @@ import numpy as np
 from changeling_protocol import Randomizer, Survey
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.report_variance import report_covariance
 from changeling_statistics.planning.prediction import Prediction, predict
+from changeling_statistics.randomizers import counterpart_of
 
 from .population import Population
 
@@ -77,7 +77,7 @@ def per_input(randomizer: Randomizer, conserved: bool) -> Floats:
     z = randomizer.space.answers
     variances = np.zeros(randomizer.space.size)
     for true in range(len(variances)):
-        covariance = report_covariance(randomizer, true)
+        covariance = counterpart_of(randomizer).report_covariance(true)
         if conserved:
             covariance = without_sum(np.zeros(z), covariance)[1]
         variances[true] = np.trace(covariance) / z

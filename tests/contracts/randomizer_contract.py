@@ -12,13 +12,13 @@ from changeling_protocol.randomizers import randomizer_as_fields, randomizer_fro
 from changeling_protocol.upload import Report, _columns
 from changeling_statistics.accounting import curve_of
 from changeling_statistics.estimation import histogram_change, superpopulation_change
-from changeling_statistics.estimation.report_variance import mean_report_variance, report_covariance
 from changeling_statistics.randomizers import PairKind, class_variances, counterpart_of
 from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
 from changeling_statistics.randomizers.variances import InputClasses
 from scipy.stats import chi2_contingency
 
 from tests.enumeration import log_from_below
+from tests.report_variances import mean_report_variance, report_covariance
 
 from ..protocol.reading import read_columns
 from .randomizers import (

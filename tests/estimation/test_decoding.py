@@ -17,11 +17,11 @@ from changeling_protocol import (
 )
 from changeling_statistics.errors import EmptyNode
 from changeling_statistics.estimation import Estimate, histogram_change, input_counts
-from changeling_statistics.estimation.report_variance import mean_report_variances
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
 
 from benchmarks.decoding import measure
+from tests.report_variances import mean_report_variances
 
 from ..contracts.randomizers import matrices, steep
 

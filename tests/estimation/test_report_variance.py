@@ -15,12 +15,13 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics.estimation.report_variance import (
+from changeling_statistics.randomizers import counterpart_of
+
+from tests.report_variances import (
     mean_report_variance,
     mean_report_variances,
     report_covariance,
 )
-from changeling_statistics.randomizers import counterpart_of
 
 
 def odds_of(loss: float) -> Odds:

@@ -9,7 +9,8 @@ from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.sampling import Sampling
 from changeling_statistics.estimation.sampling_forms import forms
 from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.estimation.true_sampling import true_sampling_covariance
+
+from tests.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
 from .graphs import calendar, expected_tally, inputs_of

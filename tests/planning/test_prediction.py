@@ -20,13 +20,13 @@ from changeling_simulations.population import Population
 from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.sampling_forms import Design, draws
 from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.estimation.true_sampling import true_sampling_covariance
 from changeling_statistics.planning import optimal_plan, predict
 from changeling_statistics.planning.prediction import _weighed
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
 
 from benchmarks.cohort import cohort
+from tests.true_sampling import true_sampling_covariance
 
 from .wishes import wish
 

@@ -1,4 +1,4 @@
-"""From tallies to histograms: pure functions, no HTTP, no store, no clock."""
+"""From tallies to histograms with their covariances. Pure functions: no HTTP, no store, no clock."""
 
 from ..estimate import Estimate
 from .covers import cover_histogram, cover_series

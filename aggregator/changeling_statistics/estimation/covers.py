@@ -1,7 +1,7 @@
-"""The paper's own way: histograms as sums of node estimates over a cover, a named special case.
+"""The paper's own estimator: a histogram is the sum of node estimates over a cover.
 
-The range (0, t] is covered by the fewest nodes of a hierarchy; their estimates are independent and add up, values
-and covariances alike (Pan 2023, section 6.2). One path through the release graph, where the solve uses them all.
+The range (0, t] is covered by the fewest nodes of a hierarchy. Their estimates are independent, so values add up, and
+covariances too (Pan 2023, section 6.2). It is one path through the release graph, while `histogram` uses all of them.
 """
 
 from collections.abc import Iterator
@@ -21,22 +21,23 @@ from .releases import UsedNode
 
 
 def cover_histogram(survey: Survey, tallies: Tallies, period: int) -> Histogram:
-    """The histogram at the end of `period`, 0 to T, from the tallies that may be published.
+    """The histogram at the end of a period, from the fewest nodes that cover the periods up to it.
 
-    Raises NotEstimable, naming the node, where one of the cover is missing, and ValueError outside 0..T or where
-    the plan is not one hierarchy of everybody's change reports.
+    tallies: those that may be published. period: 0 to T.
+    Raises NotEstimable, which names the node, if one of the cover has too few reports; ValueError outside 0..T, or if
+    the plan is not a hierarchy of changes that every entry reports.
     """
     return _Covers(survey, tallies).at(period)
 
 
 def cover_series(survey: Survey, tallies: Tallies, until: int) -> list[Histogram]:
-    """The histograms at the ends of periods 1 to `until`; raises as `cover_histogram` does."""
+    """The histograms at the ends of periods 1 to `until`, each as `cover_histogram` has it. Raises as that does."""
     covers = _Covers(survey, tallies)
     return [covers.at(period) for period in range(1, until + 1)]
 
 
 def cover_row(network: Network, period: int) -> Floats:
-    """K of the cover sum at `period`: 1 on the edges of its cover, 0 elsewhere; shape (E,)."""
+    """The weights of the cover sum at the end of a period: 1 on the edges of its cover, else 0; shape (E,)."""
     spans = {(s, e): at for at, (s, e) in enumerate(zip(network.start.tolist(), network.end.tolist(), strict=True))}
     row = np.zeros(len(network.start))
     for node in cover(Node(0, period), {end - start for start, end in spans}):

@@ -1,4 +1,4 @@
-"""From a node's tally to the change of the histogram over it: unbiased, with its exact covariance.
+"""From a node's tally to the change of the histogram over the node, unbiased and with its covariance.
 
 Knows tallies and randomizers; nothing of surveys, time or HTTP.
 """
@@ -13,16 +13,17 @@ from ..tallies import NodeTally
 
 
 def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
-    """Unbiased change of the histogram over one node; for state reports, the histogram at its end.
+    """The unbiased change of the histogram over one node; for reports of states, the histogram at its end.
 
         Δv̂ = M_δv P⁻¹ O        Ĉ = A diag(O) A' - M_δv diag(P⁻¹ O) M_δv',  A = M_δv P⁻¹
 
-    tally: O, shape (slots,), reports per slot, and how many reports. Given the true answers the reports are
-    independent, and Ĉ is unbiased for the covariance of that randomness alone, so it adds up over nodes. Where
-    the slots do not identify its last term Ĉ is too large on average, and the estimate is an `upper_bound`.
-    Returns values of shape (z,) in entries, covariance (z, z) in entries squared.
-    Raises EmptyNode if nothing was reported, TypeError for an unknown kind of randomizer, and ValueError for
-    one that says nothing or that has no unbiased decoder.
+    tally: the sums O, shape (slots,), and the number of reports.
+    randomizer: the one that the node was reported through.
+    Returns values of shape (z,), in entries, and a covariance of shape (z, z), in entries squared. The covariance is
+    that of the randomizer's coins, given the true answers: coins of different nodes are independent, so it adds up.
+    If the slots do not tell its last term it is too large on average, and the estimate says `upper_bound`.
+    Raises EmptyNode if nothing was reported, TypeError for an unknown kind of randomizer, ValueError for one that says
+    nothing or has no unbiased decoder.
     Pan 2023, eq. 46; covariance: docs/mathematics.md, "Decoding a node".
     """
     if tally.reports == 0:
@@ -31,8 +32,8 @@ def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
 
 
 def input_counts(tally: NodeTally, randomizer: KaryResponse) -> Floats:
-    """How many reports came from each input, unbiased: ŝ = P⁻¹O = (O - n·q) / (p - q), shape (m,), in O(m).
+    """Unbiased for how many reports of k-RR came from each input: ŝ = P⁻¹O = (O - n·q) / (p - q), shape (m,).
 
-    Raises ValueError where the randomizer says nothing.
+    Takes O(m) steps. Raises ValueError for odds of 1:1, which say nothing.
     """
     return KaryCounterpart(randomizer).input_counts(tally)

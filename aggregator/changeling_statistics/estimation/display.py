@@ -1,7 +1,7 @@
-"""Histograms as people expect them: nobody below zero, everybody somewhere. A step of its own, after estimation.
+"""Histograms as people expect to see them: no answer below zero, and everybody counted.
 
-Estimates are never clipped; what is displayed is the closest consistent histogram, which is biased, and never goes
-back into an estimate, a difference or a region.
+Estimates themselves are never clipped. What is displayed is the closest consistent histogram. It is biased, so it is
+for the eye alone: no estimate, difference or region is computed from it.
 """
 
 import numpy as np
@@ -10,12 +10,14 @@ from ..estimate import Floats
 
 
 def displayed(values: Floats, population: float, *, null: bool = True) -> Floats:
-    """The non-negative histogram closest to `values` (least squares) that accounts for the population.
+    """The histogram without negative counts that is closest to an estimate (least squares) and fits the population.
 
-    values: shape (..., z), in entries. population: how many entries there are. null: whether some may have no
-    answer; the answers then sum to the population at most, NULL taking part as one more, and else exactly.
-    Every negative answer becomes 0 and the others give way alike (projection on the simplex, Duchi et al. 2008;
-    "norm-sub" in Wang et al. 2020). Raises ValueError for a population below 0 or values that are not numbers.
+    values: of one or more estimates, shape (..., z), in entries.
+    population: how many entries there are, at least 0.
+    null: whether entries may have no answer. If so, the answers add up to the population at most; if not, exactly.
+    Negative counts become 0, and the same number is taken from, or added to, each of the others (projection on the
+    simplex, Duchi et al. 2008; "norm-sub" in Wang et al. 2020).
+    Raises ValueError for a population below 0, or values that are not finite.
     """
     if not population >= 0:
         raise ValueError(f"a population has 0 entries or more, got {population}")

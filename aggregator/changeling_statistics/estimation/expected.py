@@ -1,8 +1,8 @@
-"""What a node is expected to say, and how noisily, before anybody answers: what releases are weighed by.
+"""How noisy a node is expected to be before anybody answers. Releases are weighed by that.
 
-The designer's expectation (ExpectedChanges) is read as a population whose answers are uniform and who move to a
-uniformly random other answer at a steady rate; nobody's answer is taken away. A population that behaves otherwise
-is estimated as unbiasedly, only less well. Knows no tally and no survey.
+The designer's expectation (`ExpectedChanges`) is read as a population whose answers are uniform, and whose entries
+move to a uniformly random other answer at a steady rate; nobody's answer is deleted. A population that behaves
+otherwise is estimated without bias too, only less well. Knows no tally and no survey.
 """
 
 from functools import lru_cache
@@ -19,50 +19,61 @@ from .network import Indices
 
 @lru_cache(maxsize=2**16)
 def expected_variance(randomizer: Randomizer, node: Node, expected: ExpectedChanges, closed: bool) -> float:
-    """The response variance of one report on a node, mean over the answers, in entries squared."""
+    """The variance that the randomizer adds to one report on a node, mean over the answers, in entries squared.
+
+    closed: whether the cohort is closed.
+    """
     answers, changes = randomizer.space.answers, randomizer.space.reports_changes
     variances = class_variances(randomizer, conserves(closed, changes, node.start))
-    before, after = there(expected, node.start), there(expected, node.end)
+    before, after = share_there(expected, node.start), share_there(expected, node.end)
     if not changes:
         return (1 - after) * variances.none + after * variances.came
-    moved = before * (1 - 1 / answers) * (1 - stays(answers, expected) ** node.width)
+    moved = before * (1 - 1 / answers) * (1 - persistence(answers, expected) ** node.width)
     return variances.mixed(moved, after - before)
 
 
 @lru_cache(maxsize=2**16)
 def expected_spread(answers: int, expected: ExpectedChanges, closed: bool, start: int, end: int) -> float:
-    """E δ² over (start, end], mean over the answers, about its mean in a closed cohort; start is 0 for a state.
+    """E δ², mean over the answers, for what an entry adds to the histogram over the node (start, end].
 
-    Asking a share π of n entries adds n(1/π - 1) times this to the variance of what a node measures.
+    answers: z. closed: whether the cohort is closed; if so, it is taken about the mean of δ.
+    start: 0 for a report of a state.
+    If a share π of n entries is asked, n(1/π - 1) times this is added to the variance of what a node measures.
     """
     times = np.array([start, end])
     products = expected_products(answers, expected, closed, times, times)
     return float(max(0.0, products[0, 0] + products[1, 1] - 2 * products[0, 1]))
 
 
-def expected_products(answers: int, expected: ExpectedChanges, closed: bool, one: Indices, other: Indices) -> Floats:
-    """Γ: E x(τ)x(τ'), mean over the answers, for times τ in `one` and τ' in `other`; shape (len(one), len(other)).
+def expected_products(answers: int, expected: ExpectedChanges, closed: bool, rows: Indices, columns: Indices) -> Floats:
+    """Γ: how likely an entry has an answer at both of two times τ and τ', mean over the answers.
 
-        Γ = h {1/z + (1 - 1/z) φ^|τ-τ'|} / z,  in a closed cohort less 1/z²
+        Γ = E x(τ)x(τ') = h {1/z + (1 - 1/z) φ^|τ-τ'|} / z,  in a closed cohort less 1/z²
 
-    x(τ) says whether an entry has the answer at time τ, h is the share of entries that have any by the earlier of
-    the two. At time 0, before the calendar, nobody has.
+    x(τ) is 1 if an entry has the answer at time τ, else 0; h is the share of entries that have any answer by the
+    earlier of the two times. At time 0, before the calendar, nobody has.
+
+    answers: z. closed: whether the cohort is closed. rows, columns: the times τ and τ'.
+    Returns shape (len(rows), len(columns)).
     """
     z = answers
-    early, late = np.minimum.outer(one, other), np.maximum.outer(one, other)
+    early, late = np.minimum.outer(rows, columns), np.maximum.outer(rows, columns)
     distinct, which = np.unique(early, return_inverse=True)
-    held = np.array([there(expected, time) for time in distinct.tolist()])[which].reshape(early.shape)
-    products: Floats = held * (1 / z + (1 - 1 / z) * stays(z, expected) ** (late - early)) / z
+    held = np.array([share_there(expected, time) for time in distinct.tolist()])[which].reshape(early.shape)
+    products: Floats = held * (1 / z + (1 - 1 / z) * persistence(z, expected) ** (late - early)) / z
     if closed:
         products -= (early > 0) / z**2
     return products
 
 
-def there(expected: ExpectedChanges, time: int) -> float:
-    """The share of entries that have an answer at a time."""
+def share_there(expected: ExpectedChanges, time: int) -> float:
+    """The share of entries that are expected to have an answer at the end of a period, 0 being the calendar's start."""
     return expected.share_changed(0, time) if time else 0.0
 
 
-def stays(answers: int, expected: ExpectedChanges) -> float:
-    """φ = 1 - ρ z/(z-1): how much of what tells an entry from chance is left after a period, ρ being the rate."""
+def persistence(answers: int, expected: ExpectedChanges) -> float:
+    """φ = 1 - ρ z/(z-1), at least 0: how much of the correlation of an entry's answers is left after a period.
+
+    answers: z. ρ is the expected rate of changes a period.
+    """
     return max(0.0, 1 - expected.later / MICRO * answers / (answers - 1)) if answers > 1 else 1.0

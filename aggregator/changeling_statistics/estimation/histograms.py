@@ -1,7 +1,8 @@
-"""Histograms, and their changes over windows, from every published release of a survey.
+"""Histograms, and their changes over windows, from all published nodes of a survey.
 
-The best linear unbiased estimate on the release graph with its exact covariance. `online`, the default, uses the
-releases that have closed by the period it is about; `retrospective` uses all. docs/mathematics.md, "The release graph".
+Each is a least-squares solution of the release graph, unbiased and with its covariance. Online, which is the default,
+an estimate uses the nodes that have closed by the period it is about; retrospective, it uses all.
+docs/mathematics.md, "The release graph".
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +20,13 @@ from .solution import Solution
 
 
 class Nodes(Sequence[UsedNode]):
-    """The nodes that an estimate weighs, by the time of their end; worked out when first asked for."""
+    """The nodes that an estimate is made of, by the time of their end; worked out when first asked for."""
 
-    __slots__ = ("_found", "_minus", "_plus", "_solution")
+    __slots__ = ("_minus", "_plus", "_solution", "_used")
 
     def __init__(self, solution: Solution, plus: int, minus: int) -> None:
         self._solution, self._plus, self._minus = solution, plus, minus
-        self._found: tuple[UsedNode, ...] | None = None
+        self._used: tuple[UsedNode, ...] | None = None
 
     @overload
     def __getitem__(self, at: int) -> UsedNode: ...
@@ -42,9 +43,9 @@ class Nodes(Sequence[UsedNode]):
 
     @property
     def _nodes(self) -> tuple[UsedNode, ...]:
-        if self._found is None:
-            self._found = self._solution.used(self._plus, self._minus)
-        return self._found
+        if self._used is None:
+            self._used = self._solution.used(self._plus, self._minus)
+        return self._used
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +95,26 @@ def series(
 ) -> list[Histogram]:
     """Estimates the histograms at the ends of periods 1 to `until`, faster than one by one.
 
-    tallies, retrospective: as for `histogram`.
+    tallies, retrospective: as for `histogram`. until: 0 to T.
     skip: whether to leave out periods that are not estimable; if not, they raise as `histogram` does.
     """
     check_period(survey, until)
     known = releases(survey, tallies)
     solution = Solution(known, retrospective)
-    found: list[Histogram] = []
+    histograms: list[Histogram] = []
     for period, estimate in enumerate(solution.estimates(until), 1):
         if estimate is not None:
-            found.append(Histogram(period, estimate, Nodes(solution, period, 0)))
+            histograms.append(Histogram(period, estimate, Nodes(solution, period, 0)))
         elif not skip:
             raise _not_estimable(known, period, 0, retrospective)
-    return found
+    return histograms
 
 
 def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
     """Estimates the change of the histogram over a window (l, r] of periods: v̂_r - v̂_l.
 
-    tallies: as for `histogram`. retrospective: if not, only nodes that have closed by r are used.
+    tallies: as for `histogram`. window: (l, r].
+    retrospective: whether to use every tally; if not, only those of nodes that have closed by r.
     Raises NotEstimable, which names the node that is missing, if the tallies do not connect l and r (they need not
     reach back to the start); ValueError outside the calendar.
     """
@@ -127,23 +129,25 @@ def sliding(
 ) -> list[Change]:
     """Estimates the changes over the windows (t - width, t] for t = width to `until` (SWCR).
 
+    width: of a window, in periods, at least 1. until: the end of the last window, at most T.
     tallies, retrospective: as for `change`; if not retrospective, each window takes a solve of its own.
     skip: whether to leave out windows that are not estimable; if not, they raise as `change` does.
+    Raises ValueError for a width below 1, or an `until` outside the calendar.
     """
     check_period(survey, until)
     if width < 1:
         raise ValueError(f"a window must be at least one period wide, got {width}")
     known = releases(survey, tallies)
     solution = Solution(known, retrospective)
-    found: list[Change] = []
+    changes: list[Change] = []
     for end in range(width, until + 1):
         window = Node(end - width, end)
         if solution.reaches(end, window.start):
             estimate = solution.estimate(end, window.start)
-            found.append(Change(window, estimate, Nodes(solution, end, window.start)))
+            changes.append(Change(window, estimate, Nodes(solution, end, window.start)))
         elif not skip:
             raise _not_estimable(known, end, window.start, retrospective)
-    return found
+    return changes
 
 
 def _not_estimable(known: Releases, end: int, start: int, retrospective: bool) -> Exception:

@@ -1,28 +1,34 @@
-"""The release graph as a network of resistors: vertices are times, edges are releases.
+"""The release graph as a network of resistors: vertices are times, edges are published nodes.
 
-A release of variance σ² between two times is a resistor of σ² between them; the best linear unbiased difference of
-the histogram between two times weighs every release by the current it carries when one unit flows from the one time
-to the other. Knows times and variances; nothing of surveys, tallies or answers.
+An edge with variance σ² is a resistor of σ² between the two times. The best linear unbiased estimate of how the
+histogram differs between two times weighs each edge by the current it carries when one unit flows from the one time to
+the other. Knows times and variances; nothing of surveys, tallies or answers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..estimate import Floats
 
-Indices = NDArray[np.intp]
+Indices: TypeAlias = NDArray[np.intp]
 IN_CACHE = 1024
-"""How many edges' currents are squared and summed at a time."""
+"""How many edges' currents are squared and added up at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Edges start[e] -> end[e] of resistance variance[e] > 0, all of shape (E,), on the times 0 to `periods`."""
+    """A network of E edges between the times 0 to `periods`.
+
+    periods: the last time.
+    start, end: the two times of each edge, shape (E,).
+    variance: the resistance of each edge, above 0, shape (E,).
+    Raises ValueError for other shapes, variances that are not above 0, or times beyond `periods`.
+    """
 
     periods: int
     start: Indices
@@ -41,13 +47,13 @@ class Network:
             raise ValueError(f"a release ends after period {self.periods}")
 
     def closed_by(self, period: int) -> "Network":
-        """The network of the releases that have closed by a period: what an online estimate may use."""
+        """The network of the edges that end at a time or before: what an online estimate may use."""
         closed = self.end <= period
         return Network(self.periods, self.start[closed], self.end[closed], self.variance[closed])
 
     @cached_property
     def components(self) -> Indices:
-        """Which connected part each time belongs to, shape (periods + 1,)."""
+        """The number of the connected part that each time belongs to, shape (periods + 1,)."""
         from scipy.sparse import csc_matrix, csgraph
 
         n = self.periods + 1
@@ -60,11 +66,12 @@ class Network:
         return bool(self.components[time] == self.components[other])
 
     def potentials(self, sources: Floats) -> Floats:
-        """L⁺ of the sources: shape (periods + 1, k) to the same, up to a constant in each connected part.
+        """φ = L⁺ sources: the potential of every time when currents flow in and out.
 
             L = Σ_e (1/σ_e²)(e_end - e_start)(e_end - e_start)'
 
-        The sources of each connected part must add up to 0. In each part the first time is grounded.
+        sources: the current into each time, for k cases, shape (periods + 1, k). In each connected part they must add
+        up to 0. Returns the same shape. In each part the first time has potential 0.
         """
         solved = np.zeros_like(sources)
         if len(self._free):
@@ -72,18 +79,19 @@ class Network:
         return solved
 
     def fit(self, changes: Floats) -> Floats:
-        """v̂ at every time from the changes on every edge, (E, k) to (periods + 1, k): weighted least squares.
+        """The histogram v̂ at every time, from the change on every edge, by weighted least squares.
 
-        In each connected part relative to its first time, so absolutely where that is time 0.
+        changes: of k answers, shape (E, k). Returns shape (periods + 1, k).
+        In each connected part values are relative to its first time; where that is time 0 they are absolute.
         """
         weighted = changes / self.variance[:, None]
         sources: Floats = self._incidence @ weighted
         return self.potentials(sources)
 
     def rows(self, sources: Floats) -> Floats:
-        """K: how much each edge weighs in the estimates Σ_t sources[t]·v_t, shape (k, E).
+        """K: how much each edge weighs in the estimate of Σ_t sources[t]·v_t, for k cases, shape (k, E).
 
-        K_e = (φ_end - φ_start)/σ_e², φ = L⁺ sources; sources as for `potentials`.
+        K_e = (φ_end - φ_start)/σ_e², φ = L⁺ sources. sources: as for `potentials`.
         """
         potentials = self.potentials(sources)
         drops = potentials[self.end] - potentials[self.start]
@@ -91,7 +99,10 @@ class Network:
         return currents.T
 
     def spread(self, sources: Floats, columns: Floats) -> Floats:
-        """Σ_e K_e² columns[e] for each of the estimates of `rows`: (E, q) to (k, q)."""
+        """Σ_e K_e² columns[e], with the K of `rows`.
+
+        sources: as for `potentials`. columns: q figures for each edge, shape (E, q). Returns shape (k, q).
+        """
         potentials = self.potentials(sources)
         summed = np.zeros((sources.shape[1], columns.shape[1]))
         for at in range(0, len(self.start), IN_CACHE):
@@ -104,12 +115,18 @@ class Network:
         return summed
 
     def row(self, plus: int, minus: int = 0) -> Floats:
-        """K of v_plus - v_minus, shape (E,). ValueError where the two are not connected."""
+        """The weights K of the estimate of v_plus - v_minus, shape (E,).
+
+        plus, minus: two times. Raises ValueError if no edges connect them.
+        """
         row: Floats = self.rows(self.unit_sources([plus], minus))[0]
         return row
 
     def unit_sources(self, plus: Sequence[int], minus: int = 0) -> Floats:
-        """The sources of the differences v_t - v_minus, shape (periods + 1, len(plus))."""
+        """The sources of the differences v_t - v_minus, for each time t in `plus`, shape (periods + 1, len(plus)).
+
+        Raises ValueError if no edges connect the two.
+        """
         for time in plus:
             if not self.connected(time, minus):
                 raise ValueError(f"no releases connect the times {minus} and {time}")
@@ -119,22 +136,26 @@ class Network:
         return sources
 
     def resistance(self, plus: int, minus: int = 0) -> float:
-        """The effective resistance: the variance of v̂_plus - v̂_minus if the edges' variances are the true ones."""
+        """The effective resistance between two times: the variance of v̂_plus - v̂_minus if the edges' are the true ones.
+
+        Raises ValueError if no edges connect them.
+        """
         return float((self.row(plus, minus) ** 2 * self.variance).sum())
 
     @property
     def log_determinant(self) -> float:
-        """ln det L, without the rows of the times that are grounded."""
+        """ln det L, without the rows and columns of the first time of each connected part."""
         return float(np.log(np.abs(self._factor.U.diagonal())).sum()) if len(self._free) else 0.0
 
     @cached_property
     def _free(self) -> Indices:
-        """The times that are not grounded."""
+        """All times but the first of each connected part, whose potential is 0."""
         first = np.unique(self.components, return_index=True)[1]
         return np.setdiff1d(np.arange(self.periods + 1), first).astype(np.intp)
 
     @cached_property
     def _incidence(self) -> Any:
+        """+1 at the end and -1 at the start of each edge: sparse, (periods + 1, E)."""
         from scipy.sparse import csc_matrix
 
         edges = np.arange(len(self.start))
@@ -144,6 +165,7 @@ class Network:
 
     @cached_property
     def _factor(self) -> Any:
+        """The sparse LU factors of L on the free times."""
         from scipy.sparse.linalg import splu
 
         scaled = self._incidence.multiply(1.0 / np.sqrt(self.variance)).tocsr()[self._free]

@@ -1,37 +1,38 @@
-"""Why a time cannot be estimated: the published nodes do not connect it, and one that is missing would.
+"""Why a time cannot be estimated, and which node is missing for it.
 
 Knows the plan and which of its nodes are published; nothing of estimates.
 """
 
 from collections import defaultdict, deque
+from typing import TypeAlias
 
 from changeling_protocol import Node, Survey
 
 from ..errors import NotEstimable
 from .releases import Releases
 
-Missing = tuple[int, Node]
-"""The track and the node of a release that is not published."""
+Missing: TypeAlias = tuple[int, Node]
+"""A node that is not published, with the number of its track."""
 
 
 def not_estimable(releases: Releases, time: int, until: int, origin: int = 0) -> NotEstimable:
-    """The error that names the first missing node on the way from `origin` to `time` with the fewest missing.
+    """The error that names a missing node: the first one on the way from `origin` to `time` where fewest are missing.
 
-    until: the last period whose releases may be used.
+    until: only nodes that close by this period count.
     """
-    what = f"period {time}" if origin == 0 else f"the window ({origin}, {time}]"
+    asked = f"period {time}" if origin == 0 else f"the window ({origin}, {time}]"
     missing = _missing_between(releases, time, origin, until)
     if missing is None:
-        return NotEstimable(f"{what} is not estimable: no nodes of the plan that close by period {until} lead to it")
+        return NotEstimable(f"{asked} is not estimable: no nodes of the plan that close by period {until} lead to it")
     track, node = missing
     return NotEstimable(
-        f"{what} is not estimable: it needs the node ({node.start}, {node.end}] of track {track}, "
+        f"{asked} is not estimable: it needs the node ({node.start}, {node.end}] of track {track}, "
         "which has too few reports"
     )
 
 
 def _missing_between(releases: Releases, time: int, origin: int, until: int) -> Missing | None:
-    """A path with the fewest missing nodes (0-1 breadth-first search), and of those the earliest."""
+    """The earliest missing node on a path with the fewest of them; None if there is no path (0-1 breadth-first)."""
     links = _links(releases, until)
     reached: dict[int, tuple[Missing, ...]] = {}
     waiting: deque[tuple[int, tuple[Missing, ...]]] = deque([(origin, ())])
@@ -41,7 +42,7 @@ def _missing_between(releases: Releases, time: int, origin: int, until: int) -> 
             continue
         reached[at] = crossed
         if at == time:
-            return min(crossed, key=lambda one: (one[1].end, one[1].start, one[0]), default=None)
+            return min(crossed, key=lambda missing: (missing[1].end, missing[1].start, missing[0]), default=None)
         for other, missing in links[at]:
             if missing is None:
                 waiting.appendleft((other, crossed))
@@ -64,6 +65,6 @@ def _links(releases: Releases, until: int) -> dict[int, list[tuple[int, Missing 
 
 
 def check_period(survey: Survey, period: int) -> None:
-    """ValueError for a period outside the calendar, 0 being its start."""
+    """Raises ValueError for a period outside the calendar; 0 is its start."""
     if not 0 <= period <= survey.calendar.periods:
         raise ValueError(f"periods are numbered 0 to {survey.calendar.periods}, got {period}")

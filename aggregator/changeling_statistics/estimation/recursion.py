@@ -1,8 +1,8 @@
 """Online estimates at every time, one period after another: a function from state to state.
 
-The estimate at t uses the releases closed by t, so each t has a release graph of its own. Of the past only the
-times matter from which a release is still open, a handful in a hierarchy: their joint estimate is all that one more
-period needs (a Kalman filter whose state is the frontier of the graph). Exact, not an approximation.
+The estimate at t uses the nodes that have closed by t, so each t has a release graph of its own. Of the past only
+those times matter at which a node started that is still open; in a hierarchy there are few. The joint estimate of
+these times is the state that is carried on (a Kalman filter). The result is exact, not an approximation.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,17 @@ from ..estimate import Floats
 from .network import Indices, Network
 
 GROUND = 0
+"""The number of the connected part that time 0 is in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closing:
-    """The k releases that close with a period.
+    """The k nodes that close with a period, as edges of the release graph.
 
-    start: where they begin, shape (k,). variance: planned, (k,). changes: on them, (k, z). covariances: C of
-    those, flattened, (k, q); q = 0 where no covariance is wanted.
+    start: where each begins, shape (k,).
+    variance: the planned variance of each, shape (k,).
+    changes: the estimated change over each, shape (k, z), in entries.
+    covariances: the covariance of each of those, flattened, shape (k, q); q = 0 if none is wanted.
     """
 
     start: Indices
@@ -34,11 +37,15 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """What is known, at the end of a period, of the F times from which releases are still open, and of time 0.
+    """The joint estimate, at the end of a period, of time 0 and the times at which nodes start that are still open.
 
-    times: rising, shape (F,). part: which times are connected by releases, those with 0 in part 0; elsewhere
-    estimates are relative to one another. planned: the planned variances P, (F, F). values: (F, z).
-    covariance: the exact one S, (F, F, q), from the releases' own.
+    period: the period that has just closed.
+    times: those F times, rising.
+    part: the number of the connected part of each, shape (F,). Estimates in part 0 are absolute; in another they are
+    relative to one another.
+    planned: P, their covariance if the planned variances were the true ones, shape (F, F).
+    values: the estimated histograms, shape (F, z), in entries.
+    covariance: S, their covariance from the nodes' own, shape (F, F, q).
     """
 
     period: int
@@ -50,14 +57,21 @@ class Frontier:
 
     @classmethod
     def before(cls, answers: int, columns: int) -> Self:
-        """The frontier at time 0, where the histogram is 0. columns: q."""
+        """The frontier at time 0, where the histogram is 0.
+
+        answers: z. columns: q, how many figures a covariance has.
+        """
         nothing = np.zeros((1, 1))
         return cls(0, (0,), np.zeros(1, np.intp), nothing, np.zeros((1, answers)), np.zeros((1, 1, columns)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Online:
-    """The online estimate at one time: values (z,) and covariance (q,), or None where nothing connects it with 0."""
+    """The online estimate at the end of one period.
+
+    values: shape (z,), in entries. covariance: flattened, shape (q,), in entries squared.
+    planned: its variance if the planned variances were the true ones.
+    """
 
     period: int
     values: Floats
@@ -66,10 +80,11 @@ class Online:
 
 
 def advance(frontier: Frontier, closing: Closing, last_use: Indices) -> tuple[Frontier, Online | None]:
-    """One more period: the frontier after it, and the estimate at its end.
+    """One more period: the frontier after it, and the estimate at its end; None if nothing connects that with time 0.
 
-    last_use: for each time, the end of the last release that starts there, 0 if none; shape (periods + 1,).
-    Costs O(F²q) whatever came before. ValueError for a release that starts at a time already dropped.
+    closing: the nodes that close with the period.
+    last_use: for each time, the end of the last node that starts there, 0 if none does; shape (periods + 1,).
+    Takes O(F²q) steps, whatever came before. Raises ValueError for a node that starts at a time already dropped.
     """
     period = frontier.period + 1
     times = (*frontier.times, period)
@@ -102,32 +117,33 @@ def advance(frontier: Frontier, closing: Closing, last_use: Indices) -> tuple[Fr
 
 
 def run(network: Network, changes: Floats, covariances: Floats, until: int) -> list[Online | None]:
-    """The online estimates at the times 1 to `until`.
+    """The online estimates at the times 1 to `until`; None where nothing connects a time with time 0.
 
-    changes: on every edge, (E, z). covariances: of those, flattened, (E, q); (E, 0) if none are wanted.
+    changes: the estimated change on every edge, shape (E, z), in entries.
+    covariances: of those, flattened, shape (E, q); (E, 0) if none are wanted.
     """
     last_use = last_uses(network)
     order = np.argsort(network.end, kind="stable")
     bounds = np.searchsorted(network.end[order], np.arange(until + 2))
     frontier = Frontier.before(changes.shape[1], covariances.shape[1])
-    found: list[Online | None] = []
+    estimates: list[Online | None] = []
     for period in range(1, until + 1):
         at = order[bounds[period] : bounds[period + 1]]
         closing = Closing(network.start[at], network.variance[at], changes[at], covariances[at])
         frontier, online = advance(frontier, closing, last_use)
-        found.append(online)
-    return found
+        estimates.append(online)
+    return estimates
 
 
 def last_uses(network: Network) -> Indices:
-    """`last_use` of `advance` where all releases are known."""
+    """The `last_use` of `advance` where all edges are known."""
     last = np.zeros(network.periods + 1, np.intp)
     np.maximum.at(last, network.start, network.end)
     return last
 
 
 def planned_last_uses(plan: ReleasePlan, periods: int) -> Indices:
-    """`last_use` of `advance` where releases are still to come."""
+    """The `last_use` of `advance` where nodes of the plan are still to come."""
     last = np.zeros(periods + 1, np.intp)
     for track in plan.tracks:
         if track.reports_changes:
@@ -148,9 +164,9 @@ def _join(
     variance: float,
     sign: float,
 ) -> None:
-    """The first release between two parts shifts one of them, as a whole, to where the release says.
+    """The first edge between two connected parts: one part is shifted, as a whole, to where the edge says it is.
 
-    What floats has no place of its own, so nothing is lost: v := v + (v_fixed ± y - v_loose) for all that moves.
+    v := v + (v_fixed ± y - v_loose) for all times that move. Its values were relative, so nothing is lost.
     """
     for M in (G, H, P):
         M[moved] += M[fixed] - M[loose]
@@ -161,7 +177,7 @@ def _join(
 
 
 def _update(G: Floats, H: Floats, P: Floats, i: int, edge: int, variance: float) -> None:
-    """One more release, of the newest time, between two that are connected already: the usual gain."""
+    """One more edge, which ends at the newest time, within a connected part: the usual Kalman gain."""
     toward = P[-1] - P[i]
     gain = toward / (toward[-1] - toward[i] + variance)
     column = gain[:, None]

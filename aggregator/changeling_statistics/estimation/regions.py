@@ -1,7 +1,7 @@
-"""Confidence regions from estimates: per answer, for all answers of one time, and for several times at once.
+"""Confidence regions: for one answer, for all answers at one time, and for several times at once.
 
-Every estimate is a sum of very many small reports, so regions are those of the normal distribution. Where the
-estimate's covariance is an upper bound, coverage is at least the level.
+An estimate is a sum of very many small reports, so its errors are taken to be normal. If its covariance is an upper
+bound, regions cover with at least the stated level.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,18 @@ from ..estimate import Estimate, Floats
 FLAT = 1e-9
 """Directions with less than this share of the largest variance are known exactly, like the sum of a closed cohort."""
 DRAWS = 20_000
+"""How many normal errors are drawn for a quantile."""
 NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ellipsoid:
-    """A confidence region for all answers at once: { v : (v - centre)' C⁺ (v - centre) <= bound }, in entries.
+    """A confidence region for all answers at once: the histograms v with (v - centre)' C⁺ (v - centre) <= bound.
 
-    centre: the estimate, shape (z,). inverse: C⁺, shape (z, z). rank: in how many directions it has a width; in the
-    others it is known exactly. bound: the quantile of chi-squared with `rank` degrees of freedom.
+    centre: the estimate, shape (z,), in entries.
+    inverse: C⁺, shape (z, z).
+    rank: in how many directions the region has a width; in the others the histogram is known exactly.
+    bound: a quantile of chi-squared with `rank` degrees of freedom.
     """
 
     centre: Floats
@@ -32,11 +35,11 @@ class Ellipsoid:
     bound: float
 
     def contains(self, histogram: Floats) -> bool:
-        """Whether a histogram, shape (z,), lies inside; directions without variance are not looked at."""
+        """Whether a histogram, shape (z,), in entries, lies in the region. Directions without a width do not count."""
         return self.distance(histogram) <= self.bound
 
     def distance(self, histogram: Floats) -> float:
-        """(v - centre)' C⁺ (v - centre): chi-squared with `rank` degrees of freedom where v is the truth."""
+        """(v - centre)' C⁺ (v - centre). For the true histogram it is chi-squared with `rank` degrees of freedom."""
         off = histogram - self.centre
         return float(off @ self.inverse @ off)
 
@@ -51,9 +54,9 @@ def intervals(estimate: Estimate, level: float = 0.95) -> Floats:
 
 
 def region(estimate: Estimate, level: float = 0.95) -> Ellipsoid:
-    """The ellipsoid that covers all answers of one estimate at once with probability `level` (chi-squared).
+    """The ellipsoid that covers all answers of one estimate at once.
 
-    level: between 0 and 1.
+    level: the probability with which it covers, between 0 and 1.
     """
     variances, axes = np.linalg.eigh(estimate.covariance)
     kept = variances > FLAT * max(float(variances[-1]), 0.0)
@@ -65,8 +68,9 @@ def region(estimate: Estimate, level: float = 0.95) -> Ellipsoid:
 def bands(estimates: Sequence[Estimate], level: float = 0.95) -> Floats:
     """Confidence bands for several times at once: lower and upper ends, shape (k, z, 2), in entries.
 
-    level: the probability, at least, with which all k·z intervals cover together.
-    Šidák: each of the m = kz intervals at level^(1/m), which is enough for normal errors however correlated
+    estimates: k of them.
+    level: the probability, at least, with which all k·z intervals cover together, between 0 and 1.
+    Each of the m = kz intervals has the level^(1/m), which is enough for normal errors, however they are correlated
     (Šidák 1967), and never wider than Bonferroni's.
     """
     m = max(1, len(estimates) * (len(estimates[0].values) if estimates else 1))
@@ -76,10 +80,14 @@ def bands(estimates: Sequence[Estimate], level: float = 0.95) -> Floats:
 def correlated_bands(
     estimates: Sequence[Estimate], joint: Floats, generator: np.random.Generator, level: float = 0.95
 ) -> Floats:
-    """As `bands`, but narrower: the level-quantile of the largest |error|/standard error over all of them.
+    """Narrower bands than `bands`: the half-width is a quantile of the largest |error| in standard errors.
 
-    joint: Cov(v̂_t, v̂_t') of the k estimates, shape (k, k, z, z). The quantile is of 20,000 normal draws, so the
-    level is met within .003 (twice its standard error). O((kz)³): for some hundreds of times and answers.
+    estimates: k of them.
+    joint: their covariance Cov(v̂_t, v̂_t'), shape (k, k, z, z), in entries squared.
+    generator: draws DRAWS normal errors, from which the quantile is taken; so the level is met within .003 (twice
+    its standard error).
+    level: as for `bands`.
+    Returns lower and upper ends, shape (k, z, 2), in entries. Takes O((kz)³) steps: for some hundreds of kz.
     """
     k, z = len(estimates), joint.shape[-1]
     covariance = joint.transpose(0, 2, 1, 3).reshape(k * z, k * z)

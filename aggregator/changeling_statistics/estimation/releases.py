@@ -1,7 +1,7 @@
-"""The published nodes of a survey as edges of its release graph, each with its expansion and planned variance.
+"""The published nodes of a survey as edges of its release graph, each with its expansion and its planned variance.
 
-A node (s, e] of a change track measures v_e - v_s, a state report at e measures v_e - v_0. What an edge weighs
-comes from the plan, from the numbers of reports and from what the designer expects, never from the estimates.
+A node (s, e] of changes measures v_e - v_s; one of states measures v_e - v_0. How much an edge weighs depends on the
+plan, on how many reported and on what the designer expects, never on what was answered.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,11 @@ from .network import Indices, Network
 
 @dataclass(frozen=True, slots=True)
 class UsedNode:
-    """A node that went into an estimate: its track, its number there, and how many entries reported on it."""
+    """A node that went into an estimate.
+
+    track: the number of its track in the plan. number: its number in the track, from 1. node: the span (s, e].
+    reports: how many entries reported on it.
+    """
 
     track: TrackNumber
     number: NodeNumber
@@ -31,11 +35,14 @@ class UsedNode:
 
 @dataclass(frozen=True, eq=False)
 class Releases:
-    """The E nodes that may be published, by the time of their end.
+    """The E nodes of a survey that may be published, in order of their ends.
 
-    nodes: what they are. tallies: theirs. group: of each, shape (E,). expansion: entries per report, shape (E,).
-    network: their edges, resistances being planned variances in entries squared. members: how many entries each
-    group is known to have, shape (groups,), nan where none of its nodes is published.
+    survey: whose they are.
+    nodes, tallies: the nodes, and the tally of each.
+    group: the number of each node's group, shape (E,).
+    expansion: how many entries one report stands for, on each node, shape (E,).
+    network: the nodes as edges, whose resistances are planned variances in entries squared.
+    members: how many entries each group is known to have, shape (groups,); nan if none of its nodes is published.
     """
 
     survey: Survey
@@ -51,37 +58,37 @@ class Releases:
 
     @cached_property
     def track(self) -> Indices:
-        """The track of each node, shape (E,)."""
+        """The number of each node's track, shape (E,)."""
         return np.array([used.track for used in self.nodes], dtype=np.intp)
 
     @cached_property
     def entries(self) -> float:
-        """How many entries there are: those known to be there, over the share of the groups they are in."""
+        """How many entries there are, estimated from the known members of groups and the shares of those groups."""
         return known_entries(self.survey, self.members)
 
     @cached_property
     def changes(self) -> Floats:
-        """The estimated change on every edge, expanded to all entries; shape (E, z)."""
+        """The estimated change on every edge, expanded to all entries; shape (E, z), in entries."""
         return self._decoded[0]
 
     @cached_property
     def covariances(self) -> Floats:
-        """C_e: the response covariance of `changes`, each unbiased; shape (E, z, z), in entries squared."""
+        """C_e: the covariance of each of `changes` that the randomizers add, shape (E, z, z), in entries squared."""
         return self._decoded[1]
 
     @cached_property
     def bounded(self) -> bool:
-        """Whether a node's covariance is an upper bound, its tally not identifying all of it."""
+        """Whether the covariance of some node is an upper bound."""
         return self._decoded[2]
 
     @cached_property
     def products(self) -> Floats:
-        """Q̂: unbiased for Σ_i δ_i δ_i' over all entries on every edge, (E, z, z); nan where not identified."""
+        """Q̂: unbiased for Σ_i δ_i δ_i' over all entries on every edge, (E, z, z); nan if a tally does not tell it."""
         return self._decoded[3]
 
     @cached_property
     def changed(self) -> Floats:
-        """Unbiased for how many entries changed on every edge, (E,), where only that is identified; else nan."""
+        """Unbiased for how many of all entries changed on every edge, shape (E,); nan if the tally does not tell."""
         return self._decoded[4]
 
     @cached_property
@@ -110,11 +117,12 @@ class Releases:
 
 
 def releases(survey: Survey, tallies: Tallies) -> Releases:
-    """The edges of a survey's published nodes: those with reports, and no fewer than the survey's minimum.
+    """The nodes of a survey that may be published: those with reports, and at least as many as the survey's minimum.
 
-    An entry reports a node of group g with probability π = f_g·r/N, so its report stands for 1/π entries
-    (Horvitz and Thompson 1952); in a closed cohort for entries known to be there / reports on the node (the ratio
-    estimator). docs/mathematics.md, "Shares".
+    tallies: by (number of the track, number of the node); those with too few reports are left out.
+    An entry reports a node of group g with probability π = f_g·r/N, so its report stands for 1/π entries (Horvitz and
+    Thompson 1952). In a closed cohort it stands for (entries known to be there) / (reports on the node), the ratio
+    estimator. docs/mathematics.md, "Shares".
     """
     plan = survey.plan
     used: list[tuple[UsedNode, NodeTally, int]] = []
@@ -124,7 +132,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
                 tally = tallies.get((number, at))
                 if tally is not None and tally.reports >= max(1, survey.minimum):
                     used.append((UsedNode(number, at, track.node(at), tally.reports), tally, group))
-    used.sort(key=lambda one: (one[0].node.end, one[0].node.start, one[0].track))
+    used.sort(key=lambda item: (item[0].node.end, item[0].node.start, item[0].track))
     nodes = tuple(node for node, _, _ in used)
     groups = np.array([group for _, _, group in used], dtype=np.intp)
     members = _members(survey, nodes)
@@ -141,23 +149,28 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
 
 
 def shares(survey: Survey) -> Floats:
-    """f_g: the chance that an entry is in each group, shape (groups,)."""
+    """f_g: the chance with which an entry draws each group, shape (groups,)."""
     return np.array([group.share for group in survey.plan.groups]) / survey.plan.total_share
 
 
 def known_entries(survey: Survey, members: Floats) -> float:
-    """Σ members / Σ shares, over the groups of which a node is published."""
+    """How many entries there are: Σ members / Σ shares over the groups of which a node is published; 0 if none is.
+
+    members: as in `Releases`.
+    """
     known = ~np.isnan(members)
     return float(members[known].sum() / shares(survey)[known].sum()) if known.any() else 0.0
 
 
 def planned_variance(survey: Survey, track: int, node: Node, reports: float, expansion: float) -> float:
-    """What the designer expects of a node's variance, in entries squared, mean over the answers.
+    """The variance that is expected of a node's change, in entries squared, mean over the answers.
 
-        reports · expansion² · {response variance of a report + (1 - 1/expansion) E δ²}
+        reports · expansion² · {variance of a report + (1 - 1/expansion) E δ²}
 
-    The second term is the sampling error of asking one entry in `expansion`, as if entries were drawn afresh for
-    every node. It leaves out what errors of nodes have in common, so it weighs releases, and is not published.
+    track: the number of the node's track. reports: how many there are.
+    expansion: how many entries a report stands for.
+    The second term is the sampling error, as if entries were drawn afresh for every node. In truth nodes have sampling
+    errors in common; so the figure decides how nodes are weighed, and is not published.
     """
     randomizer, expected = survey.plan.tracks[track].randomizer, survey.expected
     variance = expected_variance(randomizer, node, expected, survey.closed)
@@ -169,7 +182,11 @@ def planned_variance(survey: Survey, track: int, node: Node, reports: float, exp
 
 
 def _members(survey: Survey, nodes: tuple[UsedNode, ...]) -> Floats:
-    """Entries per group: the most reports of a node that all of them report, else N/r times the mean of random ones."""
+    """How many entries each group has, shape (groups,); nan if none of its nodes is published.
+
+    The most reports on a node that all of the group report. If there is none, from tracks on which an entry reports r
+    of N nodes: the mean number of reports on a node, times N/r.
+    """
     tracks = survey.plan.tracks
     by_track: list[list[int]] = [[] for _ in tracks]
     for used in nodes:

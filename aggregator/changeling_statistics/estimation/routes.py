@@ -1,7 +1,8 @@
-"""Between which times the published change nodes say who changed, and the way between the others.
+"""Chains of published change nodes that lead from one time to another.
 
-A node (s, e] tells Q = Σ_i δ_i δ_i'. Over a span that is no node, entries that came back have changed less than
-the nodes along the way add up to. Which way is taken depends on the plan, never on the tallies.
+A node (s, e] tells how many entries changed between s and e. Over a span that is no node, the nodes of a chain add up
+to at least that: an entry that came back has changed in between, but not over the span. Which chain is taken depends
+on the plan, never on the tallies.
 """
 
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ from .network import Indices
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """Ways between all pairs of `times`, shape (F,) and rising, along edges start -> end of expected `length`.
+    """The shortest chains of edges between all pairs of some times.
 
-    start, end: times, shape (E,). length: the share of entries expected to change, above 0, shape (E,).
+    periods: the last time there may be.
+    start, end: the two times of each edge, shape (E,).
+    length: the share of entries that is expected to change on each edge, above 0, shape (E,).
+    times: the F times between which chains are sought, rising, shape (F,).
     """
 
     periods: int
@@ -40,19 +44,19 @@ class Routes:
 
     @cached_property
     def expected(self) -> Floats:
-        """The changes expected along each pair's way, inf where there is none."""
+        """The length of each pair's chain, shape (F(F-1)/2,); inf if there is none."""
         distance: Floats = self._shortest[0][self.first, self.times[self.second]]
         return distance
 
     @cached_property
     def hops(self) -> NDArray[np.int64]:
-        """How many edges each pair's way has; 1 where a node spans just the two, 0 where there is none."""
+        """How many edges each pair's chain has, shape (F(F-1)/2,); 0 if there is none."""
         counts: NDArray[np.int64] = np.diff(self.incidence.indptr).astype(np.int64)
         return counts
 
     @cached_property
     def incidence(self) -> Any:
-        """Which edges each pair's way takes: sparse, (pairs, E)."""
+        """Which edges each pair's chain is made of: sparse, shape (F(F-1)/2, E)."""
         from scipy.sparse import csr_matrix
 
         predecessors = self._shortest[1]
@@ -74,14 +78,14 @@ class Routes:
         from scipy.sparse import csgraph, csr_matrix
 
         n = self.periods + 1
-        start, end, length = self.start[self._one_each], self.end[self._one_each], self.length[self._one_each]
+        start, end, length = self.start[self._distinct], self.end[self._distinct], self.length[self._distinct]
         links = csr_matrix((length, (start, end)), shape=(n, n))
         distance, before = csgraph.dijkstra(links, directed=False, indices=self.times, return_predecessors=True)
         return distance, before
 
     @cached_property
-    def _one_each(self) -> Indices:
-        """Of several nodes over one span, the first."""
+    def _distinct(self) -> Indices:
+        """The edges of distinct spans: of several over one span, the first."""
         return np.unique(self._keys, return_index=True)[1].astype(np.intp)
 
     @cached_property
@@ -89,6 +93,6 @@ class Routes:
         return self.start * (self.periods + 1) + self.end
 
     def _edge(self, start: Indices, end: Indices) -> Indices:
-        """The numbers of the edges over these spans, shape as start."""
-        keys = self._keys[self._one_each]
-        return self._one_each[np.searchsorted(keys, start * (self.periods + 1) + end)]
+        """The numbers of the edges over these spans, of the same shape."""
+        keys = self._keys[self._distinct]
+        return self._distinct[np.searchsorted(keys, start * (self.periods + 1) + end)]

@@ -1,8 +1,8 @@
-"""Histograms smoothed by a belief that they drift slowly: less noise, some bias, never the default.
+"""Histograms smoothed by the belief that they drift slowly: less noise, some bias; never the default.
 
-Between neighbouring times t and t + 1, t >= 1, stands an extra edge of resistance τ², as if each answer's count did
-a random walk of variance τ² a period. How fast it drifts is estimated from the releases themselves by marginal
-likelihood. The published covariance is that of the noise; it knows nothing of the bias.
+Each answer's count is taken to do a random walk of variance τ² a period, as if there were an edge of resistance τ²
+between every two neighbouring times, on which no change was measured. τ² is estimated from the published nodes by
+marginal likelihood. The published covariance is that of the noise; it says nothing of the bias.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,16 @@ from .releases import releases
 from .solution import Solution, with_drift
 
 FLATTEST, WILDEST = 1e-8, 1e4
-"""τ² is sought between these multiples of the releases' median planned variance."""
+"""τ² is sought between these multiples of the nodes' median planned variance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Smoothed:
-    """Smoothed histograms at the ends of periods 1 to `until`. drift: τ², in entries squared a period.
+    """Smoothed histograms at the ends of periods 1, 2, ….
 
-    biased: always; a histogram that drifts faster than believed is lagged behind and its peaks are cut.
+    drift: τ², in entries squared a period.
+    histograms: one for each period.
+    biased: True, always. If a histogram drifts faster than believed, its estimates lag behind and its peaks are cut.
     """
 
     drift: float
@@ -37,10 +39,12 @@ class Smoothed:
 def smoothed_series(
     survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False, drift: float | None = None
 ) -> Smoothed:
-    """The smoothed histograms at the ends of periods 1 to `until`, biased.
+    """The smoothed histograms at the ends of periods 1 to `until`. They are biased.
 
-    drift: τ², in entries squared a period; without it, by marginal likelihood from what has closed by `until`
-    (all releases, if retrospective). Raises NotEstimable as `series` does, ValueError for a drift of 0 or less.
+    tallies, retrospective: as for `histogram`.
+    drift: τ², in entries squared a period; if not given, the likeliest for the nodes that have closed by `until`, or
+    for all nodes if retrospective.
+    Raises NotEstimable as `series` does; ValueError for a drift of 0 or less.
     """
     check_period(survey, until)
     known = releases(survey, tallies)
@@ -57,10 +61,14 @@ def smoothed_series(
 
 
 def likely_drift(network: Network, changes: Floats) -> float:
-    """The τ² under which the changes measured on the edges, shape (E, z), are likeliest, in entries squared.
+    """The τ² under which the changes measured on the edges are likeliest, in entries squared a period.
 
-    -2 ln p = z·{ln det L(τ²) + (T-1) ln τ²} + Σ_answers min_v Σ_e r_e²/σ_e²  (drift edges included) + constant,
-    the histogram at the first time having no prior. The answers are taken for independent.
+        -2 ln p = z·{ln det L(τ²) + (T-1) ln τ²} + Σ_answers min_v Σ_e r_e²/σ_e² + constant
+
+    where the edges e include those of the drift. Answers are taken to be independent, and nothing is known of the
+    histogram at the first time.
+
+    changes: shape (E, z), in entries. Raises ValueError if fewer than two periods have closed.
     """
     from scipy.optimize import minimize_scalar
 
@@ -70,12 +78,12 @@ def likely_drift(network: Network, changes: Floats) -> float:
     used = Network(last, network.start, network.end, network.variance)
     typical = float(np.median(network.variance))
     bounds = (np.log(FLATTEST * typical), np.log(WILDEST * typical))
-    found = minimize_scalar(lambda x: _surprise(used, changes, float(np.exp(x))), bounds=bounds, method="bounded")
-    return float(np.exp(found.x))
+    least = minimize_scalar(lambda x: _surprise(used, changes, float(np.exp(x))), bounds=bounds, method="bounded")
+    return float(np.exp(least.x))
 
 
 def _surprise(network: Network, changes: Floats, drift: float) -> float:
-    """-2 ln p of the changes for a τ², but for a constant."""
+    """-2 ln p of the changes for one τ², but for a constant."""
     drifting = with_drift(network, drift)
     measured = np.concatenate([changes, np.zeros((network.periods - 1, changes.shape[1]))])
     v = drifting.fit(measured)

@@ -1,9 +1,9 @@
-"""The solution of a release graph: weights, values, and the exact covariance of what is published.
+"""The solution of a release graph: the weights of nodes, the estimates, and their covariance.
 
     v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + sampling error of shares
 
-K comes from planned variances, C_e from the node's own tally: whatever the weights, the covariance is the one of
-that very sum.
+y_e is the change measured on edge e. The weights K follow from planned variances, and C_e from the node's own tally;
+so the covariance is that of the very sum that is published, whatever its weights are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,17 +20,19 @@ from .releases import Releases, UsedNode
 from .sampling import Sampling
 
 BLOCK = 32
-"""How many times are solved for at once, so that their weights stay in the cache: four times faster than 128."""
+"""For how many times the graph is solved at once. Their weights then stay in the cache: 128 take four times as long."""
 NOTHING = 1e-9
 """Weights below this share of the largest are rounding, not weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Estimates on one release graph, online (each time by what has closed by it) or retrospective.
+    """The estimates on one release graph.
 
-    drift: τ², the resistance of extra edges between neighbouring times, on which nothing is measured to have
-    changed; None for none. With it estimates are biased, and are offered only by `smoother`.
+    releases: the published nodes.
+    retrospective: whether to use all of them; if not, an estimate uses those that have closed by its time.
+    drift: τ², the resistance of extra edges between neighbouring times, on which a change of 0 is taken to have been
+    measured; None for no such edges. They make estimates biased, and only `smoother` uses them.
     """
 
     releases: Releases
@@ -39,66 +41,72 @@ class Solution:
 
     @cached_property
     def network(self) -> Network:
-        """The edges of the releases, then those of the drift."""
+        """The edges of the nodes, then those of the drift."""
         network = self.releases.network
         return network if self.drift is None else with_drift(network, self.drift)
 
     def reaches(self, plus: int, minus: int = 0) -> bool:
-        """Whether v̂_plus - v̂_minus can be estimated: releases connect the two times."""
+        """Whether v_plus - v_minus can be estimated: whether edges connect the two times."""
         return self._used_for(plus).connected(plus, minus)
 
     def row(self, plus: int, minus: int = 0) -> Floats:
-        """K of v̂_plus - v̂_minus, shape (E,). Raises NotEstimable where nothing connects the two."""
+        """The weight of each node in the estimate of v_plus - v_minus, shape (E,).
+
+        plus, minus: two times. Raises NotEstimable if no edges connect them.
+        """
         network = self._used_for(plus)
         if not network.connected(plus, minus):
             until = network.periods if self.retrospective else plus
             raise not_estimable(self.releases, plus, until, minus)
-        found = network.row(plus, minus)
+        weights = network.row(plus, minus)
         if self.retrospective:
-            return found[: len(self.releases)]
+            return weights[: len(self.releases)]
         row = np.zeros(len(self.network.start))
-        row[self.network.end <= plus] = found
+        row[self.network.end <= plus] = weights
         return row[: len(self.releases)]
 
     def rows(self, times: Sequence[int]) -> Floats:
-        """K of the histograms at several times, shape (len(times), E). Raises NotEstimable."""
+        """The weight of each node in the histograms at several times, shape (len(times), E). Raises NotEstimable."""
         if self.retrospective and all(self.reaches(time) for time in times):
             return self.network.rows(self.network.unit_sources(times))[:, : len(self.releases)]
         return np.array([self.row(time) for time in times]).reshape(len(times), len(self.releases))
 
     def used(self, plus: int, minus: int = 0) -> tuple[UsedNode, ...]:
-        """The nodes that carry weight in v̂_plus - v̂_minus."""
+        """The nodes that have a weight in the estimate of v_plus - v_minus. Raises NotEstimable."""
         weights = np.abs(self.row(plus, minus))
         return tuple(self.releases.nodes[e] for e in np.flatnonzero(weights > NOTHING * weights.max(initial=0.0)))
 
     def estimate(self, plus: int, minus: int = 0) -> Estimate:
-        """v̂_plus - v̂_minus with its covariance. Raises NotEstimable."""
+        """The estimate of v_plus - v_minus with its covariance. Raises NotEstimable if no edges connect the times."""
         row = self.row(plus, minus)
         response = sandwich(row, self.releases.covariances)
         sampling, bounded = self.sampling.covariance(row)
         return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded)
 
     def estimates(self, until: int) -> list[Estimate | None]:
-        """The histograms at times 1 to `until`, None where one is not estimable."""
-        found = self._retrospective(until) if self.retrospective else self._online(until)
+        """The histograms at the times 1 to `until`; None for one that is not estimable."""
+        responses = self._retrospective(until) if self.retrospective else self._online(until)
         if not self.sampling.needed:
-            return found
-        return [self._with_sampling(time, estimate) if estimate else None for time, estimate in enumerate(found, 1)]
+            return responses
+        return [self._with_sampling(time, estimate) if estimate else None for time, estimate in enumerate(responses, 1)]
 
     def variances(self, until: int) -> Floats:
-        """The variances of the histograms at times 1 to `until`, (until, z), in entries squared; nan where none is."""
+        """The variances of the histograms at the times 1 to `until`, shape (until, z), in entries squared.
+
+        nan for a time that is not estimable.
+        """
         z = len(self.releases.survey.answers)
         own = np.diagonal(self.releases.covariances, axis1=1, axis2=2)
-        found = np.full((until, z), np.nan)
+        variances = np.full((until, z), np.nan)
         for time, variance in self._spread(_padded(own, len(self.network.start)), until):
             sampling = self.sampling.covariance(self.row(time))[0] if self.sampling.needed else np.zeros((z, z))
-            found[time - 1] = variance + np.diag(sampling)
-        return found
+            variances[time - 1] = variance + np.diag(sampling)
+        return variances
 
     def joint_covariance(self, times: Sequence[int]) -> Floats:
-        """Cov(v̂_t, v̂_t') for several times, shape (k, k, z, z), in entries squared. Raises NotEstimable.
+        """Cov(v̂_t, v̂_t') between k times, shape (k, k, z, z), in entries squared. Raises NotEstimable.
 
-        Its symmetric part in the two answers, which is what variances of sums and differences need.
+        It is made symmetric in the two answers, which is all that variances of sums and differences need.
         """
         rows = self.rows(times)
         k, z = len(times), len(self.releases.survey.answers)
@@ -129,13 +137,16 @@ class Solution:
     def _retrospective(self, until: int) -> list[Estimate | None]:
         z, bounded = len(self.releases.survey.answers), self.releases.bounded
         values = self.network.fit(self._changes)
-        found: list[Estimate | None] = [None] * until
+        estimates: list[Estimate | None] = [None] * until
         for time, covariance in self._spread(self._packed, until):
-            found[time - 1] = Estimate(values[time], _unpacked(covariance, z), bounded)
-        return found
+            estimates[time - 1] = Estimate(values[time], _unpacked(covariance, z), bounded)
+        return estimates
 
     def _spread(self, columns: Floats, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, Σ_e K_te² columns[e]) for the times up to `until` that are estimable; columns: (edges, q)."""
+        """(t, Σ_e K_te² columns[e]) for each time up to `until` that is estimable.
+
+        columns: q figures for each edge, shape (edges, q).
+        """
         if not self.retrospective:
             for online in run(self.network, np.zeros((len(columns), 1)), columns, until):
                 if online:
@@ -148,24 +159,30 @@ class Solution:
 
     @cached_property
     def _changes(self) -> Floats:
-        """On every edge, 0 on those of the drift."""
+        """The change measured on every edge, 0 on those of the drift, shape (edges, z)."""
         return _padded(self.releases.changes, len(self.network.start))
 
     @cached_property
     def _packed(self) -> Floats:
-        """The upper triangles of the releases' covariances, row by row, 0 for the drift; (edges, z(z+1)/2)."""
+        """The upper triangle of the covariance on every edge, row by row, 0 for the drift; shape (edges, z(z+1)/2)."""
         upper = np.triu_indices(len(self.releases.survey.answers))
         return _padded(self.releases.covariances[:, upper[0], upper[1]], len(self.network.start))
 
 
 def sandwich(row: Floats, covariances: Floats) -> Floats:
-    """Σ_e K_e² C_e: (E,) and (E, z, z) to (z, z). With true covariances C_e, the exact response covariance."""
+    """Σ_e K_e² C_e: the covariance of Σ_e K_e y_e that the randomizers add, shape (z, z).
+
+    row: K, shape (E,). covariances: C_e of each y_e, shape (E, z, z).
+    """
     summed: Floats = np.tensordot(row**2, covariances, axes=1)
     return summed
 
 
 def with_drift(network: Network, drift: float) -> Network:
-    """The network with a resistor of τ² = `drift` between the times t and t + 1, t >= 1, after its own edges."""
+    """The network with more edges after its own: one of variance τ² between the times t and t + 1, for each t >= 1.
+
+    drift: τ².
+    """
     times = np.arange(1, network.periods, dtype=np.intp)
     return Network(
         network.periods,

@@ -1,7 +1,7 @@
-"""The covariance if entries were themselves draws from one distribution: the paper's model, by name.
+"""The covariance of a change if entries themselves were drawn from a distribution: the paper's model.
 
-The default is conditional: given everybody's answers, only responses are random. Here the next population of the
-same kind is meant, so who changed is random too. Not independent from node to node, so it does not add up.
+Elsewhere everybody's answers are taken as given, and only the randomizers' coins are random. Here who changed is
+random too. Then nodes are not independent, so these covariances do not add up from node to node.
 """
 
 import numpy as np
@@ -18,9 +18,10 @@ def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate
 
         Δv̂ = A O        Ĉ = A {diag(O) - OO'/n} A'
 
-    Shapes and units as `histogram_change`, whose covariance it exceeds by M_δv {diag(ŝ) - ŝŝ'/n} M_δv'. Raises
-    EmptyNode if nothing was reported, and ValueError where the tally keeps sums of symbols. Pan 2023, appendix C,
-    which has proportions where counts belong: docs/mathematics.md, "Decoding a node".
+    tally, randomizer: as for `histogram_change`, whose covariance is exceeded by M_δv {diag(ŝ) - ŝŝ'/n} M_δv'.
+    Returns values of shape (z,), in entries, and a covariance of shape (z, z), in entries squared.
+    Raises EmptyNode if nothing was reported; ValueError if the tally keeps sums of symbols.
+    Pan 2023, appendix C, which has proportions where counts belong: docs/mathematics.md, "Decoding a node".
     """
     values = histogram_change(tally, randomizer).values
     squares = counterpart_of(randomizer).squares(tally)

@@ -14,7 +14,7 @@ import numpy as np
 from changeling_protocol import Group
 
 from ..estimate import Floats
-from ..estimation.expected import stays, there
+from ..estimation.expected import persistence, share_there
 from ..estimation.network import Indices
 from ..randomizers import Offer
 from .losses import Span
@@ -179,12 +179,12 @@ class _Expected:
 
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
-        self._there = np.array([there(wish.expected, time) for time in range(wish.periods + 1)])
+        self._there = np.array([share_there(wish.expected, time) for time in range(wish.periods + 1)])
 
     def moved(self, width: int) -> float:
         """The share of entries with an answer that have another one so much later."""
         z = self._wish.answers
-        return float((1 - 1 / z) * (1 - stays(z, self._wish.expected) ** width))
+        return float((1 - 1 / z) * (1 - persistence(z, self._wish.expected) ** width))
 
     def candidate(self, kind: str, parts: tuple[Part, ...]) -> Candidate:
         starts, ends, responses, spreads = (list(each) for each in zip(*map(self._edges, parts), strict=True))

@@ -1,21 +1,18 @@
-"""The sampling error of shares where everybody's history is known: what the estimated one is held against.
-
-For simulations; nothing a server could compute.
-"""
+"""The sampling error of shares where everybody's history is known: what the estimated one is held against."""
 
 import numpy as np
+from changeling_statistics.estimate import Floats
+from changeling_statistics.estimation.sampling_forms import Design, forms
 from numpy.typing import NDArray
-
-from ..estimate import Floats
-from .sampling_forms import Design, forms
 
 
 def true_sampling_covariance(design: Design, row: Floats, states: NDArray[np.integer], answers: int) -> Floats:
-    """The exact sampling covariance of an estimate with weights `row`, shape (z, z), in entries squared.
+    """The exact sampling covariance of an estimate, shape (z, z), in entries squared.
 
-    states: of every entry at times 0..T, 0 being NULL, shape (entries, T+1). For ratio estimators it is the one
-    given how many entries are in each group: exact where all nodes or one random node are reported, else to first
-    order. docs/mathematics.md, "Shares"; Neyman 1923.
+    row: the weights of the edges in the estimate, shape (E,).
+    states: of every entry at times 0..T, 0 being NULL, shape (entries, T+1). answers: z.
+    For ratio estimators it is the covariance given how many entries are in each group: exact if all nodes or one random
+    node are reported, else to first order. docs/mathematics.md, "Shares"; Neyman 1923.
     """
     n, columns = states.shape
     quadratic = forms(design, row, columns - 1)

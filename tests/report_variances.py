@@ -1,17 +1,13 @@
-"""How noisy one report is, before anybody answers. Knows randomizers; no tally, no survey."""
+"""How noisy one report is, averaged over what entries do; the planner's variances are by what an entry did."""
 
 from changeling_protocol import Randomizer
-
-from ..estimate import Floats
-from ..randomizers import counterpart_of
-from ..randomizers.variances import InputClasses, mean_variance
+from changeling_statistics.estimate import Floats
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.randomizers.variances import InputClasses, mean_variance
 
 
 def report_covariance(randomizer: Randomizer, true: int) -> Floats:
-    """The exact covariance of one report's decoded value, given the true input; shape (z, z), in entries squared.
-
-    Raises ValueError outside the randomizer's space, TypeError for an unknown kind of randomizer.
-    """
+    """The exact covariance of what one report decodes to, given its true input; shape (z, z), in entries squared."""
     return counterpart_of(randomizer).report_covariance(true)
 
 
@@ -20,8 +16,7 @@ def mean_report_variance(randomizer: Randomizer, share_changed: float) -> float:
 
         (1 - c)·V(no change) + c·V(uniformly random mutation),   c = share_changed
 
-    For state reports: over uniformly random states, whatever the share. Variances are those of the response
-    given the true input. Raises ValueError for a share outside [0, 1].
+    For state reports: over uniformly random states, whatever the share. Raises ValueError for a share outside [0, 1].
     """
     if not 0 <= share_changed <= 1:
         raise ValueError(f"a share of entries is between 0 and 1, got {share_changed}")

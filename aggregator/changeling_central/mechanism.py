@@ -9,6 +9,7 @@ resumed, so that what was released is never drawn a second time, whatever crashe
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from hashlib import sha256
 from typing import Generic, TypeVar
 
 from .noise import Noise
@@ -77,9 +78,13 @@ class Mechanism(ABC, Generic[State, Input, Release]):
         return None
 
     def identity(self) -> str:
-        """What a saved state belongs to: the mechanism's name and budget. Another's state is never resumed."""
+        """What a saved state belongs to: the mechanism's name, its budget, and a hash of all that it was made with.
+
+        So a state is never resumed under another query, calendar or noise. A mechanism with a field that no state can
+        hold, such as a function, says otherwise what it was made with.
+        """
         stated = self.guarantee
-        return f"{type(self).__name__} {stated.epsilon} {stated.delta}"
+        return f"{type(self).__name__} {stated.epsilon} {stated.delta} {sha256(written_state('', self)).hexdigest()}"
 
     def saved(self, state: State) -> bytes:
         """The state as bytes, for `resumed`. It may hold true counts: keep it where the data are kept."""

@@ -19,6 +19,8 @@ from changeling_protocol import (
 )
 from changeling_protocol.cost import node_cost
 from changeling_protocol.randomizers import Losses
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.loss import measure, ratio
 from benchmarks.loss_cases import loss_cases
@@ -179,6 +181,17 @@ def test_the_cost_of_a_track_is_the_best_of_all_divisions_of_its_nodes(losses):
             if s + a <= most and s + b <= most and s + a + b <= reports
         ]
         assert node_cost(named, most, reports) == max(allowed)
+
+
+@given(st.lists(st.integers(0, 9), min_size=4, max_size=4), st.integers(0, 6), st.integers(0, 9))
+def test_the_cost_of_a_track_in_closed_form_is_that_of_every_division(losses, most, reports):
+    """Whatever the losses are to each other, with fewer nodes than mutations as well."""
+    named = Losses(*map(Decimal, losses))
+    assert node_cost(named, most, reports) == max(
+        s * named.mutations + a * named.appears + b * named.vanishes
+        for s, a, b in product(range(most + 1), repeat=3)
+        if s + a <= most and s + b <= most and s + a + b <= reports
+    )
 
 
 def test_the_papers_figure_is_attained_only_with_nodes_enough():

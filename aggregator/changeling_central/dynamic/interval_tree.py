@@ -124,7 +124,8 @@ class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
         """Raises BadState for nodes or rounds that are not those of its segments."""
         if state.segments < 0 or [j for j, _ in state.nodes] != left_path(state.segments):
             raise BadState(f"the nodes of the state are not those of {state.segments} segments")
-        if len(state.rounds) != state.segments.bit_length() or any(rounds < 1 for rounds in state.rounds):
+        possible = all(1 <= rounds <= state.segments for rounds in state.rounds)
+        if len(state.rounds) != state.segments.bit_length() or not possible:
             raise BadState("the state does not say of every level how many rounds it has had")
         for j, node in state.nodes:
             self.at_level(level_of(j)).check(node)

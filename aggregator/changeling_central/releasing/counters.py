@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Constraint
+from changeling_protocol.calendar import MOST_PERIODS
 
 from ..changes.dcr import NEIGHBOURS
 from ..changes.hdcr import layer_bounds
@@ -118,8 +119,8 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
 
     def check(self, state: CounterState[State]) -> None:
         """Raises BadState for another number of columns, or for a column that is not its counter's."""
-        if state.period < 0 or len(state.columns) != self.width:
-            raise BadState(f"the state is of {len(state.columns)} columns, not of {self.width}")
+        if not 0 <= state.period <= MOST_PERIODS or len(state.columns) != self.width:
+            raise BadState(f"the state is of {state.period} periods and {len(state.columns)} columns, not {self.width}")
         for column in state.columns:
             self.mechanism.check(column)
 

@@ -93,7 +93,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         floats = graph.planned.dtype == graph.values.dtype == np.float64
         if shapes != ((F,), (F, F), (F, w), (F, F, 0)) or graph.part.dtype != np.intp or not floats:
             raise BadState("the state's release graph is not of this hierarchy")
-        if graph.period != state.nodes.period:
+        if graph.period != state.nodes.period or not all(0 <= time <= graph.period for time in graph.times):
             raise BadState("the state's release graph is not as far as its nodes")
 
     def variance(self, step: int) -> float:

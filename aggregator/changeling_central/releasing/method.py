@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
+from changeling_protocol.canonical import encode
 from changeling_statistics.changelog import Changelog, Mutations
 from changeling_statistics.tallies import Counts
 from numpy.typing import NDArray
@@ -68,6 +69,14 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
     @abstractmethod
     def made_with(self) -> Made:
         """What it is, noise included: a state of one mechanism is never used with another."""
+
+    def identity(self) -> str:
+        """What a saved state belongs to: the mechanism's name, its budget and what it was made with.
+
+        The query is not in it, whose table may grow with the answers of a changelog: the terms of a release hold it.
+        """
+        stated = self.guarantee
+        return f"{type(self).__name__} {stated.epsilon} {stated.delta} {encode(self.made_with()).hex()}"
 
     @abstractmethod
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:

@@ -208,7 +208,7 @@ class Sampling:
 
     @cached_property
     def _products(self) -> Floats:
-        """Q̂, shape (E, z, z); if a tally does not tell it, the lesser of V_start + V_end and how many changed at all."""
+        """Q̂, shape (E, z, z); where no tally tells it, the lesser of V_start + V_end and how many changed."""
         network, V = self.releases.network, self._histograms
         at_most = np.fmin(V[network.start] + V[network.end], self.releases.changed[:, None])
         known = self.releases.products

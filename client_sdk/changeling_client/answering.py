@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from changeling_protocol import Report, Survey
 from changeling_protocol.entry_secret import Subkeys
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
 from changeling_protocol.upload import closings
 
 from . import changelog, entries, outbox
@@ -19,7 +19,7 @@ from .clock import close_ms
 from .entries import Entry
 
 
-def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int, may_drop: bool) -> Entry:
+def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: UnixMilliseconds, may_drop: bool) -> Entry:
     """Answers every closing that is due, in order; those past grace are dropped without an answer.
 
     now_ms: the device's time without its lead, in Unix milliseconds.
@@ -44,12 +44,12 @@ def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int
     return entry
 
 
-def past_grace(survey: Survey, period: int, now_ms: int) -> bool:
+def past_grace(survey: Survey, period: int, now_ms: UnixMilliseconds) -> bool:
     """Whether it is too late to report on nodes that end with the period: the server takes no more of them."""
     return now_ms > close_ms(survey.calendar, period) + 1000 * survey.grace
 
 
-def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: int) -> bool:
+def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: UnixMilliseconds) -> bool:
     """Whether a closing would be dropped as past grace, or several closings be answered at once, at this time.
 
     That is right after a long silence. If the clock leapt it would be a mistake that cannot be undone.
@@ -60,10 +60,10 @@ def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: 
     return len(unanswered) > 1 or any(past_grace(survey, period, now_ms) for period in oldest)
 
 
-def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> int:
+def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> UnixMilliseconds:
     """After this moment nodes that end with `period` are answered."""
     delay = subkeys.delay_coins(period).below(1000 * survey.spread)
-    return close_ms(survey.calendar, period) + 1000 * survey.skew + delay
+    return UnixMilliseconds(close_ms(survey.calendar, period) + 1000 * survey.skew + delay)
 
 
 def _reports(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, subkeys: Subkeys) -> Iterator[Report]:

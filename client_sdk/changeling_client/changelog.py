@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from changeling_protocol import ReleasePlan, Survey
-from changeling_protocol.quantities import NodeNumber
+from changeling_protocol.quantities import NodeNumber, UnixMilliseconds
 
 from . import entries
 from .clock import close_ms
 from .entries import Entry
 
 NULL = 0
-_FOREVER_MS = 2**63 - 1
+_FOREVER_MS = UnixMilliseconds(2**63 - 1)
 
 
-def append(db: sqlite3.Connection, entry: Entry, at_ms: int, state: int) -> None:
+def append(db: sqlite3.Connection, entry: Entry, at_ms: UnixMilliseconds, state: int) -> None:
     """Writes down that the entry goes into a state.
 
     entry: with this mutation counted. at_ms: Unix milliseconds, not before the entry's last mutation.
@@ -29,14 +29,19 @@ def append(db: sqlite3.Connection, entry: Entry, at_ms: int, state: int) -> None
     )
 
 
-def bring_back(db: sqlite3.Connection, survey: Survey, entry: Entry, seen_ms: int) -> Entry:
+def first_open(survey: Survey, entry: Entry, now_ms: UnixMilliseconds) -> UnixMilliseconds:
+    """`now_ms`, or the first millisecond after everything that the entry has answered, if that is later."""
+    return UnixMilliseconds(max(now_ms, close_ms(survey.calendar, entry.answered) + 1))
+
+
+def bring_back(db: sqlite3.Connection, survey: Survey, entry: Entry, seen_ms: UnixMilliseconds) -> Entry:
     """Moves mutations that lie in the future, because the clock was ahead, to the present.
 
     They stay after everything that was answered. Their order and number stay, and no two move apart, so the entry
     keeps to its constraint as before.
     seen_ms: the latest time the store has seen, in Unix milliseconds. Returns the entry as it now is.
     """
-    latest = max(seen_ms, close_ms(survey.calendar, entry.answered) + 1)
+    latest = first_open(survey, entry, seen_ms)
     db.execute(
         "UPDATE changelog SET at_ms = ?1 WHERE survey = ?2 AND entry = ?3 AND at_ms > ?1",
         (latest, entry.survey, entry.number),
@@ -69,7 +74,7 @@ def prune(db: sqlite3.Connection, survey: Survey, entry: Entry) -> None:
     )
 
 
-def _state_at(db: sqlite3.Connection, entry: Entry, at_ms: int) -> int:
+def _state_at(db: sqlite3.Connection, entry: Entry, at_ms: UnixMilliseconds) -> int:
     row = db.execute(
         "SELECT state FROM changelog WHERE survey = ? AND entry = ? AND at_ms <= ? ORDER BY number DESC LIMIT 1",
         (entry.survey, entry.number, at_ms),

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from changeling_protocol import ProtocolError, Survey
+from changeling_protocol.quantities import SurveyId
 
 from . import entries, surveys
 from .clock import DeviceClock, keep_heard, known_lead
@@ -118,14 +119,14 @@ class Client:
     ) -> None:
         self.close()
 
-    def _joined(self, id_: bytes, count: int) -> Survey | None:
+    def _joined(self, id_: SurveyId, count: int) -> Survey | None:
         with self._store.transaction() as db:
             survey = surveys.load(db, id_)
             if survey is not None:
                 check_count(entries.count(db, id_), count)
             return survey
 
-    def _verified(self, id_: bytes, signed: bytes | None) -> Survey:
+    def _verified(self, id_: SurveyId, signed: bytes | None) -> Survey:
         """The survey, once its signature is checked and its cost computed again."""
         encoded = self._server.survey(id_) if signed is None else signed
         try:

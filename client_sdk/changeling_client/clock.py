@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 
 from changeling_protocol import Calendar
+from changeling_protocol.quantities import UnixMilliseconds
 
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
@@ -23,17 +24,17 @@ class DeviceClock:
     def __init__(self, read: Callable[[], float], lead_ms: int) -> None:
         self._read = read
         self.lead_ms = lead_ms
-        self._heard_ms: int | None = None
+        self._heard_ms: UnixMilliseconds | None = None
 
-    def now_ms(self) -> int:
+    def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""
-        return int(self._read() * 1000)
+        return UnixMilliseconds(int(self._read() * 1000))
 
-    def delayed_ms(self) -> int:
+    def delayed_ms(self) -> UnixMilliseconds:
         """The device's time without its lead, in Unix milliseconds. It decides whether a node is due."""
-        return self.now_ms() - self.lead_ms
+        return UnixMilliseconds(self.now_ms() - self.lead_ms)
 
-    def stamp_ms(self, seen_ms: int) -> int:
+    def stamp_ms(self, seen_ms: UnixMilliseconds) -> UnixMilliseconds:
         """What a record is stamped with: the time without the lead, but never earlier than what was seen.
 
         If taking the lead away gives a time well before that, the clock was set back meanwhile: then the lead is no
@@ -42,36 +43,36 @@ class DeviceClock:
         delayed = self.delayed_ms()
         return max(seen_ms, delayed if delayed >= seen_ms - _STEP_MS else self.now_ms())
 
-    def hears(self, server_ms: int, asked_ms: int) -> None:
+    def hears(self, server_ms: UnixMilliseconds, asked_ms: UnixMilliseconds) -> None:
         """Takes in the time on a server's answer.
 
         server_ms: the server's time, rounded down to whole seconds. asked_ms: the device's time when it asked.
         Only the lead that is certain counts, so that clocks which agree have none.
         """
         self.lead_ms = max(0, asked_ms - server_ms - _DATE_RESOLUTION_MS)
-        self._heard_ms = server_ms + _DATE_RESOLUTION_MS
+        self._heard_ms = UnixMilliseconds(server_ms + _DATE_RESOLUTION_MS)
 
     def forget_heard(self) -> None:
         """Forgets what the server told before: a clock may have been set since."""
         self._heard_ms = None
 
-    def latest_ms(self) -> int | None:
+    def latest_ms(self) -> UnixMilliseconds | None:
         """A time that neither clock has passed yet, in Unix milliseconds; None if the server was not heard."""
         return None if self._heard_ms is None else max(self._heard_ms, self.delayed_ms())
 
 
-def close_ms(calendar: Calendar, period: int) -> int:
+def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:
     """The last millisecond of a period, in Unix milliseconds; of period 0, the last before the calendar."""
-    return calendar.time(period) * 1000
+    return UnixMilliseconds(calendar.time(period) * 1000)
 
 
-def last_seen(db: sqlite3.Connection) -> int:
+def last_seen(db: sqlite3.Connection) -> UnixMilliseconds:
     """The latest time this store has seen, in Unix milliseconds."""
     (seen,) = db.execute("SELECT seen_ms FROM clock").fetchone()
-    return int(seen)
+    return UnixMilliseconds(seen)
 
 
-def see(db: sqlite3.Connection, clock: DeviceClock) -> int:
+def see(db: sqlite3.Connection, clock: DeviceClock) -> UnixMilliseconds:
     """The latest time this store has seen, the present included; kept as the transaction ends."""
     seen = clock.stamp_ms(last_seen(db))
     db.execute("UPDATE clock SET seen_ms = ?", (seen,))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from changeling_protocol import MalformedBytes
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
     MSGPACK,
@@ -57,7 +58,7 @@ class Server:
         self._silent_ms = range(0)
         """When not to ask, by the device's clock: a range, so that a clock that was set back does not wait longer."""
 
-    def survey(self, survey: bytes) -> bytes:
+    def survey(self, survey: SurveyId) -> bytes:
         """The signed survey that the server has under this id; nothing of it is checked. Raises ServerTrouble."""
         return self._ask("GET", survey_path(survey.hex()))
 
@@ -117,7 +118,7 @@ class Server:
             self._own = httpx.Client()
         return self._own
 
-    def _hear(self, response: httpx.Response, asked_ms: int) -> None:
+    def _hear(self, response: httpx.Response, asked_ms: UnixMilliseconds) -> None:
         """Takes in the server's time, and for how long it asks not to be asked."""
         if (date := _unix_ms(response.headers.get("date", ""))) is not None:
             self._clock.hears(date, asked_ms)
@@ -165,12 +166,12 @@ def _content(response: httpx.Response) -> bytes:
     return bytes(body)
 
 
-def _unix_ms(date: str) -> int | None:
+def _unix_ms(date: str) -> UnixMilliseconds | None:
     """The Unix milliseconds of an HTTP date; None if it is none."""
     try:
         moment = parsedate_to_datetime(date)
         if moment.tzinfo is None:  # "-0000": nothing to do with the zone the device is in
             moment = moment.replace(tzinfo=UTC)
-        return int(moment.timestamp()) * 1000
+        return UnixMilliseconds(int(moment.timestamp()) * 1000)
     except (ValueError, TypeError, OverflowError):
         return None

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from changeling_protocol import EntrySecret, Survey
 from changeling_protocol.plan import draw_nodes
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.quantities import EntryNumber, UnixSeconds
 from changeling_protocol.upwards import upwards
 
 from . import entries, surveys
@@ -51,7 +51,7 @@ def enrol(
         raise EnrolmentOver("the survey's cohort is closed since its first period ended")
     surveys.insert(db, survey)
     for number in range(count):
-        entry = _draw(db, survey, number, EntrySecret.fresh(closed + 1))
+        entry = _draw(db, survey, EntryNumber(number), EntrySecret.fresh(closed + 1))
         if states:
             record(db, survey, entry, states[number], clock)
 
@@ -72,7 +72,7 @@ def _initial_states(survey: Survey, count: int, answers: Sequence[str] | None) -
     return [state_of(survey, answer) for answer in answers]
 
 
-def _draw(db: sqlite3.Connection, survey: Survey, number: int, secret: EntrySecret) -> Entry:
+def _draw(db: sqlite3.Connection, survey: Survey, number: EntryNumber, secret: EntrySecret) -> Entry:
     """A new entry with the group that it draws, and the nodes that it draws on tracks where it reports only some."""
     subkeys = secret.subkeys(survey.id)
     group = survey.plan.draw_group(subkeys.group_coins())

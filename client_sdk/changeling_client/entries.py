@@ -4,6 +4,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 
 from changeling_protocol import EntrySecret
+from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
 
 _COLUMNS = "survey, number, track_group, answered, key, mutations, first_ms, dropped"
 
@@ -19,13 +20,13 @@ class Entry:
     dropped: how many closings were past grace.
     """
 
-    survey: bytes
-    number: int
+    survey: SurveyId
+    number: EntryNumber
     group: int
     answered: int
     key: bytes
     mutations: int = 0
-    first_ms: int | None = None
+    first_ms: UnixMilliseconds | None = None
     dropped: int = 0
 
     @property
@@ -41,7 +42,7 @@ class Entry:
         """The entry with so many more closings dropped."""
         return replace(self, dropped=self.dropped + closings)
 
-    def mutated(self, at_ms: int) -> "Entry":
+    def mutated(self, at_ms: UnixMilliseconds) -> "Entry":
         """The entry with one more mutation counted, at that time in Unix milliseconds."""
         first = at_ms if self.first_ms is None else self.first_ms
         return replace(self, mutations=self.mutations + 1, first_ms=first)
@@ -81,7 +82,7 @@ def update(db: sqlite3.Connection, entry: Entry) -> None:
     )
 
 
-def load(db: sqlite3.Connection, survey: bytes, number: int) -> Entry:
+def load(db: sqlite3.Connection, survey: SurveyId, number: EntryNumber) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
     query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
     try:
@@ -93,7 +94,7 @@ def load(db: sqlite3.Connection, survey: bytes, number: int) -> Entry:
     return Entry(*row)
 
 
-def load_all(db: sqlite3.Connection, survey: bytes) -> list[Entry]:
+def load_all(db: sqlite3.Connection, survey: SurveyId) -> list[Entry]:
     """The survey's entries in order."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM entries WHERE survey = ? ORDER BY number",  # noqa: S608
@@ -102,7 +103,7 @@ def load_all(db: sqlite3.Connection, survey: bytes) -> list[Entry]:
     return [Entry(*row) for row in rows]
 
 
-def count(db: sqlite3.Connection, survey: bytes) -> int:
+def count(db: sqlite3.Connection, survey: SurveyId) -> int:
     """How many entries the survey has; 0 if this store has not joined it."""
     (entries,) = db.execute("SELECT count(*) FROM entries WHERE survey = ?", (survey,)).fetchone()
     return int(entries)

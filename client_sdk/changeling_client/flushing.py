@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from changeling_protocol import seal
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 
 from . import changelog, entries, outbox, packing, surveys
@@ -135,7 +136,7 @@ class Flusher:
         return sent, dropped, _told(reasons)
 
 
-def _has_ended(db: sqlite3.Connection, survey: bytes, now_ms: int) -> bool:
+def _has_ended(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
     """Whether the survey's calendar has ended. A server says "closed" also of one that has not begun, to a clock that
     is ahead."""
     joined = surveys.load(db, survey)

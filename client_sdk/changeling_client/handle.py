@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from changeling_protocol import Survey
+from changeling_protocol.quantities import EntryNumber
 
 from . import changelog, entries, outbox, recording
 from .changelog import NULL
@@ -46,7 +47,7 @@ class SurveyHandle:
     def answer(self, entry: int = 0) -> str | None:
         """The entry's answer as it was last recorded; None if there is none."""
         with self._store.transaction() as db:
-            state = changelog.current_state(db, entries.load(db, self.survey.id, entry))
+            state = changelog.current_state(db, entries.load(db, self.survey.id, EntryNumber(entry)))
         return None if state == NULL else self.survey.answers[state - 1]
 
     @property
@@ -57,11 +58,11 @@ class SurveyHandle:
     def ledger(self, entry: int = 0) -> Ledger:
         """How far the entry has answered, and what it costs. Raises ValueError if the survey has no such entry."""
         with self._store.transaction() as db:
-            account = entries.load(db, self.survey.id, entry)
-            waiting = len(outbox.waiting(db, self.survey.id, entry))
+            account = entries.load(db, self.survey.id, EntryNumber(entry))
+            waiting = len(outbox.waiting(db, self.survey.id, account.number))
         return Ledger(self.survey.epsilon, account.answered, waiting, account.dropped)
 
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:
-            account = entries.load(db, self.survey.id, entry)
+            account = entries.load(db, self.survey.id, EntryNumber(entry))
             return recording.record(db, self.survey, account, state, self._clock)

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from changeling_protocol import Report, Survey
+from changeling_protocol.quantities import EntryNumber, SurveyId
 from changeling_protocol.randomizers import symbol_bytes
 
 from .entries import Entry
@@ -33,13 +34,13 @@ def put(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, repor
     )
 
 
-def waiting(db: sqlite3.Connection, survey: bytes, entry: int) -> list[int]:
+def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> list[int]:
     """The periods whose closings of an entry wait, rising."""
     rows = db.execute("SELECT period FROM closings WHERE survey = ? AND entry = ? ORDER BY period", (survey, entry))
     return [period for (period,) in rows]
 
 
-def reports(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[int]) -> list[Report]:
+def reports(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> list[Report]:
     """The reports of an entry's closings. periods: some in a row of those that wait."""
     rows = db.execute(
         "SELECT track, node, id, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
@@ -48,7 +49,7 @@ def reports(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence
     return [Report(track, node, id_, int.from_bytes(symbol)) for track, node, id_, symbol in rows]
 
 
-def remove(db: sqlite3.Connection, survey: bytes, entry: int, periods: Sequence[int]) -> int:
+def remove(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:
     """Takes closings out, with their reports. Returns how many were still there."""
     removed = 0
     for period in periods:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from changeling_protocol import Node, ReleasePlan, Survey
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.quantities import EntryNumber, SurveyId
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
 from changeling_protocol.upload import MOST_SPANNED_PERIODS, encode_upload, upload_bytes
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
@@ -31,7 +31,7 @@ class Upload:
     """
 
     survey: SurveyId
-    entry: int
+    entry: EntryNumber
     periods: tuple[int, ...]
     plaintext: bytes = field(repr=False)
 

@@ -8,6 +8,7 @@ import sqlite3
 from enum import Enum
 
 from changeling_protocol import Survey
+from changeling_protocol.quantities import UnixMilliseconds
 
 from . import changelog, entries
 from .changelog import NULL
@@ -46,7 +47,7 @@ def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clo
     if state == changelog.current_state(db, entry):
         return Recorded.UNCHANGED
     entry = changelog.bring_back(db, survey, entry, seen)
-    stamp = max(seen, close_ms(survey.calendar, entry.answered) + 1)
+    stamp = changelog.first_open(survey, entry, seen)
     if _frozen(survey, entry, state, stamp):
         return Recorded.FROZEN
     entry = entry.mutated(stamp)
@@ -55,7 +56,7 @@ def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clo
     return Recorded.COUNTED
 
 
-def _frozen(survey: Survey, entry: Entry, state: int, stamp: int) -> bool:
+def _frozen(survey: Survey, entry: Entry, state: int, stamp: UnixMilliseconds) -> bool:
     if stamp > close_ms(survey.calendar, survey.calendar.periods):
         return True
     if survey.closed and state == NULL:

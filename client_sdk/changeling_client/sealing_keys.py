@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from changeling_protocol import ProtocolError, SealingKey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
 
 from .delivery import Server
 from .errors import ServerTrouble
@@ -17,7 +17,7 @@ class SealingKeys:
     def __init__(self, store: Store, server: Server, authority: Sequence[bytes]) -> None:
         self._store, self._server, self._authority = store, server, authority
 
-    def newest(self, now_ms: int) -> SealingKey:
+    def newest(self, now_ms: UnixMilliseconds) -> SealingKey:
         """The newest key that is valid now; the server is asked if none is kept. Raises ServerTrouble if it has none.
 
         now_ms: Unix milliseconds.
@@ -56,6 +56,6 @@ class SealingKeys:
         return verified
 
 
-def _newest(keys: Iterable[SealingKey], now_ms: int) -> SealingKey | None:
+def _newest(keys: Iterable[SealingKey], now_ms: UnixMilliseconds) -> SealingKey | None:
     valid = [key for key in keys if key.valid_at(UnixSeconds(now_ms / 1000))]
     return max(valid, key=lambda key: (key.begins, key.expires), default=None)

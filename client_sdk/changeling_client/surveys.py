@@ -5,12 +5,13 @@ from decimal import Decimal
 from functools import lru_cache
 
 from changeling_protocol import ProtocolError, Survey
+from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES, from_micro
 
 from .errors import StoreUnusable
 
 
-def survey_id(named: bytes | str) -> bytes:
+def survey_id(named: bytes | str) -> SurveyId:
     """A survey's 16-byte id, given as bytes or in hex. Raises ValueError."""
     try:
         id_ = bytes.fromhex(named) if isinstance(named, str) else named
@@ -18,7 +19,7 @@ def survey_id(named: bytes | str) -> bytes:
         id_ = b""
     if len(id_) != ID_BYTES:
         raise ValueError(f"a survey's id is {ID_BYTES} bytes, or {2 * ID_BYTES} hex digits, got {named!r}")
-    return id_
+    return SurveyId(id_)
 
 
 def insert(db: sqlite3.Connection, survey: Survey) -> None:
@@ -26,7 +27,7 @@ def insert(db: sqlite3.Connection, survey: Survey) -> None:
     db.execute("INSERT INTO surveys VALUES (?, ?, ?)", (survey.id, survey.payload, survey.epsilon_micro))
 
 
-def load(db: sqlite3.Connection, id_: bytes) -> Survey | None:
+def load(db: sqlite3.Connection, id_: SurveyId) -> Survey | None:
     """The survey with this id; None if the store has not joined it. Raises StoreUnusable."""
     row = db.execute("SELECT payload FROM surveys WHERE id = ?", (id_,)).fetchone()
     return None if row is None else _read(row[0])

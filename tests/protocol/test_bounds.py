@@ -1,4 +1,4 @@
-"""What a signed survey can ask of a device is bounded, whatever its authority signed."""
+"""What joining a signed survey can ask of a device is bounded, whatever its authority signed."""
 
 import random
 import subprocess

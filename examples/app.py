@@ -25,12 +25,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=30)
     wanted = parser.parse_args()
 
-    authority = [bytes.fromhex(wanted.authority)]
-    with Client("app.db", server=wanted.server, authority=authority, max_epsilon=DEVELOPMENT) as client:
-        try:
-            survey = client.join(wanted.survey)
-        except ClientError as error:
-            raise SystemExit(f"this app takes no part: {error}") from None
+    try:
+        authority = [bytes.fromhex(wanted.authority)]
+        client = Client("app.db", server=wanted.server, authority=authority, max_epsilon=DEVELOPMENT)
+        survey = client.join(wanted.survey)
+    except (ClientError, ValueError) as error:
+        raise SystemExit(f"this app takes no part: {error}") from None
+    with client:
         print(survey.survey.question)
 
         first, second = survey.survey.answers[:2]

@@ -23,7 +23,10 @@ def main() -> None:
     parser.add_argument("survey", help="the survey's id, in hex")
     wanted = parser.parse_args()
 
-    response = httpx.get(f"{wanted.server}/v1/surveys/{wanted.survey}/series")
+    try:
+        response = httpx.get(f"{wanted.server}/v1/surveys/{wanted.survey}/series")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise SystemExit(f"the server cannot be reached: {error}") from None
     if response.is_error:
         raise SystemExit(f"the server has no results: {response.json()['detail']}")
     published = response.json()

@@ -1,12 +1,12 @@
 """Runs a command line: an error is one clear line on standard error that begins with the program's name.
 
-A defect, which no user can mend, keeps its traceback. `--version` is answered here, as no command's extra is needed
-for it.
+Words that cannot be understood are one, too. A defect, which no user can mend, keeps its traceback. `--version` is
+answered here, as no command's extra is needed for it.
 """
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from changeling_protocol import __version__
 from changeling_protocol.errors import ChangelingError
@@ -18,9 +18,25 @@ VERSION_HINT = "--version, alone, prints the version."
 class Program(Protocol):
     """What Typer builds of commands."""
 
-    def __call__(self, *, args: list[str], prog_name: str) -> object:
-        """Runs the command in these words, and ends with SystemExit."""
+    def __call__(self, *, args: list[str], prog_name: str, standalone_mode: bool) -> object:
+        """Runs the command in these words; where it does not stand alone it gives an exit code, or raises."""
         ...
+
+
+class _Asked(Protocol):
+    """Where a command was in its words: Typer's context."""
+
+    @property
+    def command_path(self) -> str: ...
+
+
+@runtime_checkable
+class _Misunderstood(Protocol):
+    """What Typer raises of words that it cannot understand."""
+
+    ctx: _Asked | None
+
+    def format_message(self) -> str: ...
 
 
 def run_program(
@@ -39,26 +55,45 @@ def run_program(
         print(f"{name} {__version__}")
         return 0
     try:
-        load()(args=words, prog_name=name)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = load()(args=words, prog_name=name, standalone_mode=False)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("changeling"):
             raise
         return _failed(name, _missing(extra_of, words))
-    except (ChangelingError, ValueError, OSError) as error:
+    except (ChangelingError, ValueError) as error:
         return _failed(name, str(error))
+    except OSError as error:
+        return _failed(name, _of_the_system(error))
     except Exception as error:
+        if isinstance(error, _Misunderstood):
+            return _misunderstood(name, error)
         sentence = _of_a_library(error)
         if sentence is None:
             raise
         return _failed(name, sentence)
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def _missing(extra_of: Callable[[str], str], words: list[str]) -> str:
-    command = next((word for word in words if not word.startswith("-")), "")
-    return f'this needs more than is installed: pip install "changeling[{extra_of(command)}]"'
+    extra = extra_of(next((word for word in words if not word.startswith("-")), ""))
+    return f'this needs more than is installed: pip install "changeling[{extra}]", or ".[{extra}]" in a clone'
+
+
+def _of_the_system(error: OSError) -> str:
+    """What the operating system refused and on which file, or the sentence that the error already is."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
+
+
+def _misunderstood(name: str, error: _Misunderstood) -> int:
+    message = error.format_message()
+    if "\n" in message.strip():  # a program that is given no word is asked for its help
+        print(message)
+        return 2
+    words = name if error.ctx is None else error.ctx.command_path
+    print(f"{name}: {message.strip().rstrip('.')}; see {words} --help", file=sys.stderr)
+    return 2
 
 
 def _of_a_library(error: Exception) -> str | None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -152,7 +153,7 @@ def test_a_store_that_lost_a_table_is_one_line(cli: Cli, tmp_path: Path, capsys:
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no operator can mend is not made into a sentence."""
 
-    def broken(args: list[str], prog_name: str) -> None:  # noqa: ARG001
+    def broken(args: list[str], **_: object) -> None:
         raise KeyError(*args)
 
     monkeypatch.setattr("changeling_commands.table.app", broken)
@@ -183,7 +184,38 @@ def test_a_bare_install_names_what_is_missing() -> None:
     bare = "import sys; sys.modules['typer'] = None; from changeling_commands.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=20)
     assert done.returncode == 1
-    assert done.stderr == 'changeling: this needs more than is installed: pip install "changeling[server]"\n'
+    needed = 'pip install "changeling[server]", or ".[server]" in a clone'
+    assert done.stderr == f"changeling: this needs more than is installed: {needed}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["serve"], "changeling: Missing option '--store'; see changeling serve --help"),
+        (["bogus"], "changeling: No such command 'bogus'; see changeling --help"),
+        (["survey", "new", "--zzz"], "changeling: No such option: --zzz; see changeling survey new --help"),
+        (["survey", "sign", "nope", "--key", "k", "-o", "o"], "changeling: nope: No such file or directory"),
+    ],
+)
+@pytest.mark.usefixtures("cli")
+def test_what_cannot_be_understood_or_read_is_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It begins with the program's name, as every other error."""
+    assert run(words) != 0
+    assert capsys.readouterr().err == line + "\n"
+
+
+def test_a_port_that_is_taken_is_named_and_no_store_is_made(
+    cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The operator chooses another one."""
+    cli("authority", "new", "-o", ".")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["serve", "--store", "server.db", "--authority", "authority.pub", "--port", str(port)]) == 1
+    assert capsys.readouterr().err == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+    assert not (tmp_path / "server.db").exists()
 
 
 HEAVY = ["scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]

@@ -18,7 +18,7 @@ def serve(
         list[Path], typer.Option(help="Public key whose surveys and keys are taken; again for the next one.")
     ],
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
     admin_token_file: Annotated[
         Path | None, typer.Option(help="File with the token that publishing needs; else $CHANGELING_ADMIN_TOKEN.")
     ] = None,
@@ -38,16 +38,17 @@ def serve(
     if movable_clock and not is_loopback(host):
         raise ValueError(f"a movable clock is for loopback only, not for {host}")
     keys = [read_public_key(file) for file in authority]
+    listening, url = listen(host, port)
     opened = Store.open(store)
     clock: Clock = real_time
     if movable_clock:
         with opened.reading() as connection:
             clock = MovableClock(UnixSeconds(latest_arrival(connection) / 1000))
-    service = Service(opened, Settings(keys, admin_token(admin_token_file), clock))
-    listening, url = listen(host, port)
+    token = admin_token(admin_token_file)
+    service = Service(opened, Settings(keys, token, clock))
     server = make_server(service)
     signal.signal(signal.SIGTERM, interrupt)
-    typer.echo(f"changeling listens on {url}")
+    typer.echo(f"changeling listens on {url}" + ("" if token else "; without an admin token nothing can be published"))
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained

@@ -1,6 +1,7 @@
 """Running the application on a socket, with uvicorn."""
 
 import ipaddress
+import os
 import socket
 import sys
 
@@ -23,9 +24,12 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> tuple[socket.socket, str]:
-    """A listening socket and its URL; port 0 takes a free one. Raises OSError."""
+    """A listening socket and its URL; port 0 takes a free one. Raises OSError, which names address and port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=2048)
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}, port {port}: {os.strerror(error.errno or 0)}") from error
     shown = f"[{host}]" if family == socket.AF_INET6 else host
     return listening, f"http://{shown}:{listening.getsockname()[1]}"
 

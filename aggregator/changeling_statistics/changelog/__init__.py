@@ -1,4 +1,4 @@
-"""Changelogs of a population: read from files, frames and rows, checked, replayed, and filtered by time."""
+"""Changelogs of a population: read from files, frames and rows, checked, and replayed to any time."""
 
 from .columns import Changelog
 from .mutations import Mutations

@@ -3,6 +3,6 @@
 from .columns import Changelog
 from .mutations import Mutations
 from .reading import read_csv, read_frame, read_parquet, read_rows
-from .times import MICRO, Time
+from .times import MICROSECONDS, Time
 
-__all__ = ["MICRO", "Changelog", "Mutations", "Time", "read_csv", "read_frame", "read_parquet", "read_rows"]
+__all__ = ["MICROSECONDS", "Changelog", "Mutations", "Time", "read_csv", "read_frame", "read_parquet", "read_rows"]

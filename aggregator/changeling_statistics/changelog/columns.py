@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .mutations import Mutations
-from .times import MICRO
+from .times import MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class Changelog:
 
         times: Unix seconds, rising. Returns shape (entries, times). Raises ValueError if the times do not rise.
         """
-        asked = np.array([round(time * MICRO) for time in times], np.int64)
+        asked = np.array([round(time * MICROSECONDS) for time in times], np.int64)
         if np.any(asked[1:] <= asked[:-1]):
             raise ValueError("the times of a replay must rise")
         column = np.searchsorted(asked, self.time)
@@ -73,11 +73,11 @@ class Changelog:
         """
         held = self.states_at([time])[:, 0]
         inserted = np.flatnonzero(held)
-        later = self.take(self.time > time * MICRO)
+        later = self.take(self.time > time * MICROSECONDS)
         merged = replace(
             self,
             entry=np.concatenate([inserted, later.entry]),
-            time=np.concatenate([np.full(len(inserted), time * MICRO), later.time]),
+            time=np.concatenate([np.full(len(inserted), time * MICROSECONDS), later.time]),
             state=np.concatenate([held[inserted], later.state]),
             row=None if later.row is None else np.concatenate([np.zeros(len(inserted), np.int64), later.row]),
         )

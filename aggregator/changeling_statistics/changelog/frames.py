@@ -15,7 +15,7 @@ from polars.exceptions import PolarsError
 from ..errors import BadChangelog
 from .columns import Changelog
 from .order import ABSENT, Encoded, in_order, unknown_answer
-from .times import LATEST, MICRO, UNREADABLE, microseconds
+from .times import LATEST, MICROSECONDS, UNREADABLE, microseconds
 
 CURRENT = ("entry", "time", "answer")
 CHANGES = ("entry", "time", "old", "new")
@@ -145,7 +145,7 @@ def _microseconds(time: pl.Series) -> tuple[Integers, NDArray[np.bool_]]:
     if isinstance(time.dtype, pl.Datetime):
         per = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[time.dtype.time_unit]
         ticks = time.to_physical()
-        latest = min(LATEST * MICRO * per[1] // per[0], 2**63 - 1)
+        latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)
         bad = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
         return np.where(bad, 0, ticks.fill_null(0).to_numpy()) * per[0] // per[1], bad
     if time.dtype.is_numeric():
@@ -162,7 +162,7 @@ def _microseconds(time: pl.Series) -> tuple[Integers, NDArray[np.bool_]]:
 
 def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]:
     bad = ~(np.abs(seconds) < LATEST)
-    return np.rint(np.where(bad, 0.0, seconds) * MICRO).astype(np.int64), bad
+    return np.rint(np.where(bad, 0.0, seconds) * MICROSECONDS).astype(np.int64), bad
 
 
 class _Parsed(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .times import MICRO
+from .times import MICROSECONDS
 
 States = NDArray[np.uint16]
 
@@ -37,7 +37,9 @@ class Mutations:
         """The mutations in (after, until], in Unix seconds. Raises ValueError if `until` is before `after`."""
         if until < after:
             raise ValueError(f"a time filter (a, b] has a <= b, got ({after}, {until}]")
-        first, end = np.searchsorted(self.time, [round(after * MICRO), round(until * MICRO)], side="right")
+        first, end = np.searchsorted(
+            self.time, [round(after * MICROSECONDS), round(until * MICROSECONDS)], side="right"
+        )
         return self[int(first) : int(end)]
 
     def __getitem__(self, rows: slice) -> "Mutations":
@@ -48,7 +50,7 @@ class Mutations:
 
         start: Unix seconds; mutations up to then are in the first period. period: W, in seconds.
         """
-        ends = (start + period * np.arange(1, periods + 1, dtype=np.int64)) * MICRO
+        ends = (start + period * np.arange(1, periods + 1, dtype=np.int64)) * MICROSECONDS
         at = 0
         for until in np.searchsorted(self.time, ends, side="right").tolist():
             yield self[at:until]
@@ -59,7 +61,7 @@ class Mutations:
 
         start: of the calendar, in Unix seconds. period: its length, in seconds.
         """
-        return np.maximum(1, -((start * MICRO - self.time) // -(-period * MICRO)))
+        return np.maximum(1, -((start * MICROSECONDS - self.time) // -(-period * MICROSECONDS)))
 
     def histogram_changes(self, answers: int, bounds: Sequence[int]) -> NDArray[np.int64]:
         """By how much the number of entries in each state 0..z changes over each node (bounds[i], bounds[i+1]].
@@ -68,7 +70,7 @@ class Mutations:
         Returns shape (nodes, z + 1). Rows add up to 0, as an entry without an answer counts as NULL.
         """
         d, nodes = answers + 1, len(bounds) - 1
-        ends = np.asarray(bounds[1:], np.int64) * MICRO
+        ends = np.asarray(bounds[1:], np.int64) * MICROSECONDS
         node = np.searchsorted(ends, self.time)
         inside = node < nodes
         cell = node[inside] * d

@@ -6,7 +6,8 @@ An error never repeats the field: where columns are swapped it is somebody's ans
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-MICRO = 10**6
+MICROSECONDS = 10**6
+"""In a second."""
 
 Time: TypeAlias = datetime | float | str
 
@@ -34,7 +35,7 @@ def microseconds(time: Time) -> int:
         raise ValueError(UNREADABLE)
     if not abs(time) < LATEST:
         raise ValueError("its time is beyond the year 9999 in Unix seconds; are these milliseconds?")
-    return round(time * MICRO)
+    return round(time * MICROSECONDS)
 
 
 def _parsed(text: str) -> datetime | float:

@@ -4,7 +4,7 @@ A survey never changes and is named by the hash of its signed bytes. Whoever mak
 works out what its plan costs: one that states a smaller epsilon raises UnderstatedEpsilon.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
@@ -22,13 +22,13 @@ from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
 from .quantities import SurveyId
 from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
+from .randomizers.spaces import check_answers
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
 from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
-MOST_ANSWERS = 1000
-"""The most answers: a person chooses among them, and what a randomizer computes grows with their square."""
+
 MOST_EPSILON_MICRO = 10**15
 """The most that a survey states, a billion: a device adds up the millionths of all its surveys in 64 bits."""
 
@@ -67,7 +67,7 @@ class Survey:
     def __post_init__(self) -> None:
         if not self.question:
             raise ValueError("a survey must have a question")
-        _check_answers(len(self.answers))
+        check_answers(len(self.answers))
         if len(set(self.answers)) != len(self.answers) or "" in self.answers:
             raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
         if self.skew < 0 or self.spread < 1:
@@ -95,6 +95,41 @@ class Survey:
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
             )
+
+    @classmethod
+    def at_cost(
+        cls,
+        *,
+        question: str,
+        answers: Sequence[str],
+        calendar: Calendar,
+        constraint: Constraint,
+        plan: ReleasePlan,
+        skew: int,
+        spread: int,
+        grace: int,
+        minimum: int,
+        closed: bool = False,
+        expected: ExpectedChanges = ExpectedChanges(),  # noqa: B008
+    ) -> "Survey":
+        """The survey that states just what its plan can cost an entry, rounded up to millionths.
+
+        The arguments are the survey's own. Raises ValueError as making a survey does.
+        """
+        return cls(
+            question=question,
+            answers=tuple(answers),
+            calendar=calendar,
+            constraint=constraint,
+            plan=plan,
+            epsilon_micro=micro(plan_cost(plan, calendar, constraint, closed)),
+            closed=closed,
+            skew=skew,
+            spread=spread,
+            grace=grace,
+            minimum=minimum,
+            expected=expected,
+        )
 
     @cached_property
     def cost(self) -> Decimal:
@@ -181,11 +216,6 @@ def from_micro(epsilon_micro: int) -> Decimal:
         return Decimal(epsilon_micro) / MICRO
 
 
-def _check_answers(count: int) -> None:
-    if not 1 <= count <= MOST_ANSWERS:
-        raise ValueError(f"a survey has 1 to {MOST_ANSWERS} answers, got {count}")
-
-
 def _track_as_fields(track: Track) -> dict[str, Any]:
     return {
         "width": track.width,
@@ -215,7 +245,7 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
         } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
             isinstance(answer, str) for answer in answers
         ):
-            _check_answers(len(answers))  # before randomizers are made for so many
+            check_answers(len(answers))  # before randomizers are made for so many
             return Survey(
                 question=question,
                 answers=tuple(answers),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
 from changeling_protocol.expectation import MICRO
-from changeling_protocol.randomizers.spaces import MOST_ANSWERS
+from changeling_protocol.randomizers.spaces import check_answers
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration
 from changeling_statistics.planning import Comparison, Option, Wish, compare_plans
@@ -112,8 +112,7 @@ def _names(text: str) -> tuple[str, ...]:
     if not text.strip().lstrip("-").isdecimal():
         return tuple(name.strip() for name in text.split(","))
     count = int(text)
-    if not 1 <= count <= MOST_ANSWERS:
-        raise ValueError(f"a survey has 1 to {MOST_ANSWERS} answers, got {count}")
+    check_answers(count)
     return tuple(f"answer {i}" for i in range(1, count + 1))
 
 

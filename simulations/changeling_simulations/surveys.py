@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
-from changeling_protocol import Calendar, Constraint, Survey, plan_cost
-from changeling_protocol.survey import micro
+from changeling_protocol import Calendar, Constraint, Survey
 from changeling_statistics.planning.paper import hierarchical_plan
 
 
@@ -27,14 +26,12 @@ def paper_survey(
     Raises ValueError if there is no such plan.
     """
     plan = hierarchical_plan(len(answers), calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
-    return Survey(
+    return Survey.at_cost(
         question="a simulation",
-        answers=tuple(answers),
+        answers=answers,
         calendar=calendar,
         constraint=constraint,
         plan=plan,
-        epsilon_micro=micro(plan_cost(plan, calendar, constraint)),
-        closed=False,
         skew=0,
         spread=1,
         grace=2,

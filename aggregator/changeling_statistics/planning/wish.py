@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
-from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey, plan_cost
-from changeling_protocol.survey import micro
+from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
 
 MOST_PLANNED_PERIODS = 1200
 """Planning solves dense systems of at most so many times; longer horizons are planned with wider periods."""
@@ -76,14 +75,12 @@ class Wish:
         What only devices and a server need (skew, spread, grace, minimum) is filled with the least there is. Replace
         it before the survey is signed.
         """
-        cost = plan_cost(plan, self.calendar, self.constraint, self.closed)
-        return Survey(
+        return Survey.at_cost(
             question=question,
             answers=answers or tuple(f"answer {i}" for i in range(1, self.answers + 1)),
             calendar=self.calendar,
             constraint=self.constraint,
             plan=plan,
-            epsilon_micro=micro(cost),
             closed=self.closed,
             skew=0,
             spread=1,

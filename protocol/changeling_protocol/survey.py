@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .calendar import LAST_INSTANT, Calendar
-from .canonical import holds_booleans
+from .canonical import Fields, holds_booleans
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
@@ -174,7 +173,7 @@ class Survey:
         return cls.from_fields(payload_fields(KIND, payload))
 
     @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "Survey":
+    def from_fields(cls, fields: Fields) -> "Survey":
         """The survey that `as_fields` wrote. Raises UnderstatedEpsilon or MalformedBytes."""
         try:
             return _from_fields(fields)
@@ -183,7 +182,7 @@ class Survey:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedBytes(f"not a survey: {error}") from error
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """What is signed, but for the kind and the protocol version."""
         return {
             "question": self.question,
@@ -216,7 +215,7 @@ def from_micro(epsilon_micro: int) -> Decimal:
         return Decimal(epsilon_micro) / MICRO
 
 
-def _track_as_fields(track: Track) -> dict[str, Any]:
+def _track_as_fields(track: Track) -> Fields:
     return {
         "width": track.width,
         "first": track.first,
@@ -226,7 +225,7 @@ def _track_as_fields(track: Track) -> dict[str, Any]:
     }
 
 
-def _from_fields(fields: dict[str, Any]) -> Survey:
+def _from_fields(fields: Fields) -> Survey:
     match fields:
         case {
             "question": str(question),
@@ -263,14 +262,14 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
     raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
 
 
-def _group_from_fields(fields: dict[str, Any], answers: int) -> Group:
+def _group_from_fields(fields: Fields, answers: int) -> Group:
     match fields:
         case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
             return Group(tuple(_track_from_fields(track, answers) for track in tracks), share)
     raise ValueError("a group is a share and tracks")
 
 
-def _track_from_fields(fields: dict[str, Any], answers: int) -> Track:
+def _track_from_fields(fields: Fields, answers: int) -> Track:
     match fields:
         case {
             "width": int(width),

@@ -22,9 +22,7 @@ from changeling_protocol import (
     StateSpace,
     Survey,
     Track,
-    plan_cost,
 )
-from changeling_protocol.survey import micro
 from changeling_simulations.population import Population
 from changeling_statistics.planning import hierarchical_plan
 from scipy.stats import binomtest, chi2, norm
@@ -144,13 +142,12 @@ def _held(replicated: Replicated, truth: Floats) -> Floats:
 
 
 def _survey(plan: ReleasePlan, *, closed: bool) -> Survey:
-    return Survey(
+    return Survey.at_cost(
         question="Do intervals hold what they promise?",
         answers=tuple(f"answer {a}" for a in range(1, ANSWERS + 1)),
         calendar=CALENDAR,
         constraint=CONSTRAINT,
         plan=plan,
-        epsilon_micro=micro(plan_cost(plan, CALENDAR, CONSTRAINT, closed)),
         closed=closed,
         skew=60,
         spread=600,

@@ -15,9 +15,7 @@ from changeling_protocol import (
     ReleasePlan,
     Survey,
     Track,
-    plan_cost,
 )
-from changeling_protocol.survey import micro
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses, run
 from changeling_statistics.estimation.releases import Releases, releases
 from changeling_statistics.estimation.solution import Solution
@@ -61,14 +59,12 @@ def synthetic(periods: int) -> tuple[Survey, Tallies]:
     widths = [2**i for i in range(periods.bit_length()) if 2**i <= periods]
     plan = ReleasePlan((Group(tuple(Track(width, response, 0, periods) for width in widths)),))
     calendar, constraint = Calendar(0, 86_400, periods), AtMost(3)
-    survey = Survey(
+    survey = Survey.at_cost(
         question="What is it like at scale?",
         answers=tuple(f"answer {a}" for a in range(1, ANSWERS + 1)),
         calendar=calendar,
         constraint=constraint,
         plan=plan,
-        epsilon_micro=micro(plan_cost(plan, calendar, constraint)),
-        closed=False,
         skew=60,
         spread=600,
         grace=86_400,

@@ -9,7 +9,7 @@ import numpy as np
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
 from changeling_protocol.expectation import MICRO
 from changeling_simulations.bundled import changelog_path
-from changeling_simulations.experiment import POINT, Experiment, epsilon_text, simulate
+from changeling_simulations.experiment import Experiment, epsilon_text, simulate
 from changeling_simulations.plots import save_plot
 from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
@@ -17,6 +17,7 @@ from changeling_statistics.changelog import Changelog, read_csv
 from changeling_statistics.durations import parse_duration
 from changeling_statistics.instants import parse_instant
 from changeling_statistics.planning.optimal import optimal_plan
+from changeling_statistics.planning.prediction import POINT
 from changeling_statistics.planning.wish import Wish
 from rich.console import Console
 from rich.progress import track

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 from changeling_client import Client, SurveyHandle
-from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.changelog import MICROSECONDS, Changelog
 
 from .deployment import Deployment
 
@@ -73,7 +73,7 @@ def replay(changelog: Changelog, deployment: Deployment, people: People) -> Iter
     happened = defaultdict(list)
     rows = zip(changelog.time.tolist(), changelog.entry.tolist(), changelog.state.tolist(), strict=True)
     for time, entry, state in sorted(rows):
-        happened[calendar.period_of(time / MICRO)].append((time / MICRO, entry, state))
+        happened[calendar.period_of(time / MICROSECONDS)].append((time / MICROSECONDS, entry, state))
     for period in range(1, calendar.periods + 1):
         for time, entry, state in happened[period]:
             clock.time = time

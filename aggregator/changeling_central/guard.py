@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
-from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.changelog import MICROSECONDS, Changelog
 from changeling_statistics.constraint_words import in_words
 from numpy.typing import NDArray
 
@@ -32,7 +32,7 @@ class Breach:
 
     def error(self) -> ConstraintBroken:
         """What is raised of it: the row, the time and the reason."""
-        when = datetime.fromtimestamp(self.time / MICRO, UTC).isoformat()
+        when = datetime.fromtimestamp(self.time / MICROSECONDS, UTC).isoformat()
         return ConstraintBroken(
             f"{self.where}, at {when}: {self.why}, which the guarantee does not count with; "
             "what was released before still holds, and nothing was drawn for this period"
@@ -84,7 +84,7 @@ def _within(constraint: Constraint, mutations: NDArray[np.int64], elapsed: NDArr
         case AtMost(k):
             return mutations < k
         case TimeBounded(seconds):
-            return elapsed <= seconds * MICRO
+            return elapsed <= seconds * MICROSECONDS
         case Hybrid(classes):
             kept: Mask = np.any([_within(each, mutations, elapsed) for each in classes], axis=0)
             return kept

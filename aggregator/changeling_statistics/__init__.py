@@ -1,4 +1,4 @@
-"""From tallies to histograms: estimates, release plans, what they cost, and changelogs read from files. Pure.
+"""From tallies to histograms: estimates, release plans, what plans cost, and changelogs read from files.
 
     read_survey(Path("survey.signed"))                           a survey, its cost computed again
     read_csv(Path("people.csv"))                                 a changelog: who answered what, and when
@@ -7,7 +7,7 @@
     series(survey, tallies, until=24)                            histograms from tallies, with their covariances
     bands([each.estimate for each in histograms], level=0.95)    confidence regions for all of them at once
 
-Surveys, calendars and constraints are `changeling_protocol`'s. Knows no web, no database and no clock.
+Surveys, calendars and constraints come from `changeling_protocol`. Knows no web, no database and no clock.
 """
 
 from .accounting import Figure, LossStatement, delta_at, epsilon_at, loss_statement

@@ -1,4 +1,4 @@
-"""The constraint on mutations in people's words: from the options of a command line, and as a sentence tells it."""
+"""The constraint on mutations: from the options of a command line, and in words."""
 
 from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
 from changeling_protocol.constraints import MOST_MUTATIONS

@@ -8,9 +8,9 @@ from changeling_protocol.cost import track_cost
 
 
 def write_survey(path: Path, survey: Survey) -> None:
-    """Writes an unsigned survey as JSON: what will be signed, and for the reader what each track costs.
+    """Writes an unsigned survey as JSON: all that will be signed, and what each track costs, for people to read.
 
-    Raises OSError if the file cannot be written.
+    path: the file. Raises OSError if it cannot be written.
     """
     tracks = [
         {"track": number, "epsilon": f"{track_cost(track, survey.calendar, survey.constraint, survey.closed):.6f}"}
@@ -26,6 +26,7 @@ def write_survey(path: Path, survey: Survey) -> None:
 def read_survey(path: Path) -> Survey:
     """The survey in a file, signed or not. Its cost is computed again; a signature is not checked.
 
+    path: what `write_survey` wrote, or a signed survey.
     Raises MalformedBytes or UnderstatedEpsilon, which name the file, or OSError.
     """
     content = path.read_bytes()

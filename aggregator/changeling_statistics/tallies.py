@@ -1,4 +1,4 @@
-"""Tallies: what the server keeps of a node, how many reports there were and their sum per slot, and nothing else."""
+"""Tallies: how many reports a node has, and their sum per slot. The server keeps nothing else of a node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,17 @@ Counts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTally:
-    """O: the sums per slot, shape (slots,), of `reports` reports. What a slot is, the randomizer's counterpart says."""
+    """The tally of one node.
+
+    reports: how many entries reported.
+    slots: O, the sum of their reports in each slot, shape (slots,). What a slot is depends on the randomizer.
+    """
 
     reports: int
     slots: Counts
 
     def __add__(self, other: "NodeTally") -> "NodeTally":
+        """The tally of the reports of both."""
         return NodeTally(self.reports + other.reports, self.slots + other.slots)
 
 

@@ -7,9 +7,10 @@ that admitted mutations reach. The first answer, an insertion, is a mutation too
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from .calendar import LAST_INSTANT
+from .canonical import Fields
 
 MOST_MUTATIONS = 2**20
 """The largest k: a device keeps the mutations of an entry until their node is answered, and these are some 50 MB."""
@@ -34,7 +35,7 @@ class Constraint(Protocol):
         """
         ...
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """The constraint in a survey's signed bytes, as `constraint_from_fields` reads it."""
         ...
 
@@ -59,7 +60,7 @@ class AtMost:
         """k, or all where there are fewer."""
         return min(self.k, len(bounds) - 1)
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """The constraint in a survey's signed bytes."""
         return {"kind": "at-most", "k": self.k}
 
@@ -84,7 +85,7 @@ class TimeBounded:
         """MostSpan: as many as a window of B seconds can meet."""
         return most_span(bounds, self.seconds)
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """The constraint in a survey's signed bytes."""
         return {"kind": "time-bounded", "seconds": self.seconds}
 
@@ -109,12 +110,12 @@ class Hybrid:
         """That of the class that reaches most."""
         return max(constraint.most_nodes(bounds) for constraint in self.classes)
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """The constraint in a survey's signed bytes."""
         return {"kind": "hybrid", "classes": [constraint.as_fields() for constraint in self.classes]}
 
 
-def constraint_from_fields(fields: dict[str, Any]) -> Constraint:
+def constraint_from_fields(fields: Fields) -> Constraint:
     """The constraint that `as_fields` wrote. Raises ValueError for anything else."""
     match fields:
         case {"kind": "hybrid", "classes": [*classes], **rest} if not rest:
@@ -122,7 +123,7 @@ def constraint_from_fields(fields: dict[str, Any]) -> Constraint:
     return _class_from_fields(fields)
 
 
-def _class_from_fields(fields: dict[str, Any]) -> AtMost | TimeBounded:
+def _class_from_fields(fields: Fields) -> AtMost | TimeBounded:
     match fields:
         case {"kind": "at-most", "k": int(k), **rest} if not rest:
             return AtMost(k)

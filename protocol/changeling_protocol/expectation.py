@@ -6,7 +6,8 @@ accurate.
 """
 
 from dataclasses import dataclass
-from typing import Any
+
+from .canonical import Fields
 
 MICRO = 10**6
 
@@ -28,6 +29,6 @@ class ExpectedChanges:
         later = end - max(start, 1)
         return float(1.0 - unchanged * (1.0 - self.later / MICRO) ** later)
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """The expectation in a survey's signed bytes."""
         return {"first": self.first, "later": self.later}

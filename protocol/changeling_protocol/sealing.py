@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from .canonical import holds_booleans
+from .canonical import Fields, holds_booleans
 from .errors import CannotOpen, MalformedBytes
 from .quantities import SurveyId, UnixSeconds
 from .signing import signed, unverified, verified
@@ -86,7 +85,7 @@ class EnvelopeHead:
     key: bytes
 
 
-def _from_fields(fields: dict[str, Any]) -> SealingKey:
+def _from_fields(fields: Fields) -> SealingKey:
     match fields:
         case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not (
             rest or holds_booleans(fields)

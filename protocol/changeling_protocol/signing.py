@@ -5,12 +5,12 @@ another. Apps pin the authority's current and next key.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from . import canonical
+from .canonical import Fields
 from .errors import BadSignature, MalformedBytes
 from .version import VERSION
 
@@ -18,18 +18,18 @@ MOST_ITEMS = 2**15
 """The most values in a signed object, lists and maps included: what reads one makes no more objects than that."""
 
 
-def signed(kind: str, fields: dict[str, Any], authority: Ed25519PrivateKey) -> bytes:
+def signed(kind: str, fields: Fields, authority: Ed25519PrivateKey) -> bytes:
     """The canonical bytes of an object of this kind with these fields, signed by the authority's private key."""
     payload = payload_bytes(kind, fields)
     return canonical.encode({"payload": payload, "signature": authority.sign(payload)})
 
 
-def payload_bytes(kind: str, fields: dict[str, Any]) -> bytes:
+def payload_bytes(kind: str, fields: Fields) -> bytes:
     """What is signed: the fields with their kind and the protocol version, canonical."""
     return canonical.encode({**fields, "kind": kind, "version": VERSION})
 
 
-def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> dict[str, Any]:
+def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> Fields:
     """The fields of a signed object.
 
     authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed.
@@ -45,7 +45,7 @@ def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> dict[str,
     raise BadSignature(f"none of the pinned authority keys signed this {kind}")
 
 
-def unverified(kind: str, encoded: bytes) -> dict[str, Any]:
+def unverified(kind: str, encoded: bytes) -> Fields:
     """The fields of a signed object, whoever signed it.
 
     For bytes whose signature was checked before they were kept, and for showing what is about to be checked elsewhere.
@@ -55,7 +55,7 @@ def unverified(kind: str, encoded: bytes) -> dict[str, Any]:
     return payload_fields(kind, payload)
 
 
-def payload_fields(kind: str, payload: bytes) -> dict[str, Any]:
+def payload_fields(kind: str, payload: bytes) -> Fields:
     """The fields of a payload of this kind and of our version. Raises MalformedBytes for any other."""
     fields = canonical.decode(payload, MOST_ITEMS)
     if not isinstance(fields, dict) or fields.pop("kind", None) != kind:

@@ -4,17 +4,16 @@ A survey never changes and is named by the hash of its signed bytes. Whoever mak
 works out what its plan costs: one that states a smaller epsilon raises UnderstatedEpsilon.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .calendar import LAST_INSTANT, Calendar
-from .canonical import holds_booleans
+from .canonical import Fields, holds_booleans
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
@@ -22,13 +21,13 @@ from .expectation import MICRO, ExpectedChanges
 from .plan import Group, ReleasePlan, Track
 from .quantities import SurveyId
 from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
+from .randomizers.spaces import check_answers
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
 from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
-MOST_ANSWERS = 1000
-"""The most answers: a person chooses among them, and what a randomizer computes grows with their square."""
+
 MOST_EPSILON_MICRO = 10**15
 """The most that a survey states, a billion: a device adds up the millionths of all its surveys in 64 bits."""
 
@@ -67,7 +66,7 @@ class Survey:
     def __post_init__(self) -> None:
         if not self.question:
             raise ValueError("a survey must have a question")
-        _check_answers(len(self.answers))
+        check_answers(len(self.answers))
         if len(set(self.answers)) != len(self.answers) or "" in self.answers:
             raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
         if self.skew < 0 or self.spread < 1:
@@ -95,6 +94,41 @@ class Survey:
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
             )
+
+    @classmethod
+    def at_cost(
+        cls,
+        *,
+        question: str,
+        answers: Sequence[str],
+        calendar: Calendar,
+        constraint: Constraint,
+        plan: ReleasePlan,
+        skew: int,
+        spread: int,
+        grace: int,
+        minimum: int,
+        closed: bool = False,
+        expected: ExpectedChanges = ExpectedChanges(),  # noqa: B008
+    ) -> "Survey":
+        """The survey that states just what its plan can cost an entry, rounded up to millionths.
+
+        The arguments are the survey's own. Raises ValueError as making a survey does.
+        """
+        return cls(
+            question=question,
+            answers=tuple(answers),
+            calendar=calendar,
+            constraint=constraint,
+            plan=plan,
+            epsilon_micro=micro(plan_cost(plan, calendar, constraint, closed)),
+            closed=closed,
+            skew=skew,
+            spread=spread,
+            grace=grace,
+            minimum=minimum,
+            expected=expected,
+        )
 
     @cached_property
     def cost(self) -> Decimal:
@@ -139,7 +173,7 @@ class Survey:
         return cls.from_fields(payload_fields(KIND, payload))
 
     @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> "Survey":
+    def from_fields(cls, fields: Fields) -> "Survey":
         """The survey that `as_fields` wrote. Raises UnderstatedEpsilon or MalformedBytes."""
         try:
             return _from_fields(fields)
@@ -148,7 +182,7 @@ class Survey:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedBytes(f"not a survey: {error}") from error
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         """What is signed, but for the kind and the protocol version."""
         return {
             "question": self.question,
@@ -181,12 +215,7 @@ def from_micro(epsilon_micro: int) -> Decimal:
         return Decimal(epsilon_micro) / MICRO
 
 
-def _check_answers(count: int) -> None:
-    if not 1 <= count <= MOST_ANSWERS:
-        raise ValueError(f"a survey has 1 to {MOST_ANSWERS} answers, got {count}")
-
-
-def _track_as_fields(track: Track) -> dict[str, Any]:
+def _track_as_fields(track: Track) -> Fields:
     return {
         "width": track.width,
         "first": track.first,
@@ -196,7 +225,7 @@ def _track_as_fields(track: Track) -> dict[str, Any]:
     }
 
 
-def _from_fields(fields: dict[str, Any]) -> Survey:
+def _from_fields(fields: Fields) -> Survey:
     match fields:
         case {
             "question": str(question),
@@ -215,7 +244,7 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
         } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
             isinstance(answer, str) for answer in answers
         ):
-            _check_answers(len(answers))  # before randomizers are made for so many
+            check_answers(len(answers))  # before randomizers are made for so many
             return Survey(
                 question=question,
                 answers=tuple(answers),
@@ -233,14 +262,14 @@ def _from_fields(fields: dict[str, Any]) -> Survey:
     raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
 
 
-def _group_from_fields(fields: dict[str, Any], answers: int) -> Group:
+def _group_from_fields(fields: Fields, answers: int) -> Group:
     match fields:
         case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
             return Group(tuple(_track_from_fields(track, answers) for track in tracks), share)
     raise ValueError("a group is a share and tracks")
 
 
-def _track_from_fields(fields: dict[str, Any], answers: int) -> Track:
+def _track_from_fields(fields: Fields, answers: int) -> Track:
     match fields:
         case {
             "width": int(width),

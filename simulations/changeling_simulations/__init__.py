@@ -1,4 +1,4 @@
-"""What will a survey cost in privacy, and how accurate will it be? Populations, experiments, and their pictures.
+"""What a survey will cost in privacy, and how accurate it will be: populations, experiments and their pictures.
 
     changelog = read_csv(changelog_path("school-to-work"))      of changeling_statistics
     calendar, constraint = calendar_for(changelog), AtMost(4)
@@ -8,7 +8,7 @@
     save_plot(experiment, Path("run.png"))
 
 Raises ValueError for a bad argument, and the errors of `changeling_statistics`. Each name is imported when it is first
-used, so that the console script can say what is missing in a bare install.
+used, so that in a bare install the console script can say what is missing.
 """
 
 from importlib import import_module

@@ -1,12 +1,13 @@
-"""The calendar of a simulation: what the designer leaves open is fitted to the changelog."""
+"""The calendar of a simulation: parts that the designer leaves open are fitted to the changelog."""
 
 from math import ceil
 
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.changelog import MICROSECONDS, Changelog
 from changeling_statistics.durations import SECONDS
 
 PERIODS = 24
+"""About how many periods a fitted calendar has."""
 MOST_SIMULATED_PERIODS = 100_000
 """A simulation holds every period of every history in memory."""
 
@@ -14,14 +15,14 @@ MOST_SIMULATED_PERIODS = 100_000
 def calendar_for(
     changelog: Changelog, period: int | None = None, start: int | None = None, periods: int | None = None
 ) -> Calendar:
-    """A calendar that holds the whole changelog, unless the parts that are given forbid it.
+    """A calendar that spans the whole changelog, as far as the parts that are given allow.
 
     period: in seconds; if not given, about a 24th of the changelog.
     start: in Unix seconds; if not given, such that the first period ends in the second of the first mutation.
     periods: how many; if not given, as many as it takes to hold the last mutation.
     Raises ValueError for more than MOST_SIMULATED_PERIODS periods.
     """
-    first, last = ceil(changelog.time.min() / MICRO), ceil(changelog.time.max() / MICRO)
+    first, last = ceil(changelog.time.min() / MICROSECONDS), ceil(changelog.time.max() / MICROSECONDS)
     if period is None:
         period = _rounded(max(1, ceil((last - (first if start is None else start)) / (periods or PERIODS))))
     if start is None:

@@ -30,6 +30,7 @@ from .synthetic import synthetic_calendar, synthetic_changelog
 HISTORIES = 10_000
 """How many histories are made up at most; a larger synthetic population is resampled from them."""
 AT_MOST = 4
+"""How many mutations an entry may make, if the command line does not say."""
 ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -132,11 +133,12 @@ def _constraint(at_most: int | None, within: int | None) -> Constraint:
 
 
 def _watched(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
+    """As `simulate`, with a progress bar on a terminal."""
     terminal = Console(stderr=True)
     nodes = track(
         sample_nodes(population, survey, generator),
         description="sampling nodes",
-        total=sum(each.count for each in survey.plan.tracks),
+        total=sum(reported.count for reported in survey.plan.tracks),
         console=terminal,
         transient=True,
         disable=not terminal.is_terminal,

@@ -1,7 +1,7 @@
-"""One simulated survey: its estimates beside the truth, and what they say of accuracy.
+"""One simulated survey: its estimates beside the truth, and how far they are off.
 
-Errors have two parts, kept apart: the noise of the responses, which more entries make small, and the bias of
-freezing entries that mutate more often than the constraint allows, which nothing does.
+Errors have two parts, which are kept apart. The noise of the randomizers gets smaller with more entries. The bias of
+freezing entries that mutate more often than the constraint allows does not.
 """
 
 import csv
@@ -10,28 +10,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Survey
+from changeling_statistics.estimate import Floats
 from changeling_statistics.estimation.histograms import series
+from changeling_statistics.planning.prediction import POINT
 from changeling_statistics.tallies import Tallies
-from numpy.typing import NDArray
 
 from .population import Population
 from .sampler import sample_tallies
-
-POINT = 0.01
-"""One percentage point of the entries."""
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
     """A survey's estimates beside the truth, at the ends of periods 1..T.
 
-    survey: the survey. entries: how many entries answered.
+    survey: the survey that was simulated.
+    entries: how many entries answered.
     truth: the histograms as they were, shape (T, z), in entries.
     frozen: the histograms of what the devices reported on, shape (T, z), in entries.
     estimates: the published histograms, shape (T, z), in entries.
@@ -55,17 +51,17 @@ class Experiment:
 
     @property
     def rms_error(self) -> float:
-        """The root mean square of estimate - truth over times and answers, as a fraction of the entries."""
+        """The root mean square of (estimate - truth) over times and answers, as a fraction of the entries."""
         return self._rms(self.estimates - self.truth)
 
     @property
     def rms_noise(self) -> float:
-        """The part of `rms_error` that is noise: that of estimate - frozen."""
+        """The root mean square of (estimate - frozen), likewise: the noise of the randomizers."""
         return self._rms(self.estimates - self.frozen)
 
     @property
     def rms_freezing(self) -> float:
-        """The part of `rms_error` that is the bias of freezing: that of frozen - truth."""
+        """The root mean square of (frozen - truth), likewise: the bias of freezing."""
         return self._rms(self.frozen - self.truth)
 
     @property
@@ -74,11 +70,11 @@ class Experiment:
         return float(np.abs(self.frozen - self.truth).max() / self.entries)
 
     def devices_for(self, standard_error: float = POINT) -> Floats:
-        """How many entries it takes for this standard error at the end of each period, shape (T,).
-
-            n·(se / standard_error)²,  as the variance of a fraction falls as 1/n; se² is the mean over the answers
+        """How many entries it takes for a standard error at the end of each period, shape (T,).
 
         standard_error: of a fraction of the entries; 0.01 is one percentage point.
+        The variance of a fraction falls as 1/n, so it takes n·(se / standard_error)² entries; se² is the mean of the
+        variances over the answers.
         """
         variances: Floats = self.variances.mean(axis=1) / self.entries
         return variances / standard_error**2
@@ -122,6 +118,7 @@ def epsilon_text(epsilon: Decimal) -> str:
 def compare(population: Population, survey: Survey, tallies: Tallies) -> Experiment:
     """Estimates histograms from a survey's tallies, and sets them beside the population that answered.
 
+    population: of the same answers and as many periods as the survey.
     Raises NotEstimable if the plan does not reach the end of a period.
     """
     histograms = series(survey, tallies, survey.calendar.periods)

@@ -1,4 +1,4 @@
-"""What to expect of a population, where its changelog is at hand: what a survey's planner asks the designer for."""
+"""How often a population changes its answers, from its changelog: what the planner asks a survey's designer for."""
 
 import numpy as np
 from changeling_protocol import ExpectedChanges
@@ -8,9 +8,9 @@ from .population import Population
 
 
 def fitted_expectation(population: Population) -> ExpectedChanges:
-    """The share of entries that have an answer after the first period, and the mean rate of later changes a period.
+    """The share of entries with an answer after the first period, and how often an entry changes in a later one.
 
-    Both are of what the devices report on. A deletion counts as a change.
+    Both are of the frozen histories, which the devices report on. A deletion counts as a change.
     """
     states, n = population.frozen, population.entries
     first = (states[:, 1] > 0) @ population.weights / n

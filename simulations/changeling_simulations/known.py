@@ -1,7 +1,6 @@
-"""The exact error of a survey's estimates, where everybody's history is known: how far simulations must scatter.
+"""The exact error of a survey's estimates where everybody's history is known, as it is in a simulation.
 
-Only a simulation can know it. Releases are weighted as the estimator weights them; their variances are the exact ones
-of this population.
+Nodes are weighed as the estimator weighs them, and their variances are the exact ones of the population.
 """
 
 from dataclasses import dataclass
@@ -17,14 +16,20 @@ from .population import Population
 
 
 @dataclass(frozen=True)
-class Known:
-    """The exact moments of a population that the prediction of an error needs, of what its devices report on."""
+class KnownPopulation:
+    """What the prediction of an error needs to know of a population, exactly; of its frozen histories.
+
+    survey: what is reported. population: who reports, of the same answers and as many periods.
+    """
 
     survey: Survey
     population: Population
 
     def report_variances(self, track: int) -> Floats:
-        """The mean variance of a report on each node of a track, mean over the answers, shape (nodes,)."""
+        """The variance of one report on each node of a track, mean over entries and answers, in entries squared.
+
+        track: its number in the plan. Returns shape (nodes,).
+        """
         reported = self.survey.plan.tracks[track]
         closed, changes = self.survey.closed, reported.reports_changes
         kept = per_input(reported.randomizer, False)
@@ -40,9 +45,10 @@ class Known:
 
     @property
     def products(self) -> Floats:
-        """How often entries hold an answer at both of two times 0..T, shape (T+1, T+1), mean over the answers.
+        """The share of the entries that hold an answer at both of two times 0..T, mean over the answers.
 
-        A share of the entries; in a closed cohort the covariance of holding the answer at both times.
+        In a closed cohort it is the covariance over entries of holding the answer at the two times.
+        Returns shape (T+1, T+1).
         """
         z, n = len(self.survey.answers), self.population.entries
         products = np.zeros((self.population.periods + 1,) * 2)
@@ -59,20 +65,21 @@ class Known:
 def known_error(
     population: Population, survey: Survey, *, retrospective: bool = False, devices: int | None = None
 ) -> Prediction:
-    """The exact error of a survey's estimates given the histories of a population.
+    """The exact standard errors of a survey's histograms, given the histories of a population.
 
     Which entry draws which group is part of the error; the bias of freezing is not.
+    population: of the same answers and as many periods as the survey.
     retrospective: whether histograms are estimated when all is over, from everything.
     devices: how many entries of this kind answer; if not given, as many as the population has.
     """
     n = population.entries if devices is None else devices
-    return predict(survey, n, retrospective=retrospective, population=Known(survey, population))
+    return predict(survey, n, retrospective=retrospective, population=KnownPopulation(survey, population))
 
 
 def per_input(randomizer: Randomizer, conserved: bool) -> Floats:
-    """The variance of one report for each true input, mean over the answers, shape (m,).
+    """The variance of one report for each true input, mean over the answers, shape (m,), in entries squared.
 
-    conserved: whether the sum over all states is known, as in a closed cohort.
+    conserved: whether changes are known to add up to zero over the answers.
     """
     z = randomizer.space.answers
     variances = np.zeros(randomizer.space.size)

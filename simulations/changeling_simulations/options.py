@@ -1,4 +1,4 @@
-"""What a survey designer types, turned into values: epsilons, durations, dates."""
+"""The words of a designer's command line as values: epsilons, counts, durations, dates."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def epsilon(text: str) -> Decimal:
-    """An epsilon, above 0, as it is written."""
+    """An epsilon above 0, exactly as it is written."""
     return _option(parse_epsilon, text)
 
 
@@ -36,12 +36,12 @@ def duration(text: str) -> int:
 
 
 def date(text: str) -> int:
-    """Unix seconds of an ISO 8601 date or time, UTC where it names no offset; or those seconds themselves."""
+    """The Unix seconds of an ISO 8601 date or time, in UTC if it names no offset, or of Unix seconds themselves."""
     return int(_option(parse_instant, text))
 
 
 def _option(parse: Callable[[str], T], text: str) -> T:
-    """What a word stands for; the error that Typer shows with the option's name, where it stands for nothing."""
+    """The value of a word. A ValueError becomes the error that Typer shows with the option's name."""
     try:
         return parse(text)
     except ValueError as error:

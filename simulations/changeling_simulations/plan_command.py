@@ -1,4 +1,4 @@
-"""`changeling-sim plan`: a wish in; a table of plans, a picture and a survey file out."""
+"""`changeling-sim plan`: from a wish to a table of plans, a picture and a survey file."""
 
 import sys
 from dataclasses import replace
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
 from changeling_protocol.expectation import MICRO
+from changeling_protocol.randomizers.spaces import check_answers
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration
 from changeling_statistics.planning import Comparison, Option, Wish, compare_plans
@@ -23,9 +24,10 @@ from .plan_plots import save_plan_plot
 from .plan_report import print_comparison
 
 YEAR = 31_557_600
+"""A mean year in seconds."""
 DELTA = 1e-6
 WIDTH = 110
-"""Of the tables, where there is no terminal to fit them into."""
+"""How wide tables are, in characters, if there is no terminal to fit them into."""
 
 
 def plan(
@@ -106,12 +108,11 @@ def plan(
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names with commas between them, or a number of answers to be named later."""
+    """The names of the answers: as given, with commas between them, or numbered if only their number is given."""
     if not text.strip().lstrip("-").isdecimal():
         return tuple(name.strip() for name in text.split(","))
     count = int(text)
-    if not 1 <= count <= 1000:
-        raise ValueError(f"a survey has 1 to 1000 answers, got {count}")
+    check_answers(count)
     return tuple(f"answer {i}" for i in range(1, count + 1))
 
 
@@ -132,7 +133,10 @@ def _calendar(horizon: int, period: int, start: int | None) -> Calendar:
 def _expected(
     changes: float | None, per_year: float | None, calendar: Calendar, constraint: Constraint
 ) -> ExpectedChanges:
-    """Everybody answers in the first period; later changes come at a steady rate."""
+    """The expectation that everybody answers in the first period, and changes come at a steady rate after it.
+
+    changes: of an entry over the whole calendar. per_year: the same as a rate. None for what is not said.
+    """
     if changes is not None and per_year is not None:
         raise ValueError("choose --expected-changes or --changes-per-year, not both")
     if per_year is not None:
@@ -158,7 +162,7 @@ def _objective(text: str) -> Objective:
 
 
 def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey) -> None:
-    """Where nodes of the chosen plan will have too few reports to be published."""
+    """Prints a warning if nodes of the chosen plan are expected to have too few reports to be published."""
     least = chosen.least_reports(comparison.wish.devices)
     if least < survey.minimum:
         console.print(

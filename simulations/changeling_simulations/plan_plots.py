@@ -1,4 +1,4 @@
-"""Pictures of plans: how the error goes over time, and the release graph as resistors.
+"""Pictures of plans: their errors over time, and the release graph of one as a network of resistors.
 
 Imports matplotlib only when a plot is asked for, and draws without a display.
 """
@@ -98,7 +98,10 @@ def _name_lines(panel: "Axes", comparison: Comparison) -> None:
 
 
 def _draw_graph(panel: "Axes", option: Option) -> None:
-    """Times on a line; changes are arcs over it, states stems to the ground; the wider, the better they conduct."""
+    """Times on a line, reports of changes as arcs over it, of states as stems to the ground.
+
+    The wider an edge is drawn, the smaller its variance.
+    """
     from matplotlib.collections import LineCollection
     from matplotlib.lines import Line2D
 
@@ -141,7 +144,7 @@ def _draw_graph(panel: "Axes", option: Option) -> None:
 
 
 def _conductances(option: Option) -> dict[tuple[int, int], float]:
-    """1/σ² of every edge of the release graph, as the estimator plans it; parallel edges are added up."""
+    """1/σ² of every edge of the release graph, σ² being its planned variance; parallel edges are added up."""
     survey, conductances = option.survey, dict[tuple[int, int], float]()
     for group in range(len(survey.plan.groups)):
         share = survey.plan.groups[group].share / survey.plan.total_share

@@ -1,4 +1,4 @@
-"""What `changeling-sim plan` prints: how accurate each plan is, what it costs, and what to make of it."""
+"""What `changeling-sim plan` prints: how accurate each plan is, what it costs, and a verdict."""
 
 from math import isfinite
 
@@ -115,13 +115,13 @@ def _in_words(track: Track, period: int) -> str:
     >>> _in_words(Track(1, response, 0, 14, reported=2), 86_400)
     'states at 2 of 14 nodes of 1d, at random, periods 1 to 14'
     """
-    what = "changes over" if track.reports_changes else "states at"
+    reported = "changes over" if track.reports_changes else "states at"
     nodes, drawn = ("all", "") if track.reported is None else (f"{track.reported} of", ", at random")
     if track.count == 1:
-        what, nodes, drawn = ("the change over" if track.reports_changes else "the state at the end of"), "", ""
+        reported, nodes, drawn = ("the change over" if track.reports_changes else "the state at the end of"), "", ""
     first, last = track.first + 1, track.first + track.count * track.width
     named = f"{track.count} nodes of {format_duration(track.width * period)}" if track.count > 1 else "one node"
-    return " ".join(f"{what} {nodes} {named}{drawn}, periods {first} to {last}".split())
+    return " ".join(f"{reported} {nodes} {named}{drawn}, periods {first} to {last}".split())
 
 
 def _points(error: float) -> str:

@@ -1,7 +1,7 @@
 """A population: how many entries have which history, at the ends of a calendar's periods.
 
-Entries with the same history are one row with a weight, so a billion of them cost no more than their distinct
-histories. Each history is held twice: as it truly was, and as the devices report it, the constraint freezing it.
+Entries with the same history are one row with a weight, so a billion entries take no more room than their distinct
+histories. Each history is kept twice: as it truly was, and frozen, as the devices report it under the constraint.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint, Node, Track
-from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.changelog import MICROSECONDS, Changelog
 from changeling_statistics.tallies import Counts
 from numpy.typing import NDArray
 
@@ -67,9 +67,10 @@ class Population:
         return len(self.true[0]) - 1
 
     def resampled(self, entries: int, generator: np.random.Generator) -> "Population":
-        """A population of so many entries, drawn from this one with replacement (the bootstrap).
+        """A population of entries that are drawn from this one with replacement (the bootstrap).
 
-        Takes no longer for a billion entries. Raises ValueError for fewer than one.
+        entries: how many, at least 1; a billion takes no longer than one. generator: draws them.
+        Raises ValueError for fewer than one.
         """
         if entries < 1:
             raise ValueError(f"a population must have an entry, got {entries}")
@@ -82,7 +83,7 @@ class Population:
         return self._count(self.true)
 
     def frozen_histogram(self) -> Counts:
-        """The histograms of what the devices report on, shape (T+1, z), in entries: what estimates are unbiased for."""
+        """The histograms of the frozen histories, for which estimates are unbiased; shape (T+1, z), in entries."""
         return self._count(self.frozen)
 
     def mutation_counts(self, track: Track, node: Node, weights: Counts | None = None) -> Counts:
@@ -104,13 +105,13 @@ class Population:
 
 
 def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
-    """Which mutations the devices let through, shape (mutations,); the first that is refused freezes its entry."""
+    """Which mutations the devices take up, shape (mutations,). An entry is frozen by the first that is refused."""
     kept = np.zeros(len(changelog), np.bool_)
     entry, first, mutations, frozen = -1, 0, 0, False
-    for row, (who, time) in enumerate(zip(changelog.entry.tolist(), changelog.time.tolist(), strict=True)):
-        if who != entry:
-            entry, first, mutations, frozen = who, time, 0, False
-        frozen = frozen or not constraint.admits(mutations, (time - first) / MICRO)
+    for row, (mutating, time) in enumerate(zip(changelog.entry.tolist(), changelog.time.tolist(), strict=True)):
+        if mutating != entry:
+            entry, first, mutations, frozen = mutating, time, 0, False
+        frozen = frozen or not constraint.admits(mutations, (time - first) / MICROSECONDS)
         mutations += 1
         kept[row] = not frozen
     return kept

@@ -1,7 +1,7 @@
-"""Tallies drawn straight from how many entries have which input, never one device at a time.
+"""Draws the tallies of a survey from how many entries have which input, without drawing each device's reports.
 
-Exact in distribution, up to the rounding of probabilities to floats: the tallies are distributed as the sum of
-all devices' reports, jointly over nodes, tracks and groups. The cost does not depend on how many entries.
+The tallies have the distribution that sums of all devices' reports have, jointly over nodes, tracks and groups, up to
+the rounding of probabilities to floats. A billion entries take no longer than a thousand.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,11 @@ from .population import Population
 def sample_nodes(
     population: Population, survey: Survey, generator: np.random.Generator
 ) -> Iterator[tuple[PlanNode, NodeTally]]:
-    """((track, node), tally) of every node of the survey, one after the other, all entries answering."""
+    """Draws ((track, node), tally) for every node of a survey that all entries answer, one node after another.
+
+    population: of the same answers, in the same order, and as many periods as the survey.
+    generator: draws everything. Raises ValueError if the two do not fit.
+    """
     if population.answers != survey.answers:
         raise ValueError("the population and the survey must have the same answers, in the same order")
     if population.periods != survey.calendar.periods:
@@ -33,15 +37,16 @@ def sample_nodes(
 
 
 def sample_tallies(population: Population, survey: Survey, generator: np.random.Generator) -> Tallies:
-    """The tallies of a whole survey."""
+    """Draws the tallies of a whole survey; arguments as for `sample_nodes`."""
     return dict(sample_nodes(population, survey, generator))
 
 
 def reporting(track: Track, members: Counts, generator: np.random.Generator) -> Iterator[Counts]:
-    """For each node of a track, how many of each row's members report on it, shape (rows,).
+    """Draws, for each node of a track, how many entries of each history report on it, shape (rows,).
 
-    Where an entry reports r random nodes of N this is selection sampling (Knuth, TAOCP 2, algorithm 3.4.2S)
-    on counts: who still owes j reports with M nodes to come picks the next with chance j/M.
+    members: how many entries of each history are in the track's group, shape (rows,). generator: draws their nodes.
+    If an entry reports r random nodes of N, this is selection sampling on counts (Knuth, TAOCP 2, algorithm 3.4.2S):
+    an entry that still owes j reports, with M nodes to come, reports on the next with chance j/M.
     """
     if track.reported is None:
         for _ in range(track.count):

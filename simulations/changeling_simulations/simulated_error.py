@@ -1,4 +1,4 @@
-"""How far the estimates of a simulated survey are from the truth, over and over."""
+"""How far the estimates of a survey are from the truth when it is simulated many times."""
 
 from collections.abc import Iterator
 
@@ -16,10 +16,12 @@ from .sampler import sample_tallies
 def simulated_errors(
     population: Population, survey: Survey, seeds: Iterator[np.random.Generator], *, retrospective: bool = False
 ) -> Floats:
-    """The mean squared error of the estimated fractions in repeated surveys, shape (seeds, T), mean over the answers.
+    """The squared errors of the estimated fractions in repeated surveys, mean over the answers.
 
-    It is the error against what the devices report on, so the bias of freezing is left out.
-    seeds: a generator for each survey. retrospective: whether estimates are made when all is over, from everything.
+    They are against the frozen histories, so the bias of freezing is left out.
+    seeds: a generator for each survey.
+    retrospective: whether histograms are estimated from everything; if not, each as its period closes.
+    Returns shape (seeds, T), in squared fractions.
     """
     truth, n = population.frozen_histogram()[1:], population.entries
     errors = []
@@ -30,9 +32,9 @@ def simulated_errors(
 
 
 def estimated(survey: Survey, tallies: Tallies, *, retrospective: bool = False) -> Floats:
-    """The estimated histograms at times 1..T, shape (T, z), in entries, nan where a time is not estimable.
+    """The estimated histograms at the ends of periods 1..T, without their covariances, which take longer.
 
-    Without their covariances, which take longer.
+    Returns shape (T, z), in entries; nan for a period that is not estimable.
     """
     known, periods = releases(survey, tallies), survey.calendar.periods
     if retrospective:

@@ -1,10 +1,9 @@
-"""A survey to simulate: the paper's plan at a given epsilon. What only a server needs is filled with anything."""
+"""A survey to simulate, with the paper's plan at a given epsilon."""
 
 from collections.abc import Sequence
 from decimal import Decimal
 
-from changeling_protocol import Calendar, Constraint, Survey, plan_cost
-from changeling_protocol.survey import micro
+from changeling_protocol import Calendar, Constraint, Survey
 from changeling_statistics.planning.paper import hierarchical_plan
 
 
@@ -21,18 +20,18 @@ def paper_survey(
 
     answers: the names of the answers. calendar, constraint: the survey's.
     epsilon: the most that an entry may lose over the whole calendar.
-    branching: layers have nodes of 1, c, c², … periods. layers: how many; one is the flat release.
+    branching: c; layers have nodes of 1, c, c², … periods.
+    layers: how many; one is the flat release.
+    What only devices and a server need (skew, spread, grace, minimum) is filled with the least there is.
     Raises ValueError if there is no such plan.
     """
     plan = hierarchical_plan(len(answers), calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
-    return Survey(
+    return Survey.at_cost(
         question="a simulation",
-        answers=tuple(answers),
+        answers=answers,
         calendar=calendar,
         constraint=constraint,
         plan=plan,
-        epsilon_micro=micro(plan_cost(plan, calendar, constraint)),
-        closed=False,
         skew=0,
         spread=1,
         grace=2,

@@ -2,18 +2,19 @@
 
 import numpy as np
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.changelog import MICROSECONDS, Changelog
 from numpy.typing import NDArray
 
 SWING = 0.8
+"""How far an answer's popularity swings about its mean, as a share of it."""
 START, PERIOD, PERIODS = 1_767_225_600, 604_800, 52
-"""Weeks of 2026, where nothing else is asked."""
+"""The 52 weeks of 2026, if nothing else is asked for."""
 
 
 def synthetic_calendar(period: int | None = None, start: int | None = None, periods: int | None = None) -> Calendar:
     """A calendar for made-up entries: the 52 weeks of 2026, but for the parts that are given.
 
-    period: in seconds. start: in Unix seconds. periods: how many.
+    period: its length in seconds. start: in Unix seconds. periods: how many.
     """
     return Calendar(
         START if start is None else start,
@@ -34,10 +35,12 @@ def synthetic_changelog(
     """A changelog of entries that move between answers as a Markov chain, at most one step a period.
 
     An entry is inserted once and never deleted. In each later period it changes with a fixed chance, at a random time
-    of the period, to another answer drawn by its popularity. Answers have their seasons: see `popularity`.
-    answers: how many, z. entries: how many. changes: how many an entry makes on average, its insertion not counted.
-    gradual: whether entries are inserted in a period drawn uniformly; if not, all are in the first.
+    of the period, to another answer, which is drawn by `popularity`.
+
+    answers: how many, z. entries: how many.
+    changes: how many an entry makes on average, its insertion not counted.
     generator: draws everything.
+    gradual: whether each entry is inserted in a uniformly random period; if not, all are in the first.
     Raises ValueError if the calendar has not periods enough for so many changes.
     """
     if answers < 1 or entries < 1:
@@ -58,7 +61,7 @@ def synthetic_changelog(
         answers=tuple(f"answer {a}" for a in range(1, answers + 1)),
         entries=tuple(str(i) for i in range(1, entries + 1)),
         entry=entry,
-        time=np.concatenate(times) * MICRO,
+        time=np.concatenate(times) * MICROSECONDS,
         state=state.astype(np.uint16),
     ).take(by_entry)
 
@@ -90,9 +93,10 @@ def _chance_of_change(answers: int, changes: float, periods: int, gradual: bool)
 def _drawn(
     chances: NDArray[np.float64], states: NDArray[np.int64], generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """A new state for each of the given ones, never the same, drawn by `chances` with its own chance left out.
+    """Draws a new state for each entry, never the one it is in.
 
-    chances: of the states 1..z. states: the present ones; from NULL any state may be drawn.
+    chances: of the states 1..z, adding up to 1. states: the present one of each entry, 0 for NULL; its own chance is
+    left out.
     """
     padded = np.concatenate([[0.0], chances])
     upper = np.cumsum(padded)

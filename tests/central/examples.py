@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import MICRO, Mutations
+from changeling_statistics.changelog import MICROSECONDS, Mutations
 
 from .stand_ins import NoNoise
 
@@ -27,7 +27,7 @@ def mutations_of(states):
     moves = [(t, a, b) for t, (a, b) in enumerate(zip((0, *states), states, strict=False), 1) if a != b]
     times, old, new = (np.array(column) for column in zip(*moves, strict=True))
     nothing = np.zeros(len(moves), np.int64)
-    return Mutations(nothing, times * MICRO, old.astype(np.uint16), new.astype(np.uint16), nothing)
+    return Mutations(nothing, times * MICROSECONDS, old.astype(np.uint16), new.astype(np.uint16), nothing)
 
 
 def transcript(mechanism, query, calendar, states, released):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import httpx
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import Coins, KaryResponse, Odds, StateSpace, Survey
+from changeling_protocol.canonical import Fields
 from changeling_protocol.randomizers import Losses, Space, register
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
@@ -78,11 +79,11 @@ class HadamardResponse:
         row, rest = divmod(drawn, self.odds.favoured + self.odds.other)
         return 2 * row + (self.sign(row, true) ^ (rest >= self.odds.favoured))
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self) -> Fields:
         return {"odds": [self.odds.favoured, self.odds.other]}
 
     @classmethod
-    def from_fields(cls, space: Space, fields: dict[str, Any]) -> Self | None:
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
         match space, fields:
             case StateSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
                 return cls(space, Odds(a, b))

@@ -20,7 +20,7 @@ def problem(of):
 
 
 def value(problem, f, objective="mean"):
-    found = problem.point(f, np.full(problem.periods, 1 / problem.periods)).resistances
+    found = problem.at(f, np.full(problem.periods, 1 / problem.periods)).resistances
     return found.mean() if objective == "mean" else found.max()
 
 
@@ -89,12 +89,12 @@ def test_slopes_are_the_derivatives_of_the_mean_resistance():
     whole = problem(wish(periods=6, closed=True))
     generator = np.random.default_rng(1)
     f, w = generator.dirichlet(np.ones(len(whole.candidates))), np.full(6, 1 / 6)
-    point = whole.point(f, w)
+    point = whole.at(f, w)
     assert point.value == pytest.approx(f @ point.slopes)
     for g in generator.integers(0, len(f), 8):
         step = np.zeros(len(f))
         step[g] = 1e-6
-        slope = (whole.point(f - step * (f[g] > 1e-6), w).value - whole.point(f + step, w).value) / (
+        slope = (whole.at(f - step * (f[g] > 1e-6), w).value - whole.at(f + step, w).value) / (
             1e-6 * (1 + (f[g] > 1e-6))
         )
         assert slope == pytest.approx(point.slopes[g], rel=1e-3)

@@ -1,7 +1,5 @@
 """Surveys, keys and plans that tests of every package share."""
 
-from decimal import Decimal
-
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -14,9 +12,7 @@ from changeling_protocol import (
     StateSpace,
     Survey,
     Track,
-    plan_cost,
 )
-from changeling_protocol.survey import micro
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
@@ -55,14 +51,12 @@ def survey(
     minimum: int = 1,
 ) -> Survey:
     plan = plan or hierarchical(len(answers), calendar.periods, (1, 2, 4), Odds(3, 1))
-    cost: Decimal = plan_cost(plan, calendar, constraint, closed)
-    return Survey(
+    return Survey.at_cost(
         question="What do you drink?",
         answers=answers,
         calendar=calendar,
         constraint=constraint,
         plan=plan,
-        epsilon_micro=micro(cost),
         closed=closed,
         skew=skew,
         spread=spread,

@@ -27,8 +27,9 @@ from changeling_protocol.calendar import LAST_INSTANT, MOST_PERIODS
 from changeling_protocol.constraints import MOST_CLASSES, MOST_MUTATIONS, most_span
 from changeling_protocol.plan import MOST_DRAWN_NODES, MOST_NODES, MOST_TRACKS
 from changeling_protocol.randomizers import Randomizer
+from changeling_protocol.randomizers.spaces import MOST_ANSWERS
 from changeling_protocol.signing import MOST_ITEMS, signed
-from changeling_protocol.survey import MOST_ANSWERS, MOST_EPSILON_MICRO
+from changeling_protocol.survey import MOST_EPSILON_MICRO
 from changeling_protocol.wire import MOST_BODY_BYTES
 from hypothesis import given
 from hypothesis import strategies as st

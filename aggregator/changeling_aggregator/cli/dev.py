@@ -21,10 +21,8 @@ from changeling_protocol import (
     SealingKey,
     Survey,
     Track,
-    plan_cost,
 )
 from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.survey import micro
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import HISTOGRAM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -98,14 +96,12 @@ def _survey(answers: Sequence[str], now: float) -> Survey:
     constraint = AtMost(MOST_CHANGES)
     track = Track(1, KaryResponse(MutationSpace(len(answers)), ODDS), 0, PERIODS)
     plan = ReleasePlan((Group((track,)),))
-    return Survey(
+    return Survey.at_cost(
         question="What do you drink? (development only)",
-        answers=tuple(answers),
+        answers=answers,
         calendar=calendar,
         constraint=constraint,
         plan=plan,
-        epsilon_micro=micro(plan_cost(plan, calendar, constraint)),
-        closed=False,
         skew=1,
         spread=2,
         grace=600,

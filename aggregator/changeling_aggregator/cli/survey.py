@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import Calendar, Survey, plan_cost
-from changeling_protocol.survey import micro
+from changeling_protocol import Calendar, Survey
 from changeling_protocol.wire import survey_path
 from changeling_statistics.constraint_words import constraint_of, in_words
 from changeling_statistics.durations import format_duration, parse_duration
@@ -57,14 +56,12 @@ def new(
     plan = hierarchical_plan(
         len(names), calendar, constraint, epsilon=parse_epsilon(epsilon), branching=branching, layers=layers
     )
-    survey = Survey(
+    survey = Survey.at_cost(
         question=question,
         answers=names,
         calendar=calendar,
         constraint=constraint,
         plan=plan,
-        epsilon_micro=micro(plan_cost(plan, calendar, constraint)),
-        closed=False,
         skew=parse_duration(skew),
         spread=parse_duration(spread),
         grace=parse_duration(grace),

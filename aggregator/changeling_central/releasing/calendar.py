@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICRO, Changelog
+from changeling_statistics.changelog import MICROSECONDS, Changelog
 from changeling_statistics.instants import format_instant, parse_instant
 
 from .limits import check_periods
@@ -34,12 +34,12 @@ def calendar_for(log: Changelog, period: int, start: str | None, until: str | No
         start = start or format_instant(begun.calendar.start)
         until = until or format_instant(begun.calendar.time(begun.calendar.periods))
     day = max(DAY, period)
-    first = int(parse_instant(start)) if start else int(log.time.min()) // (day * MICRO) * day
+    first = int(parse_instant(start)) if start else int(log.time.min()) // (day * MICROSECONDS) * day
     if until:
         end = int(parse_instant(until))
         periods = (end - first) // period
     else:
-        end = -(-int(log.time.max()) // (day * MICRO)) * day
+        end = -(-int(log.time.max()) // (day * MICROSECONDS)) * day
         end = end if start else max(end, first + day)  # all mutations at one midnight
         periods = ceil((end - first) / period)
     if end - first < period:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from changeling_protocol import Calendar
 from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.changelog import MICRO, Changelog, read_csv, read_frame, read_parquet
+from changeling_statistics.changelog import MICROSECONDS, Changelog, read_csv, read_frame, read_parquet
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.errors import BadChangelog
@@ -162,7 +162,7 @@ def release(
     published, unknown = _follow(asked, last, reached)
     if unknown:
         note("no standard error of this mechanism is known, so that column is empty")
-    if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICRO:
+    if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICROSECONDS:
         note("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
     return Released(output, query, calendar, last, published, made.guarantee, dates.from_data, tuple(notes))
 

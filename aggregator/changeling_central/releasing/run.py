@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.changelog import MICRO, Changelog, Mutations
+from changeling_statistics.changelog import MICROSECONDS, Changelog, Mutations
 
 from ..changes.linear_query import LinearQuery
 from ..changes.release_graph import Level
@@ -128,7 +128,7 @@ def _run(
         end = calendar.start + number * calendar.period
         if number > max(until, begun_at):
             break
-        if breach is not None and breach.time <= end * MICRO and number > begun_at:
+        if breach is not None and breach.time <= end * MICROSECONDS and number > begun_at:
             broken = breach.error()
             break
         seen = _digest(seen, release.changelog, part)

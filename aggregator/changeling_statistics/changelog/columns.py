@@ -1,6 +1,6 @@
 """Changelogs of a population: the mutations of many entries, in columns, which can be replayed to any time.
 
-Knows no files, no calendar and no constraint; `reading` makes changelogs.
+Knows no files, no calendar and no constraint.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .mutations import Mutations
-from .times import MICRO
+from .times import MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ class Changelog:
     unit: str = "row"
 
     def before(self) -> NDArray[np.uint16]:
-        """The state that each mutation ends: old where `state` is new; shape (mutations,)."""
+        """The state that the entry was in before each mutation, shape (mutations,)."""
         first = np.ones(len(self), np.bool_)
         first[1:] = self.entry[1:] != self.entry[:-1]
         old = np.roll(self.state, 1)
@@ -52,9 +52,9 @@ class Changelog:
     def states_at(self, times: Sequence[float]) -> NDArray[np.uint16]:
         """The state of every entry at each of the times, mutations at the time itself included.
 
-        times: Unix seconds, rising. Returns shape (entries, times).
+        times: Unix seconds, rising. Returns shape (entries, times). Raises ValueError if the times do not rise.
         """
-        asked = np.array([round(time * MICRO) for time in times], np.int64)
+        asked = np.array([round(time * MICROSECONDS) for time in times], np.int64)
         if np.any(asked[1:] <= asked[:-1]):
             raise ValueError("the times of a replay must rise")
         column = np.searchsorted(asked, self.time)
@@ -67,21 +67,27 @@ class Changelog:
         return np.concatenate([np.zeros(1, np.uint16), self.state])[last_row]
 
     def since(self, time: int) -> "Changelog":
-        """The changelog from a time on, in Unix seconds: what an entry holds by then is inserted at that time."""
+        """The changelog from a time on. An answer that an entry holds by then is inserted at that time.
+
+        time: Unix seconds.
+        """
         held = self.states_at([time])[:, 0]
         inserted = np.flatnonzero(held)
-        later = self.take(self.time > time * MICRO)
+        later = self.take(self.time > time * MICROSECONDS)
         merged = replace(
             self,
             entry=np.concatenate([inserted, later.entry]),
-            time=np.concatenate([np.full(len(inserted), time * MICRO), later.time]),
+            time=np.concatenate([np.full(len(inserted), time * MICROSECONDS), later.time]),
             state=np.concatenate([held[inserted], later.state]),
             row=None if later.row is None else np.concatenate([np.zeros(len(inserted), np.int64), later.row]),
         )
         return merged.take(np.argsort(merged.entry, kind="stable"))
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "Changelog":
-        """The mutations chosen by a mask or by number, of the same entries and answers."""
+        """The changelog of only some mutations; its entries and answers are the same.
+
+        rows: which ones, as a mask of shape (mutations,) or by number.
+        """
         row = None if self.row is None else self.row[rows]
         return replace(self, entry=self.entry[rows], time=self.time[rows], state=self.state[rows], row=row)
 

@@ -29,7 +29,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def changelog_of_csv(path: Path, answers: Sequence[str] | None) -> Changelog:
     """The changelog in a .csv or .csv.gz file.
 
-    answers: the only ones allowed, in their order; None to sort those that occur. Raises BadChangelog.
+    answers: the only ones allowed, in their order; None to sort those that occur.
+    Raises BadChangelog, which names the line.
     """
     plain = _plain_columns(path)
     if plain is not None:
@@ -85,7 +86,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _rows(file: TextIO) -> Iterator[Row]:
-    """Every row. One of several lines is named by its first."""
+    """Every row, numbered by its first line. Raises BadChangelog for what is no row."""
     reader = csv.reader(file, strict=True)
     line = 1
     try:

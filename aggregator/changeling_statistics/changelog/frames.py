@@ -5,7 +5,7 @@ Answers and entries of any kind count as their text. Every error names the row, 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,13 +15,13 @@ from polars.exceptions import PolarsError
 from ..errors import BadChangelog
 from .columns import Changelog
 from .order import ABSENT, Encoded, in_order, unknown_answer
-from .times import LATEST, MICRO, UNREADABLE, microseconds
+from .times import LATEST, MICROSECONDS, UNREADABLE, microseconds
 
 CURRENT = ("entry", "time", "answer")
 CHANGES = ("entry", "time", "old", "new")
 FORMS = f"{','.join(CURRENT)} or {','.join(CHANGES)}"
 
-Wide = NDArray[np.int64]
+Integers: TypeAlias = NDArray[np.int64]
 
 
 def changelog_of_parquet(path: Path, answers: Sequence[str] | None) -> Changelog:
@@ -48,7 +48,7 @@ def changelog_of_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
 
 
 def wrong_columns(names: Sequence[str]) -> str:
-    """What is wrong with these columns. Repeats the names only if they are a header: else they may be an answer."""
+    """What is wrong with these columns. It repeats their names only if they are a header; else they may be answers."""
     expected = f"the columns must be {FORMS}"
     if not {"entry", "time"} & {name.strip() for name in names}:
         return f"{expected}; there is no such header, separated by commas"
@@ -60,7 +60,9 @@ def encode(
 ) -> Encoded:
     """Columns as numbers, once each row is checked by itself.
 
-    columns: by name. number: the number by which errors name each row, shape (rows,). unit: what they call it.
+    columns: by name.
+    number: the number by which errors name each row, shape (rows,). unit: what they call a row.
+    answers: the only ones allowed, in their order; None for those that occur.
     Raises BadChangelog, which names the first bad row.
     """
     entry, time = _text(columns["entry"]), columns["time"]
@@ -89,7 +91,7 @@ def encode(
 
 
 def _series(name: str, column: Any) -> pl.Series:
-    """A column as polars has it; of pandas without pyarrow, whatever its dtype."""
+    """A column of a polars frame as it is; one of a pandas frame as polars would have it, even without pyarrow."""
     if isinstance(column, pl.Series):
         return column
     values = column.to_numpy()
@@ -118,7 +120,7 @@ def _text(series: pl.Series) -> pl.Series:
     raise BadChangelog(f"row 1: the column {series.name!a} holds {series.dtype.base_type()}, which is no text")
 
 
-def _codes(series: pl.Series) -> tuple[list[str], Wide]:
+def _codes(series: pl.Series) -> tuple[list[str], Integers]:
     """The texts in order of first appearance, and which each row holds."""
     texts = series.unique(maintain_order=True)
     names = texts.to_list()
@@ -128,7 +130,7 @@ def _codes(series: pl.Series) -> tuple[list[str], Wide]:
     return names, codes.to_numpy()
 
 
-def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[list[str], Wide]:
+def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[list[str], Integers]:
     """The names of the states from 1 on, and the state of each row; -1 where it is none of the answers given."""
     texts, codes = _codes(answer)
     names = list(answers) if answers is not None else [text for text in texts if text]
@@ -136,14 +138,14 @@ def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[lis
     return names, np.array([known.get(text, -1) for text in texts], np.int64)[codes] if len(codes) else codes
 
 
-def _microseconds(time: pl.Series) -> tuple[Wide, NDArray[np.bool_]]:
-    """Unix microseconds, and which rows have no time that could be read."""
+def _microseconds(time: pl.Series) -> tuple[Integers, NDArray[np.bool_]]:
+    """The times in Unix microseconds, and which rows have none that can be read; those are 0."""
     if time.dtype == pl.Date:
         time = time.cast(pl.Datetime("us"))
     if isinstance(time.dtype, pl.Datetime):
         per = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[time.dtype.time_unit]
         ticks = time.to_physical()
-        latest = min(LATEST * MICRO * per[1] // per[0], 2**63 - 1)
+        latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)
         bad = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
         return np.where(bad, 0, ticks.fill_null(0).to_numpy()) * per[0] // per[1], bad
     if time.dtype.is_numeric():
@@ -152,18 +154,20 @@ def _microseconds(time: pl.Series) -> tuple[Wide, NDArray[np.bool_]]:
     seconds = texts.cast(pl.Float64, strict=False)
     if seconds.null_count() == 0:
         return _seconds(seconds.to_numpy())
-    each, codes = _codes(texts)
-    parsed = [_parsed(text) for text in each]
+    distinct, codes = _codes(texts)
+    parsed = [_parsed(text) for text in distinct]
     when = np.array([at.time for at in parsed], np.int64)
     return when[codes], np.array([at.bad for at in parsed], np.bool_)[codes]
 
 
-def _seconds(seconds: NDArray[np.float64]) -> tuple[Wide, NDArray[np.bool_]]:
+def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]:
     bad = ~(np.abs(seconds) < LATEST)
-    return np.rint(np.where(bad, 0.0, seconds) * MICRO).astype(np.int64), bad
+    return np.rint(np.where(bad, 0.0, seconds) * MICROSECONDS).astype(np.int64), bad
 
 
 class _Parsed(NamedTuple):
+    """time: Unix microseconds, 0 if it cannot be read. bad: whether it cannot."""
+
     time: int
     bad: bool
 
@@ -176,6 +180,7 @@ def _parsed(text: str) -> _Parsed:
 
 
 def _why(times: pl.Series, row: int) -> str:
+    """Why the time of a row cannot be read, in words that do not repeat it."""
     if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:
         return "its datetime is beyond the year 9999"  # polars panics where Python has none
     time = times[row]

@@ -14,15 +14,16 @@ from ..errors import BadChangelog
 from .columns import Changelog
 
 ABSENT = -1
-"""The old state of a row whose old answer no other row knows."""
+"""Stands for the old state of a row whose old answer is no state."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Rows as they came, in columns of shape (rows,). What can be wrong with one row alone was checked before.
+    """Rows as they came, in columns of shape (rows,), each of them checked by itself.
 
     names: the names of the states 1, 2, …; state 0 is NULL.
-    entries: the names of the entries. entry: the row's entry, numbered from 0.
+    entries: the names of the entries.
+    entry: the row's entry, numbered from 0.
     time: Unix microseconds.
     state: the state that the entry is in from then on.
     old: the state that the row says it was in before, ABSENT if that is no state; None if rows do not say it.
@@ -41,8 +42,8 @@ class Encoded:
 def in_order(rows: Encoded, unit: str, answers: Sequence[str] | None) -> Changelog:
     """The changelog that the rows make together.
 
-    unit: what errors call a row. answers: if given, `rows.names` are these, and the states keep their order;
-    else the answers are sorted.
+    unit: what errors call a row.
+    answers: what `rows.names` are, if the answers were given; they then keep their order, and else are sorted.
     Raises BadChangelog, which names the first bad row.
     """
     if not len(rows.number):

@@ -1,4 +1,4 @@
-"""The reader of rows, one at a time; slow, and it says in its own words what is wrong with a row."""
+"""The reader of rows, one at a time: slow, but it tells exactly what is wrong with a row."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,11 @@ from .times import Time, microseconds
 class Row(NamedTuple):
     """A row of a changelog.
 
-    number: the number by which errors name it. entry: the entry's name. time: as people write it.
-    answer: what the entry answers from then on, "" for NULL. old: what it answered before, None if not said.
+    number: the number by which errors name it.
+    entry: the entry's name.
+    time: as people write it.
+    answer: what the entry answers from then on; "" for NULL.
+    old: what it answered before, "" for NULL; None if the row does not say.
     """
 
     number: int
@@ -35,20 +38,20 @@ def changelog_of_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | N
     entries: dict[str, int] = {}
     states = {name: state for state, name in enumerate(["", *(answers or [])])}
     entry, time, state, numbers, olds = array("q"), array("q"), array("q"), array("q"), array("q")
-    for number, who, when, what, old in rows:
+    for row in rows:
         try:
-            if not who:
+            if not row.entry:
                 raise ValueError("the entry has no name")
-            if what not in states and answers is not None:
+            if row.answer not in states and answers is not None:
                 raise ValueError(unknown_answer(answers))
-            time.append(microseconds(when))
+            time.append(microseconds(row.time))
         except ValueError as error:
-            raise BadChangelog(f"{unit} {number}: {error}") from error
-        entry.append(entries.setdefault(who, len(entries)))
-        if old is not None:
-            olds.append(states.get(old, ABSENT))
-        state.append(states.setdefault(what, len(states)))
-        numbers.append(number)
+            raise BadChangelog(f"{unit} {row.number}: {error}") from error
+        entry.append(entries.setdefault(row.entry, len(entries)))
+        if row.old is not None:
+            olds.append(states.get(row.old, ABSENT))
+        state.append(states.setdefault(row.answer, len(states)))
+        numbers.append(row.number)
     encoded = Encoded(
         names=list(states)[1:],
         entries=tuple(entries),

@@ -6,12 +6,13 @@ An error never repeats the field: where columns are swapped it is somebody's ans
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-MICRO = 10**6
+MICROSECONDS = 10**6
+"""In a second."""
 
 Time: TypeAlias = datetime | float | str
 
 LATEST = 253_402_300_800
-"""The year 10000 in Unix seconds: times beyond it are most often milliseconds."""
+"""The start of the year 10000, in Unix seconds. What is beyond it is most often meant as milliseconds."""
 
 UNREADABLE = "its time is neither in ISO 8601 nor in Unix seconds"
 
@@ -20,7 +21,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def microseconds(time: Time) -> int:
-    """Unix microseconds of a datetime, of Unix seconds, or of either as text. Raises ValueError."""
+    """A time in Unix microseconds.
+
+    time: a datetime, Unix seconds, or either as text; in UTC if it names no offset.
+    Raises ValueError for what is no time, or is beyond the year 9999; the error does not repeat it.
+    """
     if isinstance(time, str):
         time = _parsed(time)
     if isinstance(time, datetime):
@@ -30,7 +35,7 @@ def microseconds(time: Time) -> int:
         raise ValueError(UNREADABLE)
     if not abs(time) < LATEST:
         raise ValueError("its time is beyond the year 9999 in Unix seconds; are these milliseconds?")
-    return round(time * MICRO)
+    return round(time * MICROSECONDS)
 
 
 def _parsed(text: str) -> datetime | float:

@@ -1,4 +1,4 @@
-"""Release plans for a population and a budget: pure functions."""
+"""The best release plan for a population and a budget, beside others, and how accurate any plan will be. Pure."""
 
 from .comparison import Comparison, compare_plans
 from .optimal import Planned, optimal_plan

@@ -1,8 +1,10 @@
-"""The groups that a plan may be made of. An entry draws one, once, and the whole budget goes to it.
+"""The groups that a plan may be made of. An entry draws one of them, once, and spends its whole budget there.
 
-Panels report the state at r random nodes, one in each of r equal stretches of the horizon, at epsilon/r each.
-Change cadences come at every width, from the start or, in a closed cohort, from after the first period. Mixes give a
-part of the budget to the state at an anchor or at one random time, and the rest to changes after it.
+- A panel reports the state at r random nodes, one in each of r stretches of the horizon, with epsilon/r each.
+- A cadence reports changes over all nodes of one width, from the start or, in a closed cohort, from after the first
+  period.
+- A hierarchy is several cadences, each with an equal part of the budget.
+- A mix spends a part of the budget on the state at a fixed or a random time, and the rest on changes after it.
 """
 
 from collections.abc import Iterator
@@ -22,24 +24,32 @@ from .randomizer_choice import best_change, best_state
 from .wish import LEAST_EPSILON, Wish
 
 MOST_PANEL_REPORTS = 16
+"""The most reports of a panel."""
 PHASES = 4
-"""A panel's stretches may be divided again, and every entry kept to one part of each: its reports are evener spaced."""
+"""A stretch may be cut into so many parts, of which an entry uses one and the same: its reports are evener spaced."""
 EARLY = (1.5, 3.0)
-"""Stretches that grow with this power of time: an online estimate has little to go by at first."""
-STATE_PARTS = tuple(Decimal(part) / 100 for part in (4, 6, 8, 10, 12, 15, 20, 30, 40, 50, 60, 70, 80))
-"""Parts of the budget that a mix may give to the state."""
+"""Stretches may grow with one of these powers of time, as an online estimate has little to go by at first."""
+STATE_SHARES = tuple(Decimal(percent) / 100 for percent in (4, 6, 8, 10, 12, 15, 20, 30, 40, 50, 60, 70, 80))
+"""The shares of the budget that a mix may spend on the state."""
 BRANCHINGS, LAYERS = (3, 5, 8, 16), (2, 3)
+"""Of hierarchies."""
 HIERARCHY_STATE = Decimal("0.1")
+"""The share of the budget that a hierarchy in a closed cohort spends on the first state."""
 MIXED_WIDTHS = (1, 2, 3, 4, 7, 14, 28)
+"""The widths, in periods, of the changes in a mix."""
 LEAST_VARIANCE = 1e-7
-"""Where nothing can change, a report of no change is all but exact; the systems stay well conditioned."""
+"""Variances are at least this: where nothing can change they would be all but 0, and systems badly conditioned."""
 ALL_WIDTHS = 64
-"""Cadences of every width up to here, then of every eighth more."""
+"""Up to this width there is a cadence of every width; from there on the next is an eighth wider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One track of a candidate, its randomizer chosen and not yet made."""
+    """One track of a candidate.
+
+    span: its nodes. offer: its randomizer, which is chosen but not made yet.
+    changes: whether it reports changes; if not, states.
+    """
 
     span: Span
     offer: Offer
@@ -48,11 +58,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A group of tracks as edges of the release graph.
+    """A group of tracks as E edges of the release graph.
 
-    kind: panel, changes, hierarchy or mix. start, end: of its E edges, shape (E,). response: the variance of each,
-    times the group's share and the number of devices, in squared fractions. sampling: what asking only some adds,
-    E δ²; together as planned_variance weighs them.
+    kind: panel, changes, hierarchy or mix.
+    parts: its tracks.
+    start, end: the two times of each edge, shape (E,).
+    response: the variance that the randomizers add to each edge, shape (E,), in squared fractions; to be divided by
+    the group's share of the entries and by how many entries there are.
+    sampling: what asking only a part of the entries adds, likewise.
     """
 
     kind: str
@@ -64,33 +77,36 @@ class Candidate:
 
     @property
     def variance(self) -> Floats:
-        """What each edge counts for: response and sampling together, shape (E,)."""
+        """The variance of each edge, response and sampling together, shape (E,), at least LEAST_VARIANCE."""
         return np.maximum(self.response + self.sampling, LEAST_VARIANCE)
 
     @property
     def touches(self) -> int:
-        """How many times an edge begins or ends at, the ground left out."""
+        """At how many times after 0 an edge begins or ends."""
         return len(np.union1d(self.start[self.start > 0], self.end))
 
     def without_sampling(self) -> "Candidate":
-        """The same group without sampling error, as it has none if everybody is in it."""
+        """The same group without sampling error: there is none if everybody is in it."""
         return replace(self, sampling=np.zeros(len(self.sampling)))
 
     def group(self, share: int = 1) -> Group:
-        """The group of a release plan, with this share of the entries."""
+        """The group for a release plan, its randomizers made.
+
+        share: how many entries draw it, beside the shares of other groups.
+        """
         return Group(tuple(part.span.track(part.offer.make()) for part in self.parts), share)
 
 
 def candidates(wish: Wish) -> list[Candidate]:
-    """Every group worth trying. Raises ValueError where the budget is too small for any."""
-    known = _Expected(wish)
+    """Every group that is worth trying for a wish. Raises ValueError if the budget is too small for any."""
+    known = _Expectation(wish)
     worth_trying = [known.candidate(kind, parts) for kind, parts in _groups(wish, known) if parts is not None]
     if not worth_trying:
         raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
     return worth_trying
 
 
-def _groups(wish: Wish, known: "_Expected") -> Iterator[tuple[str, tuple[Part, ...] | None]]:
+def _groups(wish: Wish, known: "_Expectation") -> Iterator[tuple[str, tuple[Part, ...] | None]]:
     for bounds in _stretches(wish):
         yield "panel", _panel(wish, bounds)
     later = int(wish.closed)
@@ -101,8 +117,8 @@ def _groups(wish: Wish, known: "_Expected") -> Iterator[tuple[str, tuple[Part, .
         if 2 * branching ** (layers - 1) <= wish.periods:
             yield "hierarchy", _hierarchy(wish, known, branching, layers)
     for width in (width for width in MIXED_WIDTHS if 2 * width <= wish.periods):
-        for part in STATE_PARTS:
-            state, rest = wish.epsilon * part, wish.epsilon * (1 - part)
+        for share in STATE_SHARES:
+            state, rest = wish.epsilon * share, wish.epsilon * (1 - share)
             for first in sorted({1, width}):
                 anchor = _state(wish, Span(first, 0, first), state, 1)
                 yield "mix", _joined(anchor, _changes(wish, known, Span(width, first, wish.periods), rest))
@@ -122,7 +138,7 @@ def _widths(periods: int) -> list[int]:
 
 
 def _stretches(wish: Wish) -> Iterator[list[tuple[int, int]]]:
-    """The stretches of each panel: for every r one panel, its phases, and the early ones."""
+    """The stretches (start, end] of every panel: for each r equal ones, their parts, and such that grow with time."""
     T = wish.periods
     for r in range(1, min(MOST_PANEL_REPORTS, T) + 1):
         yield list(pairwise(_cut(T, r, 1.0)))
@@ -136,7 +152,7 @@ def _stretches(wish: Wish) -> Iterator[list[tuple[int, int]]]:
 
 
 def _cut(periods: int, pieces: int, power: float) -> list[int]:
-    """The ends of pieces of (0, periods], at least one period long each."""
+    """The bounds of some pieces of (0, periods], each at least one period long, that grow with a power of time."""
     cuts = [round(periods * (i / pieces) ** power) for i in range(pieces + 1)]
     for i in range(1, pieces):
         cuts[i] = max(cuts[i], cuts[i - 1] + 1)
@@ -148,13 +164,13 @@ def _panel(wish: Wish, stretches: list[tuple[int, int]]) -> tuple[Part, ...] | N
     return _joined(*(_state(wish, Span(1, first, last, 1), wish.epsilon, r) for first, last in stretches))
 
 
-def _hierarchy(wish: Wish, known: "_Expected", branching: int, layers: int) -> tuple[Part, ...] | None:
-    """Nested cadences, the budget in equal parts, after the state at the first period if that is everybody's."""
+def _hierarchy(wish: Wish, known: "_Expectation", branching: int, layers: int) -> tuple[Part, ...] | None:
+    """Nested cadences with equal parts of the budget; in a closed cohort after a report of the first state."""
     state = wish.epsilon * HIERARCHY_STATE if wish.closed else Decimal(0)
     anchor = _state(wish, Span(1, 0, 1), state, 1) if wish.closed else ()
-    each = (wish.epsilon - state) / layers
+    budget = (wish.epsilon - state) / layers
     spans = [Span(branching**i, int(wish.closed), wish.periods) for i in range(layers)]
-    return _joined(anchor, *(_changes(wish, known, span, each) for span in spans))
+    return _joined(anchor, *(_changes(wish, known, span, budget) for span in spans))
 
 
 def _state(wish: Wish, span: Span, budget: Decimal, reports: int) -> tuple[Part, ...] | None:
@@ -163,7 +179,7 @@ def _state(wish: Wish, span: Span, budget: Decimal, reports: int) -> tuple[Part,
     return None if offer is None else (Part(whole, offer, changes=False),)
 
 
-def _changes(wish: Wish, known: "_Expected", span: Span, budget: Decimal) -> tuple[Part, ...] | None:
+def _changes(wish: Wish, known: "_Expectation", span: Span, budget: Decimal) -> tuple[Part, ...] | None:
     if span.count < 1 or budget < LEAST_EPSILON:
         return None
     offer = best_change(wish, span, budget, known.moved(span.width))
@@ -171,23 +187,25 @@ def _changes(wish: Wish, known: "_Expected", span: Span, budget: Decimal) -> tup
 
 
 def _joined(*parts: tuple[Part, ...] | None) -> tuple[Part, ...] | None:
+    """All parts together; None if the budget was too small for one of them."""
     return None if any(part is None for part in parts) else tuple(p for part in parts if part for p in part)
 
 
-class _Expected:
-    """What a wish expects of nodes, many at a time; the same as estimation/expected.py says of one."""
+class _Expectation:
+    """The variances that a wish expects of nodes, as estimation/expected.py has them, for many nodes at once."""
 
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
         self._there = np.array([share_there(wish.expected, time) for time in range(wish.periods + 1)])
 
     def moved(self, width: int) -> float:
-        """The share of entries with an answer that have another one so much later."""
+        """The share of the entries with an answer that have another one so many periods later."""
         z = self._wish.answers
         return float((1 - 1 / z) * (1 - persistence(z, self._wish.expected) ** width))
 
     def candidate(self, kind: str, parts: tuple[Part, ...]) -> Candidate:
-        starts, ends, responses, spreads = (list(each) for each in zip(*map(self._edges, parts), strict=True))
+        """The candidate that these tracks make."""
+        starts, ends, responses, spreads = (list(column) for column in zip(*map(self._edges, parts), strict=True))
         edges = np.concatenate(starts), np.concatenate(ends)
         return Candidate(kind, parts, *edges, np.concatenate(responses), np.concatenate(spreads))
 

@@ -1,4 +1,4 @@
-"""The optimal plan beside the plans that others would make, and what to make of it, in words."""
+"""The optimal plan for a wish beside the plans that others would make, and a verdict in words."""
 
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from .wish import Wish
 NAMES = ("paper", "flat", "sampled", "panel", "optimal")
 """What each plan is called on a command line, in the order of the table."""
 ABOUT_AS_GOOD = 1.02
+"""A plan that needs fewer than so many times the devices is about as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +35,19 @@ class Comparison:
 
     @property
     def panel_beats_every_hierarchy(self) -> bool:
-        """Whether asking for states at random is better than every hierarchy of changes in the table."""
-        rivals = [self.options[name].error(self.wish) for name in ("paper", "flat", "sampled") if name in self.options]
-        return "panel" in self.options and all(self.options["panel"].error(self.wish) < error for error in rivals)
+        """Whether the panel has less error than every hierarchy of changes among the options."""
+        best = self._best_hierarchy
+        return "panel" in self.options and (best is None or self._error("panel") < best.error(self.wish))
 
     @property
     def verdict(self) -> str:
         """Which kind of plan wins, by how much, and what the optimal plan is made of."""
         wish, optimal = self.wish, self.planned.option
-        hierarchies = [self.options[name] for name in ("paper", "flat", "sampled") if name in self.options]
-        best = min(hierarchies, key=lambda option: option.error(wish), default=None)
+        best = self._best_hierarchy
         words = []
         if "panel" in self.options and best is not None:
-            ratio = best.error(wish) / self.options["panel"].error(wish)
-            if ratio > 1:
+            ratio = best.error(wish) / self._error("panel")
+            if self.panel_beats_every_hierarchy:
                 words.append(f"A panel beats every hierarchy here: {ratio:.2g} times less error than {best.title}.")
             else:
                 words.append(f"A hierarchy beats every panel here: {best.title}, {1 / ratio:.2g} times less error.")
@@ -62,6 +62,14 @@ class Comparison:
                 else f"Nothing is gained over {rival.title}, which is simpler."
             )
         return " ".join(words)
+
+    @property
+    def _best_hierarchy(self) -> Option | None:
+        hierarchies = [self.options[name] for name in ("paper", "flat", "sampled") if name in self.options]
+        return min(hierarchies, key=lambda option: option.error(self.wish), default=None)
+
+    def _error(self, name: str) -> float:
+        return self.options[name].error(self.wish)
 
 
 def compare_plans(wish: Wish) -> Comparison:

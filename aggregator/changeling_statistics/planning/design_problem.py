@@ -1,12 +1,12 @@
-"""The planner's problem: shares f of candidate groups that minimise the resistance between the times and the ground.
+"""The planner's problem: which shares f of candidate groups make the variances of histograms small.
 
-    R(f) = Σ_t w_t R_t(f),  R_t the effective resistance where edge e of group g has the conductance f_g / σ_e²
+The variance at time t is R_t, the effective resistance between t and time 0 in a network where an edge e of group g has
+the conductance f_g / σ_e². What is made small is R(f) = Σ_t w_t R_t(f). R is convex in f and homogeneous of degree -1.
+So with φ_g = -∂R/∂f_g no shares at all have an R below
 
-R is convex in f and homogeneous of degree -1, so with φ_g = -∂R/∂f_g no shares whatever do better than
+    R² / max_g φ_g        (docs/mathematics.md, "Planning")
 
-    R* >= R² / max_g φ_g        (docs/mathematics.md, "Planning")
-
-and R = Σ_g f_g φ_g says where a plan falls short of that. Knows edges and variances; nothing of randomizers.
+Knows edges and variances; nothing of randomizers.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,12 @@ from .resistances import Edges, drops, potentials, resistances, sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Point:
-    """What some shares give.
+class Evaluation:
+    """The problem at some shares.
 
-    resistances: R_t, shape (T,). slopes: φ_g, shape (groups,). weights: w, shape (T,), adding up to 1.
+    resistances: R_t, shape (T,).
+    slopes: φ_g, shape (groups,).
+    weights: w, shape (T,), adding up to 1.
     """
 
     resistances: Floats
@@ -35,37 +37,45 @@ class Point:
 
     @property
     def value(self) -> float:
-        """R."""
+        """R, the weighted mean of the resistances."""
         return float(self.weights @ self.resistances)
 
     @property
     def bound(self) -> float:
-        """A resistance that no shares of these groups can undercut."""
+        """A figure that R is not below for any shares of these groups."""
         return self.value**2 / float(self.slopes.max())
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Candidates over T periods; retrospective: every time is solved on the whole graph."""
+    """The problem of some candidates.
+
+    candidates: the groups among which shares are divided.
+    periods: T.
+    retrospective: whether histograms are estimated from everything; if not, each from what has closed by its time.
+    """
 
     candidates: Sequence[Candidate]
     periods: int
     retrospective: bool
 
-    def point(self, shares: Floats, weights: Floats) -> Point:
-        """The resistances and slopes at shares f, shape (groups,), f >= 0; inf where something is not connected."""
+    def at(self, shares: Floats, weights: Floats) -> Evaluation:
+        """The resistances and slopes at some shares; inf if a time is not connected with time 0.
+
+        shares: f, at least 0, shape (groups,). weights: w, shape (T,), adding up to 1.
+        """
         conductance = sums(self._edge, self._per_share * shares[self._owner], len(self._edges.start))
         P = potentials(self._edges, conductance)
-        found = resistances(P)
-        if not np.isfinite(found).all():
-            return Point(found, np.full(len(shares), np.inf), weights)
+        reached = resistances(P)
+        if not np.isfinite(reached).all():
+            return Evaluation(reached, np.full(len(shares), np.inf), weights)
         squared = drops(self._edges, P) ** 2 @ weights
         slopes = sums(self._owner, squared[self._edge] * self._per_share, len(shares))
-        return Point(found, slopes, weights)
+        return Evaluation(reached, slopes, weights)
 
-    def restricted(self, to: NDArray[np.intp]) -> "Problem":
-        """The problem with only some of the candidates, by their numbers."""
-        return Problem([self.candidates[i] for i in to], self.periods, self.retrospective)
+    def restricted(self, chosen: NDArray[np.intp]) -> "Problem":
+        """The problem of only some of the candidates, chosen by number."""
+        return Problem([self.candidates[i] for i in chosen], self.periods, self.retrospective)
 
     @cached_property
     def _owner(self) -> Indices:
@@ -86,7 +96,7 @@ class Problem:
 
     @property
     def _edge(self) -> Indices:
-        """Which distinct edge each candidate's edge is: parallel resistors are one."""
+        """Which distinct edge each candidate's edge is; parallel edges are one."""
         return self._named[1]
 
     @cached_property

@@ -1,6 +1,7 @@
 """How large the odds of one report may be, so that a track costs no more than its part of the budget.
 
-The inverse of cost.py: cost(κ, N) is a number of reports that tell, times the loss of one.
+A track costs the loss of one report times the number of reports that tell two changelogs apart. The protocol computes
+that cost from the odds; here the odds follow from the cost.
 """
 
 from dataclasses import dataclass
@@ -14,14 +15,17 @@ from changeling_protocol.randomizers import Losses
 from .wish import LEAST_EPSILON, Wish
 
 MOST_LOSS = Decimal(27)
-"""Odds.within reaches so far; more would hardly be more accurate."""
+"""No report loses more: `Odds.within` reaches only so far, and more would hardly be more accurate."""
 _SAFE = 1 - Decimal("1e-40")
-"""Losses are rounded up at the 45th digit; this keeps sums of them below the budget."""
+"""Losses are rounded up in the 45th digit. Budgets are cut by this, so that sums of losses stay within them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Nodes of one width in (first, last], of which an entry reports `reported`, or all."""
+    """The nodes of a track: those of one width, in periods, that follow on one another within (first, last].
+
+    reported: on how many of them an entry reports, drawn at random; None for all.
+    """
 
     width: int
     first: int
@@ -30,29 +34,36 @@ class Span:
 
     @property
     def count(self) -> int:
+        """How many nodes there are."""
         return (self.last - self.first) // self.width
 
     @property
     def reports(self) -> int:
+        """N, on how many nodes an entry reports."""
         return self.count if self.reported is None else self.reported
 
     def track(self, randomizer: Randomizer) -> Track:
+        """The track that reports on these nodes through a randomizer."""
         return Track(self.width, randomizer, self.first, self.last, self.reported)
 
 
 @lru_cache(maxsize=4096)
 def odds_within(budget: Decimal, reports: Decimal) -> Odds | None:
-    """The largest odds with reports · ln(odds) <= budget; None where they would say nothing.
+    """The largest odds with reports · ln(odds) <= budget; None if the budget is so small that they would say nothing.
 
-    reports: 0 where no report can tell two changelogs of an entry apart, so that it costs nothing.
+    budget: in nats.
+    reports: how many reports tell two changelogs of an entry apart; 0 if none does, and reports cost nothing.
     """
     with localcontext(prec=50, rounding=ROUND_FLOOR):
-        each = min(budget * _SAFE / reports, MOST_LOSS) if reports else MOST_LOSS
-    return Odds.within(each) if each >= LEAST_EPSILON else None
+        loss = min(budget * _SAFE / reports, MOST_LOSS) if reports else MOST_LOSS
+    return Odds.within(loss) if loss >= LEAST_EPSILON else None
 
 
 def reports_that_tell(wish: Wish, span: Span, unit: Losses) -> Decimal:
-    """cost(κ, N) of a change track over the span, in units of one report's loss; as track_cost counts."""
+    """How many reports on a track of changes tell two changelogs apart: what the track costs in losses of one report.
+
+    span: the nodes of the track. unit: the losses of a report in units of the loss of one.
+    """
     bounds = [wish.calendar.time(span.first + i * span.width) for i in range(span.count + 1)]
     most = wish.constraint.most_nodes(bounds)
     if not wish.closed:

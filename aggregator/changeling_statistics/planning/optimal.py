@@ -1,4 +1,4 @@
-"""The best plan for a wish: the candidates' optimal shares, and whether asking everybody the same does better."""
+"""The best plan for a wish: the best shares of all candidates, or one group for everybody if that does better."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,19 @@ ONE_THREAD = 1
 """The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for
 one another than they work wherever cores are shared."""
 ALONE = 6
-"""How many single groups are tried as a plan by themselves."""
+"""How many single groups are tried as plans for everybody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The best plan for a wish.
 
-    option: the plan, what it will give and what it asks of a device.
-    kinds: what each group of the plan is: panel, changes, hierarchy or mix.
-    gap: the part by which the mean (or worst) resistance over the horizon could fall at most, with any other shares
-    of any candidates (docs/mathematics.md, "Planning").
+    option: the plan, how accurate it will be and what it asks of a device.
+    kinds: the kind of each of its groups: panel, changes, hierarchy or mix.
+    gap: by what part the objective could fall at most with any other shares of the candidates, from 0 to 1. It is of
+    the objective that the search uses, which counts sampling errors node by node (docs/mathematics.md, "Planning").
     considered: how many candidates there were.
-    everybody_alike: whether the plan is one group for everybody, which has no sampling error.
+    everybody_alike: whether the plan is one group for everybody, which has no sampling error of shares.
     """
 
     option: Option
@@ -50,11 +50,12 @@ class Planned:
 
 
 def optimal_plan(wish: Wish) -> Planned:
-    """The plan whose histograms are expected to be most accurate, at a charge of at most the wish's epsilon.
+    """The plan whose histograms are expected to be most accurate, at a cost of at most the wish's epsilon.
 
-    The search counts sampling errors release by release, which keeps it convex and its optimum certified. Where
-    budgets are large they dominate, and one group for everybody, which has none, can do better: the most promising
-    are compared by their full prediction. Raises ValueError where the budget is too small to report anything.
+    The search counts sampling errors node by node. So it is convex, and its optimum has a certificate. If the budget
+    is large, sampling errors dominate, and one group for everybody, which has none, can do better; so the ALONE most
+    promising of these are compared with it by their full prediction.
+    Raises ValueError if the budget is too small to report anything.
     """
     with threadpool_limits(ONE_THREAD):
         return _optimal_plan(wish)
@@ -72,13 +73,13 @@ def _optimal_plan(wish: Wish) -> Planned:
 
 
 def _alone(problem: Problem) -> list[NDArray[np.int64]]:
-    """Shares of everybody for one group, for the groups that reach all times with the least response noise."""
+    """The groups that reach every time with the least noise if everybody is in them, each as shares of candidates."""
     even = np.full(problem.periods, 1.0 / problem.periods)
     values = []
     for i, candidate in enumerate(problem.candidates):
         if all(part.span.reported is None for part in candidate.parts) and candidate.touches == problem.periods:
             alone = Problem([candidate.without_sampling()], problem.periods, problem.retrospective)
-            values.append((alone.point(np.ones(1), even).value, i))
+            values.append((alone.at(np.ones(1), even).value, i))
     best = [i for value, i in sorted(values)[:ALONE] if np.isfinite(value)]
     return [np.eye(1, len(problem.candidates), i, dtype=np.int64)[0] for i in best]
 

@@ -1,4 +1,4 @@
-"""One plan for a wish, with what it will give and what it asks of a device."""
+"""One plan for a wish: how accurate it will be, and what it asks of a device."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,12 @@ from .wish import Wish
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A plan with what it will give and what it asks of a device.
+    """A plan, how accurate it will be, and what it asks of a device.
 
-    name: what kind of plan it is. detail: its parameters in a few words. survey: an unsigned survey with this plan.
-    prediction: how accurate it will be for the wish's devices.
+    name: what kind of plan it is.
+    detail: its parameters in a few words; may be empty.
+    survey: an unsigned survey with this plan.
+    prediction: how accurate its histograms will be if as many devices answer as the wish says.
     """
 
     name: str
@@ -52,15 +54,15 @@ class Option:
 
     @property
     def sent_bytes(self) -> int:
-        """How many bytes one device uploads in all, one sealed envelope each time a node of the plan closes.
+        """How many bytes one device uploads in all, in one envelope for each time at which nodes of the plan close.
 
-        The same for every device: an upload is padded to the group with most to say.
+        It is the same for every device, as uploads are padded to the length of the longest group's.
         """
         ends = closings(self.plan, 0, self.survey.calendar.periods)
         return sum(upload_bytes(self.plan, Node(end - 1, end)) + HEAD_BYTES + SEAL_BYTES for end in ends)
 
     def least_reports(self, devices: int) -> float:
-        """How many reports the node with the fewest is expected to get."""
+        """How many reports the node with the fewest is expected to get, if so many devices answer."""
         groups, total = self.plan.groups, self.plan.total_share
         return min(
             devices * group.share / total * track.reports / track.count for group in groups for track in group.tracks

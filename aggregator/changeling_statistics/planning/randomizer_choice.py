@@ -1,4 +1,4 @@
-"""The best randomizer for a report: of all that are offered, the one with the least variance at the same charge."""
+"""The best randomizer for a report: of all that are offered, the one with the least variance at the same cost."""
 
 from decimal import Decimal
 
@@ -10,9 +10,10 @@ from .wish import Wish
 
 
 def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer | None:
-    """The best report of a state, for an entry that sends so many within the budget; None where they say nothing.
+    """The best randomizer for reports of a state; None if the budget is so small that they would say nothing.
 
-    null: whether no answer is a state.
+    answers: z. null: whether NULL is one of the states.
+    budget: for all reports together, in nats. reports: how many an entry sends.
     """
     odds = odds_within(budget, Decimal(reports))
     if odds is None:
@@ -21,8 +22,9 @@ def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer
 
 
 def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Offer | None:
-    """The best report of a change, for the nodes of a span within the budget; None where it would say nothing.
+    """The best randomizer for reports of changes; None if the budget is so small that they would say nothing.
 
+    span: the nodes that are reported on. budget: for all of them together, in nats.
     moved: the share of the entries that change their answer over a node.
     """
     offers: list[Offer] = []

@@ -1,7 +1,8 @@
-"""Effective resistances between every time and the ground at once, and how each edge carries the current.
+"""Effective resistances between every time and time 0, all at once, and how much of a current each edge carries.
 
-The release graph, dense, for planning: `online` solves the graph that has closed by t for every t,
-by adding one time after another; `retrospective` solves the whole one. Knows edges; nothing of plans.
+This is the release graph for planning, in dense matrices. Online, the graph of each time is that of the edges which
+end by then, and times are added one after another; retrospective, all times have the whole graph. Knows edges;
+nothing of plans.
 """
 
 from dataclasses import dataclass
@@ -12,17 +13,22 @@ from numpy.typing import NDArray
 from ..estimate import Floats
 from ..estimation.network import Indices
 
-GROUND = 0
-
 
 def sums(index: Indices, figures: Floats, size: int) -> Floats:
-    """Figures added up by index, shape (size,)."""
+    """The sum of the figures of each index, shape (size,).
+
+    index: from 0 to size - 1, one for each figure.
+    """
     return np.bincount(index, figures, size).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """E distinct edges start -> end between the times 0 (the ground) to `periods`, by their ends."""
+    """E distinct edges between the times 0 to `periods`, in order of their ends.
+
+    start, end: the two times of each, shape (E,).
+    retrospective: whether a time may use all edges; if not, those that end by then.
+    """
 
     periods: int
     start: Indices
@@ -31,22 +37,26 @@ class Edges:
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """Which edges an estimate may use, shape (E, periods): the time t is column t - 1."""
+        """Which edges the estimate of each time may use, shape (E, periods); column t - 1 is for the time t."""
         times = np.arange(1, self.periods + 1)
         return (self.end[:, None] <= times) | np.bool_(self.retrospective)
 
 
 def potentials(edges: Edges, conductance: Floats) -> Floats:
-    """P, shape (periods + 1, periods): column t - 1 holds Cov(v̂_s, v̂_t) for every s, in the graph t is solved on.
+    """P: the covariances Cov(v̂_s, v̂_t) of all times s and t, in the graph that t is solved on.
 
-    conductance: 1/σ² of each edge, 0 for one that is not there, shape (E,). P[t, t - 1] is the effective resistance
-    between t and the ground; a time that nothing connects has inf there. Online, P is 0 for s > t.
+    conductance: 1/σ² of each edge, 0 for one that is not there, shape (E,).
+    Returns shape (periods + 1, periods), s in rows; column t - 1 is for the time t. P[t, t - 1] is the effective
+    resistance between t and time 0, inf if nothing connects them. Online, P is 0 for s > t.
     """
     return _whole(edges, conductance) if edges.retrospective else _growing(edges, conductance)
 
 
 def resistances(P: Floats) -> Floats:
-    """The resistance of each time, shape (periods,)."""
+    """The effective resistance between each time 1, 2, … and time 0, shape (periods,).
+
+    P: from `potentials`.
+    """
     return np.diagonal(P, -1).copy()
 
 
@@ -65,9 +75,9 @@ def _whole(edges: Edges, conductance: Floats) -> Floats:
 
     n = edges.periods
     L = np.zeros((n + 1, n + 1))
-    for one, other, sign in ((edges.start, edges.end, -1.0), (edges.end, edges.start, -1.0)):
-        np.add.at(L, (one, other), sign * conductance)
-        np.add.at(L, (one, one), conductance)
+    for here, there in ((edges.start, edges.end), (edges.end, edges.start)):
+        np.add.at(L, (here, there), -conductance)
+        np.add.at(L, (here, here), conductance)
     factor, failed = dpotrf(L[1:, 1:], lower=1, overwrite_a=1)
     if failed:
         return np.full((n + 1, n), np.inf)
@@ -78,11 +88,11 @@ def _whole(edges: Edges, conductance: Floats) -> Floats:
 
 
 def _growing(edges: Edges, conductance: Floats) -> Floats:
-    """One time after another: the best linear unbiased estimate of all times so far, with its covariance S.
+    """Online: S, the covariance of the best linear unbiased estimates of all times so far, one time after another.
 
-    The k edges that end at t read v_t = v_s + y. With C = S_ss + diag(σ²), r = 1 / 1'C⁻¹1 and q = r·C⁻¹1, the new
-    time has variance r and covariance q'S_s. with the others, and these learn from how the readings disagree:
-    S := S - S_.s (C⁻¹ - qq'/r) S_s. Of S only the columns are kept from which an edge is still to come.
+    The k edges that end at t read v_t = v_s + y. Let C = S_ss + diag(σ²), r = 1 / 1'C⁻¹1 and q = r·C⁻¹1. Then the new
+    time has the variance r, and the covariance q'S_s. with the others. These improve by what the readings say about
+    one another: S := S - S_.s (C⁻¹ - qq'/r) S_s. Of S only those columns are kept at whose times an edge still starts.
     """
     n = edges.periods
     S, P = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n))

@@ -1,4 +1,4 @@
-"""Optimal shares of candidate groups, certified by the dual gap, and rounded to small integers."""
+"""The best shares of candidate groups, with a bound on how far they are from the best possible; and small integers."""
 
 from dataclasses import dataclass, replace
 
@@ -10,26 +10,34 @@ from .design_problem import Problem
 from .wish import Objective
 
 GAP = 0.006
+"""The search for the mean ends once the value could fall by no more than this part."""
 ROUNDS, STEPS = 25, 24
+"""The most rounds, and the most steps of each."""
 LONGEST, SHORTEST = 1.5, 0.7
+"""The powers that a step may have."""
 SCREEN = 0.5
 """A group whose slope is below this part of the mean slope at equal shares is left out at first."""
 KEPT, JOIN = 1e-5, 0.03
-"""Groups stay from round to round while they have such a share; JOIN is that of all that join, together."""
+"""A group stays for the next round if its share is above KEPT; all groups that join get JOIN together."""
 GAME_STEPS, GAME_GAP, GAME_POWER = 200, 0.01, 0.3
+"""For the worst time: the most steps, the gap at which they end, and the power of the steps of the weights."""
 NOTHING = 1e-7
+"""Shares below this are set to 0."""
 TOTAL = 1000
-"""Shares are integers out of about so many."""
+"""Integer shares add up to about this."""
 TINY = (0.03, 0.02, 0.01, 0.005, 0.002)
+"""Groups with shares below the first of these are left out, or below the next if that costs too much."""
 ALLOWED = 1.004
-"""By how much leaving out small groups may raise the objective."""
+"""By what factor leaving out small groups may raise the objective."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """f of every candidate, shape (groups,). value: the objective, in squared fractions times the devices.
+    """Shares of the candidates, and how good they are.
 
-    bound: what no shares of the candidates are below.
+    f: the share of each, adding up to 1, shape (groups,).
+    value: the objective, the mean or the worst variance, in squared fractions, to be divided by the devices.
+    bound: a figure that the objective is not below for any shares of the candidates.
     """
 
     f: Floats
@@ -38,72 +46,74 @@ class Shares:
 
     @property
     def gap(self) -> float:
-        """By which part of it the value could fall at most."""
+        """By what part the value could fall at most, from 0 to 1."""
         return 1.0 - self.bound / self.value
 
 
 def optimal_shares(problem: Problem, objective: Objective = "mean") -> Shares:
-    """The best shares for the mean over the times, or for the worst of them, with a bound for all candidates."""
+    """The best shares for the mean of the variances over the times, or for the worst of them."""
     return _for_the_mean(problem) if objective == "mean" else _for_the_worst(problem)
 
 
 def _for_the_mean(problem: Problem) -> Shares:
-    """From equal shares by multiplicative steps among the groups that matter, until the dual gap is closed.
+    """From equal shares on by multiplicative steps, until the value is close to its bound.
 
-    Rounds of STEPS among few groups alternate with a look at all: those whose slope says that they would help join
-    with a small share.
+    Rounds of steps among few groups alternate with a look at all groups; those whose slope says that they would help
+    join with a small share.
     """
     n, w = len(problem.candidates), _even(problem.periods)
     f, power = _even(n), LONGEST
-    point = problem.point(f, w)
-    best = Shares(f, point.value, point.bound)
+    evaluation = problem.at(f, w)
+    best = Shares(f, evaluation.value, evaluation.bound)
     for round_ in range(ROUNDS):
-        helpful = point.slopes > point.value * (1.0 + GAP / 4 if round_ else SCREEN)
+        helpful = evaluation.slopes > evaluation.value * (1.0 + GAP / 4 if round_ else SCREEN)
         kept = np.flatnonzero(helpful | (f > KEPT if round_ else helpful))
         start = _normed(np.where(helpful[kept], np.maximum(f[kept], JOIN / len(kept)), f[kept]))
-        some, power = _steps(problem.restricted(kept), start, min(LONGEST, 1.4 * power))
+        improved, power = _steps(problem.restricted(kept), start, min(LONGEST, 1.4 * power))
         f = np.zeros(n)
-        f[kept] = some
-        point = problem.point(f, w)
-        bound = max(best.bound, point.bound)
-        best = Shares(f, point.value, bound) if point.value < best.value else replace(best, bound=bound)
+        f[kept] = improved
+        evaluation = problem.at(f, w)
+        bound = max(best.bound, evaluation.bound)
+        best = Shares(f, evaluation.value, bound) if evaluation.value < best.value else replace(best, bound=bound)
         if best.gap <= GAP:
             break
     return best
 
 
 def _steps(problem: Problem, f: Floats, power: float = LONGEST) -> tuple[Floats, float]:
-    """f_g := f_g (φ_g / R)^power, with a shorter step after one that led up; returns the power too."""
+    """The best shares of some steps f_g := f_g (φ_g / R)^power, and the last power, which falls after a step up."""
     w = _even(problem.periods)
     best, least = f, np.inf
     for _ in range(STEPS):
-        point = problem.point(f, w)
-        if point.value < least:
-            best, least = f, point.value
-            if point.value - point.bound <= GAP / 2 * point.value:
+        evaluation = problem.at(f, w)
+        if evaluation.value < least:
+            best, least = f, evaluation.value
+            if evaluation.value - evaluation.bound <= GAP / 2 * evaluation.value:
                 break
         else:
             power = max(SHORTEST, power * 0.7)
-            point = problem.point(best, w)
-        f = _normed(best * (point.slopes / point.value) ** power)
+            evaluation = problem.at(best, w)
+        f = _normed(best * (evaluation.slopes / evaluation.value) ** power)
     return best, power
 
 
 def _for_the_worst(problem: Problem) -> Shares:
-    """A game between the shares and weights of the times: f_g := f_g (φ_g / R)^a, w_t := w_t (R_t / R)^b, b << a.
+    """A game between the shares and the weights of the times.
 
-    Whatever the weights are, min_f max_t R_t >= min_f Σ_t w_t R_t >= R² / max_g φ_g.
+        f_g := f_g (φ_g / R)^a,   w_t := w_t (R_t / R)^b,   b much smaller than a
+
+    Whatever the weights are, min_f max_t R_t >= min_f Σ_t w_t R_t >= R² / max_g φ_g, which is the bound.
     """
     f, w = _even(len(problem.candidates)), _even(problem.periods)
     best = Shares(f, np.inf, 0.0)
     for _ in range(GAME_STEPS):
-        point = problem.point(f, w)
-        worst, bound = float(point.resistances.max()), max(best.bound, point.bound)
+        evaluation = problem.at(f, w)
+        worst, bound = float(evaluation.resistances.max()), max(best.bound, evaluation.bound)
         best = Shares(f, worst, bound) if worst < best.value else replace(best, bound=bound)
         if best.gap <= GAME_GAP:
             break
-        f = _normed(f * (point.slopes / point.value) ** LONGEST)
-        w = _normed(w * (point.resistances / point.value) ** GAME_POWER)
+        f = _normed(f * (evaluation.slopes / evaluation.value) ** LONGEST)
+        w = _normed(w * (evaluation.resistances / evaluation.value) ** GAME_POWER)
     return best
 
 
@@ -118,9 +128,9 @@ def _normed(f: Floats) -> Floats:
 
 
 def rounded_shares(problem: Problem, shares: Shares, objective: Objective = "mean") -> tuple[NDArray[np.int64], float]:
-    """Integer shares, 0 for groups that hardly matter, and the objective they reach.
+    """Integer shares in lowest terms, 0 for groups that are left out, and the value that they reach.
 
-    As many small groups are left out as raise the objective by no more than ALLOWED.
+    Small groups are left out as far as that raises the value by a factor of at most ALLOWED.
     """
     for tiny in TINY:
         kept = np.flatnonzero(shares.f >= tiny)
@@ -128,7 +138,7 @@ def rounded_shares(problem: Problem, shares: Shares, objective: Objective = "mea
             continue
         few = problem.restricted(kept)
         refined = _normed(shares.f[kept])
-        if not np.isfinite(few.point(refined, _even(problem.periods)).value):
+        if not np.isfinite(few.at(refined, _even(problem.periods)).value):
             continue
         if objective == "mean":
             refined, _ = _steps(few, refined)
@@ -145,8 +155,8 @@ def rounded_shares(problem: Problem, shares: Shares, objective: Objective = "mea
 
 
 def _reached(problem: Problem, integers: NDArray[np.int64], objective: Objective) -> float:
-    found = problem.point(integers / integers.sum(), _even(problem.periods)).resistances
-    return float(found.mean() if objective == "mean" else found.max())
+    reached = problem.at(integers / integers.sum(), _even(problem.periods)).resistances
+    return float(reached.mean() if objective == "mean" else reached.max())
 
 
 def _lowest_terms(integers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
-"""The direct SWCR on the local side: every window of a sliding release is a node of its own.
+"""A plan for sliding windows, in which every window is a node of its own: the paper's direct SWCR.
 
-Windows of length W that begin every P periods are W/P cadences of width W, each P periods after the last. An entry
-reports on all of them, and what it can lose is the sum (Pan 2023, section 5). The change over a window is then one
-release, where a hierarchy adds several up.
+Windows of W periods that begin every P periods are W/P cadences of width W, each P periods after the one before. An
+entry reports on all of them, and what it can lose is the sum (Pan 2023, section 5). The change over a window is then
+one node, where a hierarchy adds several up.
 """
 
 from decimal import ROUND_FLOOR, Decimal, localcontext
@@ -15,12 +15,12 @@ from .wish import LEAST_EPSILON, Wish
 
 
 def sliding_plan(wish: Wish, window: int, slide: int = 1) -> ReleasePlan:
-    """One group of W/P change tracks of width W = `window`, the i-th from period i·P on, all with the same odds.
+    """One group of W/P tracks of changes, the i-th from period i·P on, all through k-RR with the same odds.
 
         epsilon_0 = epsilon / Σ_i cost(κ_i, N_i)
 
-    Raises ValueError where the slide does not divide the window, the window does not fit into the horizon, or
-    epsilon is out of reach.
+    window: W, in periods, at most the horizon. slide: P, in periods; it must divide the window.
+    Raises ValueError for other numbers, or if the budget is too small to report anything.
     """
     if not 1 <= slide <= window:
         raise ValueError(f"windows slide by 1 to {window} periods, their length, got {slide}")
@@ -31,12 +31,12 @@ def sliding_plan(wish: Wish, window: int, slide: int = 1) -> ReleasePlan:
     spans = [Span(window, first, wish.periods) for first in range(0, window, slide)]
     spans = [span for span in spans if span.count]
     with localcontext(prec=50, rounding=ROUND_FLOOR):
-        each = wish.epsilon / sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0))
-        each = min(each * (1 - Decimal("1e-40")), MOST_LOSS)
-    if each < LEAST_EPSILON:
+        loss = wish.epsilon / sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0))
+        loss = min(loss * (1 - Decimal("1e-40")), MOST_LOSS)
+    if loss < LEAST_EPSILON:
         raise ValueError(
-            f"epsilon {wish.epsilon} leaves {each:.6f} for a report on {len(spans)} cadences: "
+            f"epsilon {wish.epsilon} leaves {loss:.6f} for a report on {len(spans)} cadences: "
             "raise it, or slide by more"
         )
-    response = KaryResponse(MutationSpace(wish.answers), Odds.within(each))
+    response = KaryResponse(MutationSpace(wish.answers), Odds.within(loss))
     return ReleasePlan((Group(tuple(span.track(response) for span in spans)),))

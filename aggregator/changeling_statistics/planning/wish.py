@@ -1,4 +1,4 @@
-"""What a survey designer wishes for: what every plan for it has in common.
+"""What a survey designer wishes for, which is all that the plans for it have in common.
 
 Knows no plan. A wish that no plan can meet is refused when it is made, with what would do instead.
 """
@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
-from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey, plan_cost
-from changeling_protocol.survey import micro
+from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
 
 MOST_PLANNED_PERIODS = 1200
-"""Planning solves dense systems of so many times; longer horizons are planned with wider periods."""
+"""Planning solves dense systems of at most so many times; longer horizons are planned with wider periods."""
 LEAST_EPSILON = Decimal("0.001")
-"""Below it odds say next to nothing."""
+"""With a smaller epsilon, reports say next to nothing."""
 
 Objective = Literal["mean", "worst"]
 
@@ -22,8 +21,10 @@ Objective = Literal["mean", "worst"]
 class Wish:
     """What a survey is to tell, and what it may cost.
 
-    answers: how many there are, z. calendar, constraint: the survey's.
-    epsilon: the most that an entry may lose in all. devices: how many will answer.
+    answers: z, how many there are.
+    calendar, constraint: those of the survey.
+    epsilon: the most that an entry may lose in all, in nats.
+    devices: how many will answer.
     closed: whether every entry has an answer from the first period to the last.
     expected: how often the designer expects answers to change.
     retrospective: whether histograms are wanted when all is over, from everything; if not, each as its period closes.
@@ -64,23 +65,22 @@ class Wish:
         return self.calendar.periods
 
     def most_later(self) -> int | None:
-        """How many mutations a closed cohort's entries have left after the first period; None if not counted."""
+        """How many mutations a closed cohort's entry may make after the first period; None if they are not counted."""
         return self.constraint.k - 1 if self.closed and isinstance(self.constraint, AtMost) else None
 
     def survey(self, plan: ReleasePlan, answers: tuple[str, ...] = (), question: str = "a plan") -> Survey:
         """An unsigned survey with this plan, whose epsilon is what the plan costs.
 
-        answers: their names; numbered if not given. What only devices and a server need (skew, spread, grace,
-        minimum) is filled with the least there is: replace it before the survey is signed.
+        answers: their names; if not given, they are numbered. question: what people are asked.
+        What only devices and a server need (skew, spread, grace, minimum) is filled with the least there is. Replace
+        it before the survey is signed.
         """
-        cost = plan_cost(plan, self.calendar, self.constraint, self.closed)
-        return Survey(
+        return Survey.at_cost(
             question=question,
             answers=answers or tuple(f"answer {i}" for i in range(1, self.answers + 1)),
             calendar=self.calendar,
             constraint=self.constraint,
             plan=plan,
-            epsilon_micro=micro(cost),
             closed=self.closed,
             skew=0,
             spread=1,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MOST_ANSWERS = 1000
+"""The most answers: a person chooses among them, and what a randomizer computes grows with their square."""
 
 
 class Space(Hashable, Protocol):
@@ -63,7 +64,7 @@ class MutationSpace:
     repeats: bool = False
 
     def __post_init__(self) -> None:
-        _check_answers(self.answers)
+        check_answers(self.answers)
 
     @property
     def size(self) -> int:
@@ -111,7 +112,7 @@ class StateSpace:
     null: bool = True
 
     def __post_init__(self) -> None:
-        _check_answers(self.answers)
+        check_answers(self.answers)
 
     @property
     def size(self) -> int:
@@ -138,7 +139,8 @@ class StateSpace:
         return 0, index + (not self.null)
 
 
-def _check_answers(answers: int) -> None:
+def check_answers(answers: int) -> None:
+    """Raises ValueError for a number of answers that no survey has."""
     if not 1 <= answers <= MOST_ANSWERS:
         raise ValueError(f"a survey has 1 to {MOST_ANSWERS} answers, got {answers}")
 

@@ -26,10 +26,11 @@ class MovableClock:
         self._now = now
 
     def __call__(self) -> UnixSeconds:
+        """What it shows."""
         return self._now
 
     def move_to(self, time: UnixSeconds) -> None:
-        """Raises ValueError for a time before the present one, or that no date names."""
+        """Moves it forward to a time. Raises ValueError for one before what it shows, or that no date names."""
         if not time <= LAST_INSTANT:
             raise ValueError(f"this clock goes to {format_instant(LAST_INSTANT)}, no further")
         if not time >= self._now:

@@ -1,9 +1,9 @@
 """Which nodes of an entry are due, and the report that each one gets.
 
 A node is answered once, whatever happened in it: when its last period has closed, and the clock's skew and a random
-delay have passed. The report goes into the outbox in the transaction that moves the key past it, so it is never
-computed twice. Knows nothing of networks; the caller brings the time, and says whether it is sure enough of it to
-drop what is too late.
+delay have passed. One transaction puts the report into the outbox and moves the entry's key past the node, so the
+report is never computed twice. Knows nothing of networks. The caller brings the time, and says whether it is sure
+enough of it to drop what is too late.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from .entries import Entry
 
 
 def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: UnixMilliseconds, may_drop: bool) -> Entry:
-    """Answers every closing that is due, in order; those past grace are dropped without an answer.
+    """Answers every closing of an entry that is due, in order; those past grace are dropped without an answer.
 
     now_ms: the device's time without its lead, in Unix milliseconds.
     may_drop: whether closings past grace may be dropped now; if not, the first of them and all after it wait.
@@ -50,9 +50,10 @@ def past_grace(survey: Survey, period: int, now_ms: UnixMilliseconds) -> bool:
 
 
 def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: UnixMilliseconds) -> bool:
-    """Whether a closing would be dropped as past grace, or several closings be answered at once, at this time.
+    """Whether, at this time, a closing would be dropped as past grace, or several closings be answered at once.
 
-    That is right after a long silence. If the clock leapt it would be a mistake that cannot be undone.
+    After a long silence that is right. If the clock has leapt, it would be a mistake that cannot be undone.
+    now_ms: the device's time without its lead, in Unix milliseconds.
     """
     answered = outbox.waiting(db, survey.id, entry.number)
     unanswered = closings(survey.plan, entry.answered, survey.calendar.closed(UnixSeconds(now_ms / 1000)))
@@ -61,7 +62,7 @@ def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: 
 
 
 def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> UnixMilliseconds:
-    """After this moment nodes that end with `period` are answered."""
+    """When nodes that end with a period are answered: later than this, in Unix milliseconds."""
     delay = subkeys.delay_coins(period).below(1000 * survey.spread)
     return UnixMilliseconds(close_ms(survey.calendar, period) + 1000 * survey.skew + delay)
 

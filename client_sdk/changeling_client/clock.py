@@ -1,7 +1,8 @@
 """The device's clock in whole milliseconds, and its lead: how far it runs ahead of the server's clock.
 
-The server's clock can only delay answers: a device that is behind it goes by its own. If a clock turns out to have
-been ahead, times it has shown in the future are forgotten, so that time does not stand still until they come.
+The server's clock can only delay answers: a device that is behind the server goes by its own clock. If the device's
+clock turns out to have been ahead, times in the future that it has shown are forgotten; else the store's time would
+stand still until they come.
 """
 
 import sqlite3
@@ -12,7 +13,7 @@ from changeling_protocol.quantities import UnixMilliseconds
 
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
-"""Clocks are set back so far every day. If one was set back by more, the lead we knew is no longer true of it."""
+"""Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
 
 
 class DeviceClock:
@@ -35,10 +36,11 @@ class DeviceClock:
         return UnixMilliseconds(self.now_ms() - self.lead_ms)
 
     def stamp_ms(self, seen_ms: UnixMilliseconds) -> UnixMilliseconds:
-        """What a record is stamped with: the time without the lead, but never earlier than what was seen.
+        """The time that a record is stamped with: the device's without its lead, but never before what was seen.
 
-        If taking the lead away gives a time well before that, the clock was set back meanwhile: then the lead is no
-        longer true, and the device's time counts.
+        seen_ms: the latest time that the store has seen, in Unix milliseconds.
+        If the time without the lead is well before that, the clock has been set back meanwhile. Then the lead is out
+        of date, and the device's own time counts.
         """
         delayed = self.delayed_ms()
         return max(seen_ms, delayed if delayed >= seen_ms - _STEP_MS else self.now_ms())
@@ -53,7 +55,7 @@ class DeviceClock:
         self._heard_ms = UnixMilliseconds(server_ms + _DATE_RESOLUTION_MS)
 
     def forget_heard(self) -> None:
-        """Forgets what the server told before: a clock may have been set since."""
+        """Forgets the time that the server told before, as a clock may have been set since."""
         self._heard_ms = None
 
     def latest_ms(self) -> UnixMilliseconds | None:
@@ -86,7 +88,7 @@ def known_lead(db: sqlite3.Connection) -> int:
 
 
 def keep_heard(db: sqlite3.Connection, clock: DeviceClock) -> None:
-    """Keeps the lead. If the server has just told the time, times seen that lie in the future are forgotten."""
+    """Keeps the lead in the store. If the server has just told the time, seen times beyond it are forgotten."""
     db.execute("UPDATE clock SET lead_ms = ?1 WHERE lead_ms != ?1", (clock.lead_ms,))
     if (latest := clock.latest_ms()) is not None:
         db.execute("UPDATE clock SET seen_ms = ?1 WHERE seen_ms > ?1", (latest,))

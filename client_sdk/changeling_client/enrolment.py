@@ -1,7 +1,7 @@
 """Joining a survey: the bound on epsilon is checked, then each entry draws its group and its nodes, once.
 
-It draws from a secret of its own. All of it is one transaction: an entry is enrolled whole or not at all, and never
-draws again.
+Each entry draws from a secret of its own. All of it is one transaction: entries are enrolled wholly or not at all, and
+never draw again.
 """
 
 import sqlite3
@@ -30,8 +30,10 @@ def enrol(
 ) -> None:
     """Enrols entries from the first period on that is still open; does nothing if they are enrolled already.
 
-    count: how many entries, at least 1. answers: one for each of them, recorded at once; None for no answer yet.
+    count: how many entries, at least 1.
+    answers: one for each of them, recorded at once; None if they have none yet.
     max_epsilon: what all surveys of the store may cost together.
+    clock: the device's; it decides which periods are still open.
     Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers than fits.
     """
     if enrolled := entries.count(db, survey.id):

@@ -13,10 +13,13 @@ _COLUMNS = "survey, number, track_group, answered, key, mutations, first_ms, dro
 class Entry:
     """One entry of a survey; printing it shows nothing.
 
-    survey: the survey's id. number: the entry's, from 0. group: the group it drew, numbered as in the plan.
+    survey: the survey's id.
+    number: the entry's number in the survey, from 0.
+    group: the group that it drew, numbered as in the plan.
     answered: every node that ends by this period is answered or dropped.
-    key: of the entry's secret at the period after `answered`.
-    mutations: how many it has made, which its constraint counts. first_ms: when the first was; None before it.
+    key: that of the entry's secret at the period after `answered`.
+    mutations: how many it has made, as its constraint counts them.
+    first_ms: when the first was, in Unix milliseconds; None if there was none.
     dropped: how many closings were past grace.
     """
 

@@ -1,9 +1,9 @@
-"""One flush: answer what is due, then send what waits.
+"""One flush: what is due is answered, then what waits is sent.
 
 Answers are on disk before anything is sent. What is sent stays in the outbox until the server acknowledges it or its
-grace is over, whatever happens on the way. One wrong reading of the clock does no harm for good: before anything is
-dropped as too late, or several closings are answered at once, the server is asked for the time, and as long as it
-cannot be asked nothing is dropped.
+grace is over, whatever happens on the way. A single wrong reading of the clock does no lasting harm: before anything is
+dropped as too late, or several closings are answered at once, the server is asked for the time. As long as it cannot be
+asked, nothing is dropped.
 """
 
 import sqlite3

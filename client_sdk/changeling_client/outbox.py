@@ -1,6 +1,6 @@
-"""The outbox: what was answered, kept until the server has acknowledged it or its grace is over.
+"""The outbox: reports that are computed, kept until the server has acknowledged them or their grace is over.
 
-It is kept by closings. A closing is one entry's reports, maybe none, on the nodes that end with one period.
+They are kept by closings. A closing is one entry's reports, maybe none, on the nodes that end with one period.
 """
 
 import sqlite3
@@ -35,13 +35,16 @@ def put(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, repor
 
 
 def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> list[int]:
-    """The periods whose closings of an entry wait, rising."""
+    """The periods of an entry whose closings wait in the outbox, rising."""
     rows = db.execute("SELECT period FROM closings WHERE survey = ? AND entry = ? ORDER BY period", (survey, entry))
     return [period for (period,) in rows]
 
 
 def reports(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> list[Report]:
-    """The reports of an entry's closings. periods: some in a row of those that wait."""
+    """The reports of some of an entry's closings.
+
+    periods: those of the closings, rising; among those that wait none is left out in between.
+    """
     rows = db.execute(
         "SELECT track, node, id, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
         (survey, entry, periods[0], periods[-1]),

@@ -27,7 +27,10 @@ _ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 5
 class Upload:
     """One entry's closings, ready to be sealed.
 
-    survey: its id. entry: its number. periods: those of the closings, rising. plaintext: what is sealed.
+    survey: the survey's id.
+    entry: the entry's number.
+    periods: those of the closings, rising.
+    plaintext: what is sealed.
     """
 
     survey: SurveyId

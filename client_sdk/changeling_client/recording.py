@@ -1,7 +1,7 @@
-"""Recording an answer: the stamp, and the survey's constraint, which is enforced here and nowhere else.
+"""Recording an answer. The survey's constraint is enforced here and nowhere else.
 
-Mutations are counted as they are recorded, so the count is durable before any node that holds them is
-answered; once the constraint is used up the entry stays in the state it is in.
+Mutations are counted as they are recorded, so the count is on disk before any node that holds them is answered. Once
+the constraint admits no more mutations, the entry stays in the state it is in.
 """
 
 import sqlite3
@@ -19,8 +19,9 @@ from .entries import Entry
 class Recorded(Enum):
     """What became of an answer.
 
-    COUNTED: it stands, and is one mutation more. UNCHANGED: it was the entry's answer already.
-    FROZEN: it does not stand, the entry keeps the answer it had: no mutation is left, or the survey is over.
+    COUNTED: it stands, and counts as a mutation.
+    UNCHANGED: it was the entry's answer already.
+    FROZEN: it does not stand, and the entry keeps the answer it had: no mutation is left, or the survey is over.
     """
 
     COUNTED = "counted"
@@ -37,11 +38,12 @@ def state_of(survey: Survey, answer: str) -> int:
 
 
 def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clock: DeviceClock) -> Recorded:
-    """Takes the entry into a state, if its constraint lets it.
+    """Takes the entry into a state, if the survey's constraint admits it.
 
-    The change is dated now, but never before a time that the store has seen, and after everything that was
-    answered: a clock that went back writes nothing into a closed node. Now is the server's time if the device is
-    known to be ahead of it.
+    state: 0 for NULL, or the number of an answer from 1.
+    The change is dated now, which is the server's time if the device is known to be ahead of it. It is never dated
+    before a time that the store has seen, and always after everything that was answered; so a clock that went back
+    writes nothing into a node that is closed.
     """
     seen = see(db, clock)
     if state == changelog.current_state(db, entry):

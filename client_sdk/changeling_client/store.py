@@ -18,7 +18,7 @@ from .errors import StoreBusy, StoreUnusable
 BUSY_SECONDS = 10.0
 """How long a transaction waits for another process."""
 _NOT_NOW = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR_WRITE")
-"""Why the past may have to be erased later: another process is at work, or there is no room."""
+"""Errors for which the past is erased later: another process is at work, or there is no room on the disk."""
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
@@ -68,9 +68,9 @@ class Store:
                 raise
 
     def erase_past(self, changed: bool = True) -> None:
-        """Rewrites the file and empties its log, so that keys and answers that were overwritten are gone.
+        """Rewrites the file and empties its log, so that no copy is left of keys and answers that were overwritten.
 
-        SQLite's secure_delete zeroes what is deleted, but not the copies left in a page when rows move to another.
+        SQLite's secure_delete zeroes rows that are deleted, but not copies that stay in a page when rows move.
         changed: whether anything was overwritten since the last time.
         If another process is at work, or the disk has no room for a second copy, it is done the next time.
         """

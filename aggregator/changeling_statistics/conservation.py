@@ -10,7 +10,8 @@ from .estimate import Floats
 def conserves(closed: bool, reports_changes: bool, start: int) -> bool:
     """Whether the change over a node adds up to zero over the answers.
 
-    closed: whether the cohort is closed. reports_changes: whether changes are reported on the node, and not states.
+    closed: whether the cohort is closed.
+    reports_changes: whether changes are reported on the node, and not states.
     start: the period after which the node starts.
     """
     return closed and reports_changes and start > 0

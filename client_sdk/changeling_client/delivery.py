@@ -44,7 +44,8 @@ MOST_RETRY_AFTER_SECONDS = 86_400
 class Server:
     """The aggregation server, as a device speaks with it.
 
-    url: its base URL; HTTPS, or on loopback. http: the app's own client, if requests are to go through it.
+    url: its base URL; HTTPS, or on loopback.
+    http: the app's own client, if requests are to go through it.
     clock: hears the server's time with every answer.
     Raises ValueError for a URL that will not do.
     """

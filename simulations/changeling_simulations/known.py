@@ -17,8 +17,9 @@ from .population import Population
 
 @dataclass(frozen=True)
 class KnownPopulation:
-    """What the prediction of an error needs to know of a population, exactly; of its frozen histories.
+    """A population's own figures, which take the place of those that a survey's designer expects.
 
+    They are of its frozen histories, which the devices report on.
     survey: what is reported. population: who reports, of the same answers and as many periods.
     """
 

@@ -18,7 +18,8 @@ def paper_survey(
 ) -> Survey:
     """A survey whose entries all report on every layer of a hierarchy through k-RR, as in Pan 2023.
 
-    answers: the names of the answers. calendar, constraint: the survey's.
+    answers: the names of the answers.
+    calendar, constraint: the survey's.
     epsilon: the most that an entry may lose over the whole calendar.
     branching: c; layers have nodes of 1, c, c², … periods.
     layers: how many; one is the flat release.

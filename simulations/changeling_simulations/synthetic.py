@@ -14,7 +14,9 @@ START, PERIOD, PERIODS = 1_767_225_600, 604_800, 52
 def synthetic_calendar(period: int | None = None, start: int | None = None, periods: int | None = None) -> Calendar:
     """A calendar for made-up entries: the 52 weeks of 2026, but for the parts that are given.
 
-    period: its length in seconds. start: in Unix seconds. periods: how many.
+    period: its length in seconds.
+    start: in Unix seconds.
+    periods: how many.
     """
     return Calendar(
         START if start is None else start,
@@ -37,7 +39,8 @@ def synthetic_changelog(
     An entry is inserted once and never deleted. In each later period it changes with a fixed chance, at a random time
     of the period, to another answer, which is drawn by `popularity`.
 
-    answers: how many, z. entries: how many.
+    answers: how many, z.
+    entries: how many.
     changes: how many an entry makes on average, its insertion not counted.
     generator: draws everything.
     gradual: whether each entry is inserted in a uniformly random period; if not, all are in the first.

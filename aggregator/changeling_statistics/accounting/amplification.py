@@ -33,7 +33,9 @@ def clones_epsilon(local: float, entries: int, delta: float) -> float:
         a = 8 √(e^ε₀ ln(4/δ) / n) + 8 e^ε₀ / n
         ε = ln(1 + a (1 - e^-ε₀) / (1 + e^(-ε₀ - ln(1 + a))))
 
-    local: ε₀, in nats. entries: n, this one included. delta: above 0 and below 1.
+    local: ε₀, in nats.
+    entries: n, this one included.
+    delta: above 0 and below 1.
     Raises ValueError if ε₀ > ln(n / (16 ln(4/δ))), of which the theorem says nothing.
     Feldman, McMillan, Talwar 2021, theorem 3.1, in the more careful form of its authors' code.
     """
@@ -56,7 +58,9 @@ def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:
         P = (A + Δ, C - A + 1 - Δ)  against  Q = (A + 1 - Δ, C - A + Δ),
         C ~ Bin(n - 1, e^-ε₀),  A ~ Bin(C, 1/2),  Δ ~ Bernoulli(e^ε₀ / (1 + e^ε₀))
 
-    local: ε₀, in nats. entries: n, this one included. epsilons: at least 0, any number of them.
+    local: ε₀, in nats.
+    entries: n, this one included.
+    epsilons: at least 0, any number of them.
     Returns a δ for each epsilon.
     C, the number of clones, is public, and more clones hide better. So its values are counted in blocks, and each block
     as its least value. Given C = c, a count k out of c + 1 is likelier under P by more than e^ε if k > (c + 1)τ.
@@ -85,8 +89,11 @@ def blanket_deltas(truth: float, other: float, symbols: int, entries: int, epsil
 
         δ(ε | M) = (m/M) E max(0, (p - q)(X - e^ε X') - qM(e^ε - 1)),   (X, X', rest) multinomial(M; 1/m, 1/m, …)
 
-    truth: p, the probability of the true symbol. other: q, of each other symbol. symbols: m, how many there are.
-    entries: n, this one included. epsilons: at least 0, any number of them. Returns a δ for each epsilon.
+    truth: p, the probability of the true symbol.
+    other: q, of each other symbol.
+    symbols: m, how many there are.
+    entries: n, this one included.
+    epsilons: at least 0, any number of them. Returns a δ for each epsilon.
     M - 1 ~ Bin(n - 1, γ); a larger blanket hides better, so M is counted in blocks, and each block as its least value.
     K = X + X' has the same distribution under both inputs.
     Raises ValueError for probabilities that are not k-RR's.

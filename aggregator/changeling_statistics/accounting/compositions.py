@@ -14,7 +14,8 @@ class Composition:
     """On how many nodes of a track two changelogs differ, by how they differ there.
 
     both: nodes on which both have a mutation, and not the same one.
-    appears: nodes on which only the one has a mutation. vanishes: only the other.
+    appears: nodes on which only the one has a mutation.
+    vanishes: only the other.
     insertions: nodes on which both insert the entry, with different answers.
     """
 

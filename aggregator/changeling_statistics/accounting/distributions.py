@@ -146,7 +146,9 @@ def upper_distribution(compositions: Sequence[CurveCounts], interval: float) -> 
 def from_knots(knots: NDArray[np.int64], deltas: Floats, interval: float) -> PrivacyLossDistribution:
     """The distribution whose δ(ε) runs through some points, and between them along chords.
 
-    knots: the points' ε in intervals, rising, shape (n,). deltas: their δ, shape (n,). interval: in nats.
+    knots: the points' ε in intervals, rising, shape (n,).
+    deltas: their δ, shape (n,).
+    interval: in nats.
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld

@@ -45,8 +45,10 @@ Profile: TypeAlias = Callable[[Floats], Floats]
 class ShuffledLoss:
     """That a survey is (epsilon, delta)-differentially private after shuffling.
 
-    epsilon: in nats, rounded up. delta: the one asked for.
-    entries: how many are shuffled together at every closing, at least. source: which bound gave the figure.
+    epsilon: in nats, rounded up.
+    delta: the one asked for.
+    entries: how many are shuffled together at every closing, at least.
+    source: which bound gave the figure.
     """
 
     epsilon: float

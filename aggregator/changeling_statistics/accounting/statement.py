@@ -12,8 +12,10 @@ from .transcript import Charged, check_delta, epsilon_at
 class Figure:
     """That everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
 
-    epsilon: in nats, rounded up. delta: 0 for a pure guarantee.
-    source: where the bound is proved. conditions: what must hold for it, in words.
+    epsilon: in nats, rounded up.
+    delta: 0 for a pure guarantee.
+    source: where the bound is proved.
+    conditions: what must hold for it, in words.
     """
 
     epsilon: float

@@ -61,7 +61,8 @@ def encode(
     """Columns as numbers, once each row is checked by itself.
 
     columns: by name.
-    number: the number by which errors name each row, shape (rows,). unit: what they call a row.
+    number: the number by which errors name each row, shape (rows,).
+    unit: what they call a row.
     answers: the only ones allowed, in their order; None for those that occur.
     Raises BadChangelog, which names the first bad row.
     """
@@ -166,7 +167,10 @@ def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]
 
 
 class _Parsed(NamedTuple):
-    """time: Unix microseconds, 0 if it cannot be read. bad: whether it cannot."""
+    """A time as it was read.
+
+    time: Unix microseconds, 0 if it cannot be read. bad: whether it cannot.
+    """
 
     time: int
     bad: bool

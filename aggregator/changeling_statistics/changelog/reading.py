@@ -73,7 +73,7 @@ def read_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[st
 
 @contextmanager
 def _file_named(path: Path) -> Iterator[None]:
-    """What is wrong with the file is told with its name."""
+    """Puts the file's name before what a BadChangelog says."""
     try:
         yield
     except BadChangelog as error:

@@ -36,7 +36,8 @@ def expected_variance(randomizer: Randomizer, node: Node, expected: ExpectedChan
 def expected_spread(answers: int, expected: ExpectedChanges, closed: bool, start: int, end: int) -> float:
     """E δ², mean over the answers, for what an entry adds to the histogram over the node (start, end].
 
-    answers: z. closed: whether the cohort is closed; if so, it is taken about the mean of δ.
+    answers: z.
+    closed: whether the cohort is closed; if so, it is taken about the mean of δ.
     start: 0 for a report of a state.
     If a share π of n entries is asked, n(1/π - 1) times this is added to the variance of what a node measures.
     """
@@ -53,7 +54,9 @@ def expected_products(answers: int, expected: ExpectedChanges, closed: bool, row
     x(τ) is 1 if an entry has the answer at time τ, else 0; h is the share of entries that have any answer by the
     earlier of the two times. At time 0, before the calendar, nobody has.
 
-    answers: z. closed: whether the cohort is closed. rows, columns: the times τ and τ'.
+    answers: z.
+    closed: whether the cohort is closed.
+    rows, columns: the times τ and τ'.
     Returns shape (len(rows), len(columns)).
     """
     z = answers

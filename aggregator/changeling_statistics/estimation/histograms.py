@@ -52,7 +52,8 @@ class Nodes(Sequence[UsedNode]):
 class Histogram:
     """The histogram at the end of a period.
 
-    period: its number, 0 to T. estimate: the entries that hold each answer 1..z, with their covariance.
+    period: its number, 0 to T.
+    estimate: the entries that hold each answer 1..z, with their covariance.
     nodes: the nodes that the estimate is made of, by the time of their end.
     """
 
@@ -65,7 +66,8 @@ class Histogram:
 class Change:
     """The change of the histogram over a window of periods.
 
-    span: the window (start, end]. estimate: by how many entries each answer 1..z changed, with their covariance.
+    span: the window (start, end].
+    estimate: by how many entries each answer 1..z changed, with their covariance.
     nodes: the nodes that the estimate is made of, by the time of their end.
     """
 
@@ -77,7 +79,8 @@ class Change:
 def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: bool = False) -> Histogram:
     """Estimates the histogram at the end of a period.
 
-    tallies: those that may be published, by track and node. period: 0 to T; at 0 nobody has an answer.
+    tallies: those that may be published, by track and node.
+    period: 0 to T; at 0 nobody has an answer.
     retrospective: whether to use every tally; if not, only those of nodes that have closed by the period.
     Raises NotEstimable, which names the node that is missing, if the tallies do not connect the period with the
     start of the calendar; ValueError outside 0..T.
@@ -95,7 +98,8 @@ def series(
 ) -> list[Histogram]:
     """Estimates the histograms at the ends of periods 1 to `until`, faster than one by one.
 
-    tallies, retrospective: as for `histogram`. until: 0 to T.
+    tallies, retrospective: as for `histogram`.
+    until: 0 to T.
     skip: whether to leave out periods that are not estimable; if not, they raise as `histogram` does.
     """
     check_period(survey, until)
@@ -113,7 +117,8 @@ def series(
 def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
     """Estimates the change of the histogram over a window (l, r] of periods: v̂_r - v̂_l.
 
-    tallies: as for `histogram`. window: (l, r].
+    tallies: as for `histogram`.
+    window: (l, r].
     retrospective: whether to use every tally; if not, only those of nodes that have closed by r.
     Raises NotEstimable, which names the node that is missing, if the tallies do not connect l and r (they need not
     reach back to the start); ValueError outside the calendar.
@@ -129,7 +134,8 @@ def sliding(
 ) -> list[Change]:
     """Estimates the changes over the windows (t - width, t] for t = width to `until` (SWCR).
 
-    width: of a window, in periods, at least 1. until: the end of the last window, at most T.
+    width: of a window, in periods, at least 1.
+    until: the end of the last window, at most T.
     tallies, retrospective: as for `change`; if not retrospective, each window takes a solve of its own.
     skip: whether to leave out windows that are not estimable; if not, they raise as `change` does.
     Raises ValueError for a width below 1, or an `until` outside the calendar.

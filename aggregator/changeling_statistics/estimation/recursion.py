@@ -69,7 +69,8 @@ class Frontier:
 class Online:
     """The online estimate at the end of one period.
 
-    values: shape (z,), in entries. covariance: flattened, shape (q,), in entries squared.
+    values: shape (z,), in entries.
+    covariance: flattened, shape (q,), in entries squared.
     planned: its variance if the planned variances were the true ones.
     """
 

@@ -23,7 +23,9 @@ from .network import Indices, Network
 class UsedNode:
     """A node that went into an estimate.
 
-    track: the number of its track in the plan. number: its number in the track, from 1. node: the span (s, e].
+    track: the number of its track in the plan.
+    number: its number in the track, from 1.
+    node: the span (s, e].
     reports: how many entries reported on it.
     """
 
@@ -167,7 +169,8 @@ def planned_variance(survey: Survey, track: int, node: Node, reports: float, exp
 
         reports · expansion² · {variance of a report + (1 - 1/expansion) E δ²}
 
-    track: the number of the node's track. reports: how many there are.
+    track: the number of the node's track.
+    reports: how many there are.
     expansion: how many entries a report stands for.
     The second term is the sampling error, as if entries were drawn afresh for every node. In truth nodes have sampling
     errors in common; so the figure decides how nodes are weighed, and is not published.

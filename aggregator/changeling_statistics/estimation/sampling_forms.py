@@ -76,7 +76,9 @@ def draws(survey: Survey) -> tuple[Floats, Floats]:
 def forms(design: Design, row: Floats, periods: int) -> Forms:
     """The sampling covariance of the estimate Σ_e K_e·(change on edge e), as quadratic forms.
 
-    design: who reports what. row: K, shape (E,). periods: T.
+    design: who reports what.
+    row: K, shape (E,).
+    periods: T.
     An entry is in group g with probability f_g, draws its nodes on each track j of the group, and is else silent. So
 
         Cov = Σ_g f_g⁻¹ Σ_i {d_ig d_ig' + Σ_{j∈g} [κ_j Σ_{e∈j} K_e² δ_ie δ_ie' + (ρ_j - 1) d_ij d_ij']} - Σ_i x_i x_i'

@@ -47,7 +47,8 @@ ALL_WIDTHS = 64
 class Part:
     """One track of a candidate.
 
-    span: its nodes. offer: its randomizer, which is chosen but not made yet.
+    span: its nodes.
+    offer: its randomizer, which is chosen but not made yet.
     changes: whether it reports changes; if not, states.
     """
 

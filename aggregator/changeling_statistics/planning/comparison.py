@@ -19,7 +19,8 @@ ABOUT_AS_GOOD = 1.02
 class Comparison:
     """Plans for one wish, side by side.
 
-    wish: what they are for. planned: the optimal plan, and how sure it is that it is.
+    wish: what they are for.
+    planned: the optimal plan, and how sure it is that it is.
     options: the plans by NAMES; those that the budget or the horizon has no room for are left out.
     """
 

@@ -25,9 +25,11 @@ def hierarchical_plan(
 
         epsilon_0 = epsilon / Σ_i min(2 κ_i, N_i)
 
-    answers: z. calendar, constraint: the survey's.
+    answers: z.
+    calendar, constraint: the survey's.
     epsilon: the most that an entry may lose in all, in nats.
-    branching: c, at least 2 if there are several layers. layers: how many, at least 1.
+    branching: c, at least 2 if there are several layers.
+    layers: how many, at least 1.
     Raises ValueError for other numbers, for a layer without a node, or an epsilon that is too small or too large.
     """
     if layers < 1 or (layers > 1 and branching < 2):

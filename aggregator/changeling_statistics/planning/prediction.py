@@ -164,8 +164,10 @@ def _sampling(tracks: list["_WeighedTrack"], Γ: Floats, f: Floats) -> Floats:
 class _WeighedTrack:
     """A track, and how much its nodes weigh in the histogram at every time.
 
-    number, group: of the track in the plan. chance: with which an entry reports a node of it.
-    start, end: the two times of each node's edge, shape (nodes,). K: the weights, shape (nodes, periods).
+    number, group: of the track in the plan.
+    chance: with which an entry reports a node of it.
+    start, end: the two times of each node's edge, shape (nodes,).
+    K: the weights, shape (nodes, periods).
     """
 
     number: int
@@ -184,7 +186,7 @@ class _WeighedTrack:
         return at
 
     def drawn(self, Γ: Floats, at_times: Floats) -> Floats:
-        """What it adds to E d² that an entry reports r random nodes of N, shape (periods,).
+        """How much larger E d² is because an entry reports only r random nodes of N, shape (periods,).
 
         κ Σ_e K_e² E δ_e² + (ρ - 1) E (Σ_e K_e δ_e)²,  with ρ and κ as in estimation/sampling_forms.py
         """

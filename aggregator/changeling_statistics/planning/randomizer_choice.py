@@ -12,8 +12,10 @@ from .wish import Wish
 def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer | None:
     """The best randomizer for reports of a state; None if the budget is so small that they would say nothing.
 
-    answers: z. null: whether NULL is one of the states.
-    budget: for all reports together, in nats. reports: how many an entry sends.
+    answers: z.
+    null: whether NULL is one of the states.
+    budget: for all reports together, in nats.
+    reports: how many an entry sends.
     """
     odds = odds_within(budget, Decimal(reports))
     if odds is None:
@@ -24,7 +26,8 @@ def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer
 def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Offer | None:
     """The best randomizer for reports of changes; None if the budget is so small that they would say nothing.
 
-    span: the nodes that are reported on. budget: for all of them together, in nats.
+    span: the nodes that are reported on.
+    budget: for all of them together, in nats.
     moved: the share of the entries that change their answer over a node.
     """
     offers: list[Offer] = []

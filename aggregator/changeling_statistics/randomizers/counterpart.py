@@ -28,7 +28,9 @@ class Blanket:
     Once reports are shuffled, those that are uniform hide the others. A report is uniform with probability
     symbols · other.
 
-    truth: the probability of the true symbol. other: of each other symbol. symbols: how many symbols there are.
+    truth: the probability of the true symbol.
+    other: of each other symbol.
+    symbols: how many symbols there are.
     """
 
     truth: float

@@ -17,9 +17,12 @@ class Variances:
     """The variance of what one report decodes to, mean over the answers, in entries squared, by what the entry did.
 
     For reports of changes:
-    none: the entry did not change. came: it had no answer and now has one. moved: it left one answer for another.
+    none: the entry did not change.
+    came: it had no answer and now has one.
+    moved: it left one answer for another.
     For reports of states:
-    none: the entry has no answer. came and moved: it has one.
+    none: the entry has no answer.
+    came and moved: it has one.
     """
 
     none: float

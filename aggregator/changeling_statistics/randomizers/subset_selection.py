@@ -26,7 +26,7 @@ class SubsetCounterpart(NamedStates[SubsetSelection]):
 
     @cached_property
     def naming(self) -> Naming:
-        """By counting the sets that hold none, one or two given states besides the truth."""
+        """Counted from how many sets hold the truth, and one or two other states."""
         m, size, total = self.randomizer.space.size, self.randomizer.chosen, self.randomizer.total()
         a, b = self.randomizer.odds.favoured, self.randomizer.odds.other
         return Naming(

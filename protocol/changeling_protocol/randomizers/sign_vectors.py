@@ -61,9 +61,9 @@ class SignVectors:
         raise AssertionError("the shapes' sizes add up to the count")
 
     def completing(self, fixed: Mapping[int, int]) -> "SignVectors":
-        """What the other positions may hold where some are fixed: the vectors that `completed` makes one of ours from.
+        """All vectors that the other positions may hold if some positions are fixed, in the order of positions.
 
-        fixed: signs by position.
+        fixed: signs by position. `completed` makes one of our vectors of the two.
         """
         signs = list(fixed.values())
         pluses, minuses = signs.count(1), signs.count(-1)

@@ -61,7 +61,9 @@ class Decoder:
     def counted(self, squares: Floats, reports: int, quiet: float) -> tuple[Floats, bool]:
         """The covariance estimated from counts of symbols, shape (d, d), and whether it is an upper bound.
 
-        squares: Σww' over all reports. reports: how many there are. quiet: how many said nothing.
+        squares: Σww' over all reports.
+        reports: how many there are.
+        quiet: how many said nothing.
         It is c²·Σww' - Σδδ'. The counts tell Σδδ' unless u = 1, or vectors are balanced over an even number of states,
         four or more; then Σδδ' is left out, which makes a bound.
         """

@@ -39,7 +39,9 @@ def offer(answers: int, odds: Odds, pluses: int, moved: float, closed: bool) -> 
 
     w is the mean over the answers of E w_i² in a favoured vector.
 
-    answers: z. odds: a:b. pluses: j, or 0 for balanced vectors.
+    answers: z.
+    odds: a:b.
+    pluses: j, or 0 for balanced vectors.
     moved: the share of the entries that move on a node.
     closed: whether the cohort is closed, so that changes add up to zero over the answers.
     """

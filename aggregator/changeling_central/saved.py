@@ -75,8 +75,10 @@ def held(path: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # of the extra `central`
 
+    lock = FileLock(path.with_name(path.name + ".lock"), timeout=0, mode=0o600, fallback_to_soft=False)
     try:
-        with FileLock(path.with_name(path.name + ".lock"), timeout=0, mode=0o600, fallback_to_soft=False):
-            yield
+        acquired = lock.acquire()
     except Timeout:
         raise BadState(f"another process is releasing with {path}") from None
+    with acquired:
+        yield

@@ -56,6 +56,8 @@ def run_program(
         return 0
     try:
         code = load()(args=words, prog_name=name, standalone_mode=False)
+    except SystemExit as end:  # Typer's own where whoever reads the output has gone
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("changeling"):
             raise

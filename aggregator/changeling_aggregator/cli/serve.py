@@ -38,13 +38,13 @@ def serve(
     if movable_clock and not is_loopback(host):
         raise ValueError(f"a movable clock is for loopback only, not for {host}")
     keys = [read_public_key(file) for file in authority]
+    token = admin_token(admin_token_file)
     listening, url = listen(host, port)
     opened = Store.open(store)
     clock: Clock = real_time
     if movable_clock:
         with opened.reading() as connection:
             clock = MovableClock(UnixSeconds(latest_arrival(connection) / 1000))
-    token = admin_token(admin_token_file)
     service = Service(opened, Settings(keys, token, clock))
     server = make_server(service)
     signal.signal(signal.SIGTERM, interrupt)

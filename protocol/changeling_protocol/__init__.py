@@ -1,15 +1,16 @@
 """What the devices and the server of a survey must agree on; decides nothing about storage or transport."""
 
 from .calendar import Calendar, Node, cadence, cover
-from .coins import Coins
+from .coins import Coins, SystemCoins
 from .constraints import AtMost, Constraint, Hybrid, TimeBounded, most_span
 from .cost import plan_cost
-from .entry_secret import EntrySecret
 from .errors import BadSignature, CannotOpen, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .expectation import ExpectedChanges
+from .joint import Joint
 from .plan import Group, ReleasePlan, Track
 from .randomizers import (
     CustomResponse,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
@@ -35,10 +36,11 @@ __all__ = [
     "Coins",
     "Constraint",
     "CustomResponse",
-    "EntrySecret",
     "ExpectedChanges",
     "Group",
     "Hybrid",
+    "Joint",
+    "KaryChange",
     "KaryResponse",
     "MalformedBytes",
     "MutationSpace",
@@ -53,6 +55,7 @@ __all__ = [
     "StateSpace",
     "SubsetSelection",
     "Survey",
+    "SystemCoins",
     "TimeBounded",
     "Track",
     "UnaryEncoding",

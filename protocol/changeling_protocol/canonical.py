@@ -13,9 +13,12 @@ Fields: TypeAlias = dict[str, Any]
 def encode(value: Any) -> bytes:
     """The canonical bytes of maps with string keys, lists, strings, bytes, integers, booleans and None.
 
-    Raises ValueError for anything else, floats included.
+    Raises ValueError for anything else, floats and integers of more than 64 bits included.
     """
-    packed: bytes = msgpack.packb(_ordered(value), use_bin_type=True)
+    try:
+        packed: bytes = msgpack.packb(_ordered(value), use_bin_type=True)
+    except OverflowError as error:
+        raise ValueError("canonical MessagePack holds integers from -2^63 to 2^64 - 1") from error
     return packed
 
 

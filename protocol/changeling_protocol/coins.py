@@ -1,41 +1,26 @@
-"""Exact uniform integers from a secret: the only source of chance on a device.
+"""Exact uniform integers, fresh from the operating system: the only source of chance on a device.
 
-The coins of a report are the HMAC-SHA256 stream of a subkey over a fixed-width context. The true input is part of the
-context: who answers again with the same input gets the same coins, and another input gets coins of its own.
+A chance is taken when it is needed, and what follows from it is stored before anything leaves the device. Nothing is
+derived from a secret, so that nothing on a device opens a report that was sent, or one that will be.
 """
 
-import hmac
+import secrets
+from typing import Protocol
 
 
-class Coins:
-    """A stream of uniform integers, the same for the same key and context.
-
-    key: 32 bytes. context: the caller's fixed-width bytes; block i of the stream is HMAC(key, context ‖ i).
-    """
-
-    __slots__ = ("_blank", "_block", "_unused")
-
-    def __init__(self, key: bytes, context: bytes) -> None:
-        self._blank = hmac.new(key, context, "sha256")
-        self._block = 0
-        self._unused = b""
+class Coins(Protocol):
+    """Where chances come from. Tests bring coins of their own; a device has `SystemCoins`."""
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n), by rejection: exact for every n >= 1."""
-        if n < 1:
-            raise ValueError(f"there is no integer in [0, {n})")
-        bits = (n - 1).bit_length()
-        size = (bits + 7) // 8
-        while True:
-            drawn = int.from_bytes(self._take(size)) >> (8 * size - bits)
-            if drawn < n:
-                return drawn
+        """A uniform integer in [0, n), exact for every n >= 1. Raises ValueError for a smaller n."""
+        ...
 
-    def _take(self, size: int) -> bytes:
-        while len(self._unused) < size:
-            block = self._blank.copy()
-            block.update(self._block.to_bytes(4))
-            self._unused += block.digest()
-            self._block += 1
-        taken, self._unused = self._unused[:size], self._unused[size:]
-        return taken
+
+class SystemCoins:
+    """The operating system's generator: integers of as many bits as n - 1 has, until one is below n."""
+
+    __slots__ = ()
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n). Raises ValueError for n < 1."""
+        return secrets.randbelow(n)

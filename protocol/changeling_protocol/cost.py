@@ -1,8 +1,8 @@
 """What a release plan costs an entry: the charge, in nats, rounded up.
 
-Two changelogs that keep to the constraint differ on a track by at most cost(κ, N); tracks of one group add up,
-and the groups, drawn independently of the data, cost the most expensive one.
-docs/mathematics.md, "What a plan costs an entry".
+Two changelogs that keep to the constraint differ on a track by at most cost(κ, N); tracks of one group add up, unless
+the group is joint, which costs its own odds, whole. Groups are drawn independently of the data, so a plan costs the
+most expensive one. docs/mathematics.md, "What a plan costs an entry".
 """
 
 from decimal import Decimal
@@ -24,7 +24,16 @@ def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, clo
 
 
 def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
-    """What a group costs: at most the sum over its tracks, as one pair of changelogs need not be the worst on all."""
+    """What a group costs: at most the sum over its tracks, as one pair of changelogs need not be the worst on all.
+
+    A joint group costs the logarithm of its odds. Raises ValueError if it has fewer slots on a track than an entry
+    may have reports that tell something.
+    """
+    if group.joint is not None:
+        for track, slots in zip(group.tracks, group.joint.slots, strict=True):
+            if slots < (needed := most_telling(track, calendar, constraint, closed)):
+                raise ValueError(f"a joint track has {slots} slots, and up to {needed} of an entry's reports tell")
+        return group.joint.odds.epsilon
     with upwards():
         return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
 
@@ -42,14 +51,41 @@ def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed:
     most = constraint.most_nodes(track.bounds(calendar))
     if not closed:
         return node_cost(losses, most, reports)
-    if isinstance(constraint, AtMost):
-        most = min(constraint.k - 1, most)
+    most = _most_later(constraint, most)
     without_first = node_cost(losses, most, reports)
     if track.first > 0:
         return without_first
     with upwards():
         with_first = losses.insertions + node_cost(losses, most, reports - 1)
     return with_first if track.reported is None else max(with_first, without_first)
+
+
+def most_telling(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> int:
+    """How many of an entry's reports on a track tell something: every state, and of changes those that hold one."""
+    if not track.reports_changes:
+        return track.reports
+    most = constraint.most_nodes(track.bounds(calendar))
+    if closed and track.first > 0:
+        most = _most_later(constraint, most)
+    return min(most, track.reports)
+
+
+def _most_later(constraint: Constraint, most: int) -> int:
+    """Of `most` nodes with a mutation, how many a closed cohort's entry may have after its insertion."""
+    return min(constraint.k - 1, most) if isinstance(constraint, AtMost) else most
+
+
+def cost_of_lives(group: Group, cost: Decimal, lives: int) -> Decimal:
+    """What a group costs an entry that lives several lives, as when a backup of its store is put back and goes on.
+
+    cost: what the group costs. lives: how many lives there are, at least 1, the first included; those after it may
+    start wherever a backup was made.
+    Each further life costs as much again if every report is drawn by itself. In a joint group it is twice that: what
+    was agreed before the backup is known, and the rest of each life has a density from 1 to a/b, over its own mean.
+    docs/joint.md, "A backup put back".
+    """
+    with upwards():
+        return cost * (2 * lives - 1 if group.joint is not None else lives)
 
 
 def node_cost(losses: Losses, most: int, reports: int) -> Decimal:

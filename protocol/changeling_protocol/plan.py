@@ -1,17 +1,17 @@
 """Release plans: which nodes are reported, through which randomizer, by whom.
 
-A plan is a set of groups; an entry draws one group, once, from its secret, and reports on all tracks of that
-group. The paper's hierarchy is one group of nested change tracks; a panel is a group with a state track.
+A plan is a set of groups; an entry draws one group, once, and reports on all tracks of that group. The paper's hierarchy is one group of nested change tracks; a panel is a group with a state track.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
 from .calendar import Calendar, Node, cadence
 from .coins import Coins
+from .joint import Joint, Kernel, agreeing
 from .quantities import NodeNumber, TrackNumber
 from .randomizers import Randomizer
 
@@ -88,15 +88,18 @@ class Track:
         return range(first, first + self.count * width + 1, width)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """Tracks that the same entries report.
 
     share: a positive integer; an entry draws the group with probability share / (sum of all groups' shares).
+    joint: how the reports of all tracks hang together; None if each is drawn by itself, with a budget of its own.
+    In a joint group each track's randomizer has the odds of one of its reports by itself, which `jointly` works out.
     """
 
     tracks: tuple[Track, ...]
     share: int = 1
+    joint: Joint | None = None
 
     def __post_init__(self) -> None:
         if not self.tracks:
@@ -106,6 +109,42 @@ class Group:
         drawn = sum(track.reported or 0 for track in self.tracks)
         if drawn > MOST_DRAWN_NODES:
             raise ValueError(f"an entry draws at most {MOST_DRAWN_NODES} nodes, got {drawn}")
+        if self.joint is not None and self.tracks != _at_marginal_odds(self.tracks, self.joint):
+            raise ValueError("the randomizers of a joint group have the odds that follow from it: see Group.jointly")
+
+    @classmethod
+    def jointly(cls, tracks: Sequence[Track], joint: Joint, share: int = 1) -> "Group":
+        """A joint group of these tracks, whatever odds their randomizers have.
+
+        Raises ValueError for a randomizer without a joint form, or one whose slots could never matter.
+        """
+        return cls(_at_marginal_odds(tracks, joint), share, joint)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The distribution of its agreements. Raises ValueError if the group is not joint."""
+        if self.joint is None:
+            raise ValueError("each report of this group is drawn by itself")
+        return _kernel(self.tracks, self.joint)
+
+
+def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
+    if len(tracks) != len(joint.slots):
+        raise ValueError(f"a joint response of {len(joint.slots)} tracks is none of {len(tracks)}")
+    return Kernel(joint, tuple(agreeing(track.randomizer).agreement for track in tracks))
+
+
+def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...]:
+    kernel = _kernel(tracks, joint)
+    marginals = [kernel.marginal(place) for place in range(len(tracks))]
+    if (
+        silent := next((place for place, odds in enumerate(marginals) if odds.favoured == odds.other), None)
+    ) is not None:
+        raise ValueError(f"track {silent} of the joint group says nothing: its weight never decides the threshold")
+    return tuple(
+        replace(track, randomizer=agreeing(track.randomizer).at_odds(odds))
+        for track, odds in zip(tracks, marginals, strict=True)
+    )
 
 
 @dataclass(frozen=True)

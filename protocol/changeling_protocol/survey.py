@@ -18,9 +18,9 @@ from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
 from .expectation import MICRO, ExpectedChanges
-from .plan import Group, ReleasePlan, Track
+from .plan import ReleasePlan, Track
+from .plan_fields import plan_as_fields, plan_from_fields
 from .quantities import SurveyId
-from .randomizers import StateSpace, randomizer_as_fields, randomizer_from_fields
 from .randomizers.spaces import check_answers
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
 from .upwards import upwards
@@ -80,20 +80,25 @@ class Survey:
         if self.minimum < 1:
             raise ValueError(f"the minimum of reports must be at least 1, got {self.minimum}")
         for track in self.plan.tracks:
-            if track.last > self.calendar.periods:
-                raise ValueError(f"a track reaches period {track.last} of a calendar of {self.calendar.periods}")
-            if track.randomizer.space.answers != len(self.answers):
-                raise ValueError(
-                    f"a track's randomizer is made for {track.randomizer.space.answers} answers, "
-                    f"the survey has {len(self.answers)}"
-                )
-            if isinstance(track.randomizer.space, StateSpace) and not track.randomizer.space.null and not self.closed:
-                raise ValueError("only a closed cohort may report states without NULL: silence would tell")
+            self._check_track(track)
         if micro(self.cost) > self.epsilon_micro:
             raise UnderstatedEpsilon(
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
             )
+
+    def _check_track(self, track: Track) -> None:
+        space = track.randomizer.space
+        if track.last > self.calendar.periods:
+            raise ValueError(f"a track reaches period {track.last} of a calendar of {self.calendar.periods}")
+        if space.answers != len(self.answers):
+            raise ValueError(
+                f"a track's randomizer is made for {space.answers} answers, the survey has {len(self.answers)}"
+            )
+        if not space.null and not self.closed:
+            raise ValueError("only a closed cohort may report without NULL: silence would tell")
+        if not space.null and track.reports_changes and track.first == 0:
+            raise ValueError("in the first period answers appear: changes without NULL are reported from after it")
 
     @classmethod
     def at_cost(
@@ -189,10 +194,7 @@ class Survey:
             "answers": list(self.answers),
             "calendar": [self.calendar.start, self.calendar.period, self.calendar.periods],
             "constraint": self.constraint.as_fields(),
-            "plan": [
-                {"share": group.share, "tracks": [_track_as_fields(track) for track in group.tracks]}
-                for group in self.plan.groups
-            ],
+            "plan": plan_as_fields(self.plan),
             "epsilon_micro": self.epsilon_micro,
             "closed": self.closed,
             "skew": self.skew,
@@ -213,16 +215,6 @@ def from_micro(epsilon_micro: int) -> Decimal:
     """The epsilon of so many millionths."""
     with upwards():
         return Decimal(epsilon_micro) / MICRO
-
-
-def _track_as_fields(track: Track) -> Fields:
-    return {
-        "width": track.width,
-        "first": track.first,
-        "last": track.last,
-        "reported": track.reported,
-        "randomizer": randomizer_as_fields(track.randomizer),
-    }
 
 
 def _from_fields(fields: Fields) -> Survey:
@@ -250,7 +242,7 @@ def _from_fields(fields: Fields) -> Survey:
                 answers=tuple(answers),
                 calendar=Calendar(start, period, periods),
                 constraint=constraint_from_fields(constraint),
-                plan=ReleasePlan(tuple(_group_from_fields(group, len(answers)) for group in groups)),
+                plan=plan_from_fields(groups, len(answers)),
                 epsilon_micro=epsilon_micro,
                 closed=closed,
                 skew=skew,
@@ -260,24 +252,3 @@ def _from_fields(fields: Fields) -> Survey:
                 expected=ExpectedChanges(first, later),
             )
     raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
-
-
-def _group_from_fields(fields: Fields, answers: int) -> Group:
-    match fields:
-        case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
-            return Group(tuple(_track_from_fields(track, answers) for track in tracks), share)
-    raise ValueError("a group is a share and tracks")
-
-
-def _track_from_fields(fields: Fields, answers: int) -> Track:
-    match fields:
-        case {
-            "width": int(width),
-            "first": int(first),
-            "last": int(last),
-            "reported": None | int() as reported,
-            "randomizer": dict(randomizer),
-            **rest,
-        } if not rest:
-            return Track(width, randomizer_from_fields(randomizer, answers), first, last, reported)
-    raise ValueError("a track is its width, first, last, reported and randomizer")

@@ -13,13 +13,13 @@ from functools import lru_cache
 import msgpack
 
 from .calendar import Node
-from .entry_secret import REPORT_ID_BYTES
 from .errors import MalformedBytes
 from .plan import ReleasePlan, Track
 from .quantities import NodeNumber, TrackNumber
 from .randomizers import symbol_bytes
 
 NODE_BYTES = 4
+REPORT_ID_BYTES = 16
 MOST_SPANNED_PERIODS = 64
 """The most periods one upload spans; a longer offline spell sends several."""
 

@@ -1,3 +1,3 @@
-"""The version of the protocol: part of every signed object, every seal and every derived key."""
+"""The version of the protocol: part of every signed object and every seal."""
 
-VERSION = 1
+VERSION = 2

@@ -1,8 +1,9 @@
 """Randomizers: exact odds, samplers and losses."""
 
 from .custom import CustomResponse
-from .interface import SYMBOL_LIMIT, Losses, Randomizer, symbol_bytes
+from .interface import SYMBOL_LIMIT, Agreeing, Losses, Randomizer, symbol_bytes
 from .kary import KaryResponse
+from .kary_change import KaryChange
 from .odds import Odds, log_ratio, rounded_up
 from .registry import randomizer_as_fields, randomizer_from_fields, register, registered
 from .sign_vectors import SignVectors
@@ -14,7 +15,9 @@ from .unary_encoding import UnaryEncoding
 __all__ = [
     "BALANCED",
     "SYMBOL_LIMIT",
+    "Agreeing",
     "CustomResponse",
+    "KaryChange",
     "KaryResponse",
     "Losses",
     "MutationSpace",

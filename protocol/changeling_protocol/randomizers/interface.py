@@ -7,10 +7,12 @@ changeling_statistics.randomizers.
 from collections.abc import Hashable
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import ClassVar, Protocol, Self
 
 from ..canonical import Fields
 from ..coins import Coins
+from .odds import Odds
 from .spaces import Space
 
 SYMBOL_LIMIT = 2**63
@@ -92,6 +94,48 @@ class Randomizer(Hashable, Protocol):
         fields: read from signed bytes; there are no booleans among them.
         Raises ValueError for a parameter that is out of range.
         """
+        ...
+
+
+class Agreeing(Randomizer, Protocol):
+    """A randomizer that can take part in a joint response: every symbol agrees with an input, or does not.
+
+    An input that tells nothing is answered from the base: each symbol with its weight, whatever was asked. One that
+    tells favours the symbols that agree with it over all others by some odds; at odds of 1:1 it, too, is answered from
+    the base. `symbol_at` is `favoured_symbol_at` at the randomizer's own odds.
+    """
+
+    @property
+    def odds(self) -> Odds:
+        """a:b: how a symbol that agrees with an input is weighed against one that does not."""
+        ...
+
+    @property
+    def agreement(self) -> Fraction:
+        """p: how likely a symbol of the base agrees with an input that tells; the same for all of them."""
+        ...
+
+    def tells(self, true: int) -> bool:
+        """Whether an input favours any symbols."""
+        ...
+
+    def agrees(self, symbol: int, true: int) -> bool:
+        """Whether a symbol agrees with an input that tells."""
+        ...
+
+    def favoured_total(self, true: int, odds: Odds) -> int:
+        """How many integers `favoured_symbol_at` chooses by."""
+        ...
+
+    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
+        """The symbol that the integer `drawn` in [0, favoured_total) selects if these odds favour those that agree.
+
+        Raises ValueError outside the space, without naming the input.
+        """
+        ...
+
+    def at_odds(self, odds: Odds) -> Self:
+        """The same randomizer at other odds. Raises ValueError for odds that say nothing."""
         ...
 
 

@@ -3,8 +3,9 @@
 The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; Pan 2023, eq. 34).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import ClassVar, Self
 
 from ..canonical import Fields
@@ -34,9 +35,9 @@ class KaryResponse:
         """m, one for each input."""
         return self.space.size
 
-    def total(self, true: int = 0) -> int:  # noqa: ARG002
+    def total(self, true: int = 0) -> int:
         """a + (m-1)b, whatever the input."""
-        return self.odds.favoured + (self.symbols - 1) * self.odds.other
+        return self.favoured_total(true, self.odds)
 
     @property
     def losses(self) -> Losses:
@@ -55,12 +56,37 @@ class KaryResponse:
 
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total) selects: the truth below a, then the others in order."""
+        return self.favoured_symbol_at(drawn, true, self.odds)
+
+    @property
+    def agreement(self) -> Fraction:
+        """1/m: the base is uniform."""
+        return Fraction(1, self.symbols)
+
+    def tells(self, true: int) -> bool:  # noqa: ARG002
+        """Always: no change, too, favours its own symbol."""
+        return True
+
+    def agrees(self, symbol: int, true: int) -> bool:
+        """Whether the symbol is the truth."""
+        return symbol == true
+
+    def favoured_total(self, true: int, odds: Odds) -> int:  # noqa: ARG002
+        """a + (m-1)b at these odds."""
+        return odds.favoured + (self.symbols - 1) * odds.other
+
+    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
+        """The truth below a, then the others in order."""
         if not 0 <= true < self.symbols:
             raise ValueError(f"inputs are numbered 0 to {self.symbols - 1}, and this one is not")
-        if drawn < self.odds.favoured:
+        if drawn < odds.favoured:
             return true
-        other = (drawn - self.odds.favoured) // self.odds.other
+        other = (drawn - odds.favoured) // odds.other
         return other + (other >= true)
+
+    def at_odds(self, odds: Odds) -> Self:
+        """The same space at other odds."""
+        return replace(self, odds=odds)
 
     def as_fields(self) -> Fields:
         """The odds."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import inf, nextafter
+from math import gcd, inf, nextafter
 
 from ..upwards import upwards
 
@@ -19,7 +19,7 @@ _LN_ERROR = Decimal("1e-45")
 class Odds:
     """A likelihood ratio of exactly `favoured` to `other`; epsilon is its logarithm, rounded up.
 
-    favoured: at least `other`, below 2^64.
+    favoured: at least `other`.
     other: at least 1.
     Raises ValueError outside these ranges.
     """
@@ -30,13 +30,16 @@ class Odds:
     def __post_init__(self) -> None:
         if not self.favoured >= self.other >= 1:
             raise ValueError(f"odds must be favoured >= other >= 1, got {self.favoured}:{self.other}")
-        if self.favoured >= 2**64:
-            raise ValueError(f"odds must be below 2^64, got {self.favoured}:{self.other}")
 
     @property
     def epsilon(self) -> Decimal:
         """ln(favoured / other), rounded up."""
         return log_ratio(self.favoured, self.other)
+
+    def in_lowest_terms(self) -> "Odds":
+        """The same ratio without a common factor."""
+        divisor = gcd(self.favoured, self.other)
+        return Odds(self.favoured // divisor, self.other // divisor)
 
     @classmethod
     def within(cls, epsilon: Decimal | float) -> "Odds":

@@ -17,6 +17,7 @@ _KINDS: dict[str, type[Randomizer]] = {}
 _SPACES: dict[str, dict[str, bool]] = {
     "mutations": {"repeats": False},
     "mutation-pairs": {"repeats": True},
+    "moves": {"repeats": False, "null": False},
     "states": {"null": True},
     "answers": {"null": False},
 }

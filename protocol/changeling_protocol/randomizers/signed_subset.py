@@ -5,7 +5,7 @@ changelog has none (docs/mathematics.md, "Signed subset selection").
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -27,7 +27,7 @@ BALANCED = 0
 @register
 @dataclass(frozen=True, slots=True)
 class SignedSubset:
-    """A symbol is "nothing", or a vector with a sign for each of the d = z + 1 states, NULL included.
+    """A symbol is "nothing", or a vector with a sign for each of the d states: NULL, if there is one, and the answers.
 
         true input     "nothing"      each favoured vector    each other vector
         no change      1 - u                                  u / N
@@ -37,7 +37,7 @@ class SignedSubset:
     K = (F/N)(a/b - 1), Z = 1 + uK. All probabilities are ratios of integers.
     If u < 1, symbol 0 is "nothing" and the vectors follow by rank; if u = 1, there are only vectors.
 
-    space: the mutations of z answers, without the paper's pairs (r, r).
+    space: the mutations, without the paper's pairs (r, r); without NULL only moves from one answer to another.
     odds: a:b, favoured > other; how much likelier a favoured vector is than another.
     pluses: j, how many states get a plus, and how many a minus; the rest get zero. BALANCED: no state gets zero, and
     ⌊d/2⌋ or ⌈d/2⌉ get a plus.
@@ -55,6 +55,8 @@ class SignedSubset:
         d = self.states
         if self.space.repeats:
             raise ValueError("signed subsets tell mutations apart, and the pairs (r, r) are none")
+        if d < 2:
+            raise ValueError(f"over {self.space.answers} answer there is no mutation to report")
         if self.odds.favoured == self.odds.other:
             raise ValueError(f"odds of {self.odds.favoured}:{self.odds.other} say nothing: choose favoured > other")
         if self.pluses != BALANCED and not 0 < 2 * self.pluses < d:
@@ -66,8 +68,8 @@ class SignedSubset:
 
     @property
     def states(self) -> int:
-        """d, how many states there are, NULL included."""
-        return self.space.answers + 1
+        """d, how many states there are, NULL included if it is one."""
+        return self.space.states
 
     @property
     def vectors(self) -> SignVectors:
@@ -98,31 +100,22 @@ class SignedSubset:
         """L_mm = λ, L_m0 = ln((a/b) / Z), L_0m = ln Z. The last two add up to λ."""
         a, b = self.odds.favoured, self.odds.other
         unchanged, mutated = self.total(0), self.total(1)
-        insertions = self.odds.epsilon if self.space.answers > 1 else Decimal(0)
+        insertions = self.odds.epsilon if self.space.null and self.space.answers > 1 else Decimal(0)
         return Losses(
             self.odds.epsilon, log_ratio(a * unchanged, mutated), log_ratio(mutated, b * unchanged), insertions
         )
 
     def total(self, true: int) -> int:
         """The same for all mutations: Z times that of no change, times b."""
-        _, b = self.favour(true)
-        u, count = self.spoken, self.vectors.count
-        gain = self.favoured * (self.odds.favoured - self.odds.other) if true else 0
-        return u.denominator * count * b + u.numerator * gain
+        return self.favoured_total(true, self.odds)
 
     def weight(self, symbol: int, true: int) -> int:
         """One weight for the vectors that the input favours, one for all others, one for "nothing"."""
-        a, b = self.favour(true)
+        odds = self._favour(true, self.odds)
         u = self.spoken
         if symbol < self.quiet:
-            return (u.denominator - u.numerator) * self.vectors.count * b
-        old, new = self.space.pair(true)
-        signs = self.vectors.unrank(symbol - self.quiet)
-        return u.numerator * (a if true and signs[new] == 1 and signs[old] == -1 else b)
-
-    def favour(self, true: int) -> tuple[int, int]:
-        """How a vector that the input favours is weighed against any other: a to b, or 1 to 1 without a change."""
-        return (self.odds.favoured, self.odds.other) if true else (1, 1)
+            return (u.denominator - u.numerator) * self.vectors.count * odds.other
+        return u.numerator * (odds.favoured if true and self.agrees(symbol, true) else odds.other)
 
     def respond(self, true: int, coins: Coins) -> int:
         """Draws "nothing" or a vector. Raises ValueError outside the space."""
@@ -130,18 +123,54 @@ class SignedSubset:
 
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total) selects: by the signs at `old` and `new`, then by rank."""
+        return self.favoured_symbol_at(drawn, true, self.odds)
+
+    @property
+    def agreement(self) -> Fraction:
+        """u·F/N."""
+        return self.spoken * self.favoured / self.vectors.count
+
+    def tells(self, true: int) -> bool:
+        """Whether there is a change."""
+        return true != 0
+
+    def agrees(self, symbol: int, true: int) -> bool:
+        """Whether it is a vector with + at `new` and - at `old`."""
+        if symbol < self.quiet:
+            return False
+        old, new = self.positions(true)
+        signs = self.vectors.unrank(symbol - self.quiet)
+        return signs[new] == 1 and signs[old] == -1
+
+    def positions(self, true: int) -> tuple[int, int]:
+        """Where a vector has the signs of an input's states `old` and `new`; the same twice without a change."""
+        old, new = self.space.pair(true)
+        return (old - (not self.space.null), new - (not self.space.null)) if true else (0, 0)
+
+    def favoured_total(self, true: int, odds: Odds) -> int:
+        """u.denominator·N·b + u.numerator·F·(a - b) at these odds; without a change as if a = b = 1."""
+        favour = self._favour(true, odds)
+        u, gain = self.spoken, self.favoured * (favour.favoured - favour.other)
+        return u.denominator * self.vectors.count * favour.other + u.numerator * gain
+
+    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
+        """By the signs at `old` and `new`, then by rank; "nothing" last."""
         if not 0 <= true < self.space.size:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
-        a, b = self.favour(true)
-        old, new = self.space.pair(true)
+        favour = self._favour(true, odds)
+        old, new = self.positions(true)
         for fixed in self._signs_at(old, new):
-            weight = self.spoken.numerator * (a if true and fixed == {new: 1, old: -1} else b)
+            weight = self.spoken.numerator * (favour.favoured if fixed == {new: 1, old: -1} else favour.other)
             rest = self.vectors.completing(fixed)
             if drawn < weight * rest.count:
                 signs = self.vectors.completed(rest.unrank(drawn // weight), fixed)
                 return self.quiet + self.vectors.rank(signs)
             drawn -= weight * rest.count
         return 0
+
+    def at_odds(self, odds: Odds) -> Self:
+        """The same vectors and u at other odds. Raises ValueError for odds that say nothing."""
+        return replace(self, odds=odds)
 
     def as_fields(self) -> Fields:
         """The odds, the number of pluses, and u as a fraction in lowest terms."""
@@ -161,6 +190,11 @@ class SignedSubset:
             ) if not rest and 1 <= u <= whole and gcd(u, whole) == 1:
                 return cls(space, Odds(a, b), pluses, Fraction(u, whole))
         return None
+
+    @staticmethod
+    def _favour(true: int, odds: Odds) -> Odds:
+        """How a vector that the input favours is weighed against any other: 1:1 without a change."""
+        return odds if true else Odds(1, 1)
 
     @staticmethod
     def _signs_at(old: int, new: int) -> Iterator[dict[int, int]]:

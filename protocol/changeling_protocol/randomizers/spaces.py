@@ -10,6 +10,8 @@ from typing import Protocol
 MOST_ANSWERS = 1000
 """The most answers: a person chooses among them, and what a randomizer computes grows with their square."""
 
+NO_NULL = "this space has no NULL: the cohort is closed"
+
 
 class Space(Hashable, Protocol):
     """The true inputs of a randomizer. A value, so that it can be the key of a cache."""
@@ -22,6 +24,11 @@ class Space(Hashable, Protocol):
     @property
     def size(self) -> int:
         """m, how many inputs there are."""
+        ...
+
+    @property
+    def null(self) -> bool:
+        """Whether NULL is one of the states; if not, the cohort is closed and everybody has an answer."""
         ...
 
     @property
@@ -51,26 +58,35 @@ class MutationSpace:
 
     answers: z.
     repeats: whether to have the paper's (z+1)² pairs, with (r, r) among them, which never occur; if not, there are
-    z²+z+1 inputs.
-    Raises ValueError for a number of answers that no survey has.
+    d(d-1)+1 inputs over d states.
+    null: whether NULL is one of the d states. If not, only moves from one answer to another are told, as in a closed
+    cohort after its first period.
+    Raises ValueError for a number of answers that no survey has, or for pairs (r, r) without NULL.
 
-    >>> MutationSpace(2).size, MutationSpace(2, repeats=True).size
-    (7, 9)
+    >>> MutationSpace(2).size, MutationSpace(2, repeats=True).size, MutationSpace(2, null=False).size
+    (7, 9, 3)
     >>> MutationSpace(2).index(1, 2)
     4
     """
 
     answers: int
     repeats: bool = False
+    null: bool = True
 
     def __post_init__(self) -> None:
         check_answers(self.answers)
+        if self.repeats and not self.null:
+            raise ValueError("the paper's pairs (r, r) are over all states, NULL included")
+
+    @property
+    def states(self) -> int:
+        """d: z+1, or z without NULL."""
+        return self.answers + self.null
 
     @property
     def size(self) -> int:
-        """z²+z+1, or (z+1)² with the pairs (r, r)."""
-        z = self.answers
-        return (z + 1) ** 2 if self.repeats else z * z + z + 1
+        """d(d-1)+1, or (z+1)² with the pairs (r, r)."""
+        return self.states**2 if self.repeats else self.states * (self.states - 1) + 1
 
     @property
     def reports_changes(self) -> bool:
@@ -78,14 +94,17 @@ class MutationSpace:
         return True
 
     def index(self, old: int, new: int) -> int:
-        """The input of a mutation; 0 if the two states are the same. Raises ValueError for what is no state."""
+        """The input of a mutation; 0 if the two states are the same. Raises ValueError for what is no state here."""
         _check_state(old, self.answers)
         _check_state(new, self.answers)
+        if not (self.null or (old and new)):
+            raise ValueError(NO_NULL)
         if old == new:
             return 0
         if self.repeats:
             return old * (self.answers + 1) + new
-        return 1 + old * self.answers + new - (new > old)
+        first = not self.null
+        return 1 + (old - first) * (self.states - 1) + new - first - (new > old)
 
     def pair(self, index: int) -> tuple[int, int]:
         """The mutation (old, new) of an input; (NULL, NULL) for no change. Raises ValueError outside the space."""
@@ -95,8 +114,9 @@ class MutationSpace:
             return 0, 0
         if self.repeats:
             return divmod(index, self.answers + 1)
-        old, rest = divmod(index - 1, self.answers)
-        return old, rest + (rest >= old)
+        old, rest = divmod(index - 1, self.states - 1)
+        new = rest + (rest >= old)
+        return old + (not self.null), new + (not self.null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +149,7 @@ class StateSpace:
         _check_state(old, self.answers)
         _check_state(new, self.answers)
         if not new and not self.null:
-            raise ValueError("this space has no NULL: the cohort is closed")
+            raise ValueError(NO_NULL)
         return new - (not self.null)
 
     def pair(self, index: int) -> tuple[int, int]:

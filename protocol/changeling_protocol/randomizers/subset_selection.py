@@ -3,7 +3,8 @@
 At the best size no report of a state with loss ln(a/b) has less variance (Ye, Barg 2018). Sets of one state are k-RR.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import ClassVar, Self
 
 from ..canonical import Fields
@@ -63,13 +64,11 @@ class SubsetSelection:
 
     def total(self, true: int = 0) -> int:
         """T, whatever the state."""
-        subsets = self.subsets
-        holding = subsets.completing({true: 1}).count
-        return self.odds.favoured * holding + self.odds.other * (subsets.count - holding)
+        return self.favoured_total(true, self.odds)
 
     def weight(self, symbol: int, true: int) -> int:
         """a for a set that holds the truth, b for another."""
-        return self.odds.favoured if self.subsets.unrank(symbol)[true] else self.odds.other
+        return self.odds.favoured if self.agrees(symbol, true) else self.odds.other
 
     def respond(self, true: int, coins: Coins) -> int:
         """Draws a set. Raises ValueError outside the space."""
@@ -77,13 +76,40 @@ class SubsetSelection:
 
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total) selects: sets that hold the truth first, each by rank."""
+        return self.favoured_symbol_at(drawn, true, self.odds)
+
+    @property
+    def agreement(self) -> Fraction:
+        """chosen / m: the base is uniform over the sets."""
+        return Fraction(self.chosen, self.space.size)
+
+    def tells(self, true: int) -> bool:  # noqa: ARG002
+        """Always: every state favours the sets that hold it."""
+        return True
+
+    def agrees(self, symbol: int, true: int) -> bool:
+        """Whether the set holds the state."""
+        return self.subsets.unrank(symbol)[true] == 1
+
+    def favoured_total(self, true: int, odds: Odds) -> int:
+        """a·C(m-1, chosen-1) + b·C(m-1, chosen) at these odds."""
+        subsets = self.subsets
+        holding = subsets.completing({true: 1}).count
+        return odds.favoured * holding + odds.other * (subsets.count - holding)
+
+    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
+        """Sets that hold the state first, each by rank."""
         if not 0 <= true < self.space.size:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
         subsets = self.subsets
-        holding = self.odds.favoured * subsets.completing({true: 1}).count
-        fixed, weight = ({true: 1}, self.odds.favoured) if drawn < holding else ({true: 0}, self.odds.other)
+        holding = odds.favoured * subsets.completing({true: 1}).count
+        fixed, weight = ({true: 1}, odds.favoured) if drawn < holding else ({true: 0}, odds.other)
         rank = (drawn if drawn < holding else drawn - holding) // weight
         return subsets.rank(subsets.completed(subsets.completing(fixed).unrank(rank), fixed))
+
+    def at_odds(self, odds: Odds) -> Self:
+        """The same sets at other odds. Raises ValueError for odds that say nothing."""
+        return replace(self, odds=odds)
 
     def as_fields(self) -> Fields:
         """The odds, and how many states a set has."""

@@ -1,0 +1,162 @@
+"""Joint responses: one budget for everything an entry says, instead of a slice for each report.
+
+Each track of a joint group has slots, one for every report that tells something: a change, or a state. Which of the
+symbols sent in them agree with the truth is drawn for all slots together. Let x say which agree, w be the slots'
+weights and τ a threshold: a pattern x is a:b times likelier, relative to independent agreements, where Σ w x >= τ.
+So every transcript is between b and a times as likely as from an entry that tells nothing, but for one factor that is
+the same for all, and any two changelogs differ by at most ln(a/b): for all tracks, all changes, all states.
+docs/joint.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import comb, prod
+from typing import cast
+
+from .canonical import Fields, holds_booleans
+from .randomizers import Agreeing, Odds, Randomizer
+
+MOST_SCORE = 256
+"""The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """How the reports of a joint group hang together.
+
+    odds: a:b, favoured > other; what the whole group costs.
+    threshold: τ, from 1 to the sum of all slots' weights.
+    weights: w, a positive integer for each track, which is that of each of its slots.
+    slots: how many reports of each track may tell something, at least 1.
+    Raises ValueError for parameters out of range.
+    """
+
+    odds: Odds
+    threshold: int
+    weights: tuple[int, ...]
+    slots: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.odds.favoured == self.odds.other:
+            raise ValueError(f"joint odds of {self.odds.favoured}:{self.odds.other} say nothing: choose a > b")
+        if not self.weights or len(self.weights) != len(self.slots):
+            raise ValueError(f"a joint group has a weight and slots for each track, got {self.weights}, {self.slots}")
+        if min(self.weights) < 1 or min(self.slots) < 1:
+            raise ValueError(f"weights and slots are positive integers, got {self.weights} and {self.slots}")
+        if self.heaviest > MOST_SCORE:
+            raise ValueError(f"the slots of a joint group weigh at most {MOST_SCORE} together, got {self.heaviest}")
+        if not 1 <= self.threshold <= self.heaviest:
+            raise ValueError(
+                f"the threshold is 1 to {self.heaviest}, which is what all slots weigh together, got {self.threshold}"
+            )
+
+    @property
+    def heaviest(self) -> int:
+        """What all slots weigh together."""
+        return sum(weight * slots for weight, slots in zip(self.weights, self.slots, strict=True))
+
+    def as_fields(self) -> Fields:
+        """The parameters as they stand in a survey's signed bytes."""
+        return {
+            "odds": [self.odds.favoured, self.odds.other],
+            "threshold": self.threshold,
+            "weights": list(self.weights),
+            "slots": list(self.slots),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> "Joint":
+        """What `as_fields` wrote. Raises ValueError for anything else."""
+        match fields:
+            case {
+                "odds": [int(a), int(b)],
+                "threshold": int(threshold),
+                "weights": [*weights],
+                "slots": [*slots],
+                **rest,
+            } if not rest and not holds_booleans(fields) and all(isinstance(n, int) for n in (*weights, *slots)):
+                return cls(Odds(a, b), threshold, tuple(weights), tuple(slots))
+        raise ValueError("a joint response is its odds, threshold, weights and slots")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The distribution of a joint group's agreements, in exact integers.
+
+    joint: the group's parameters.
+    agreements: p of each track, how likely a symbol of its base agrees with an input that tells.
+
+    >>> kernel = Kernel(Joint(Odds(9, 1), 1, (1,), (2,)), (Fraction(1, 3),))
+    >>> kernel.conditional_odds(0, [0], 0), kernel.conditional_odds(0, [1], 0), kernel.conditional_odds(0, [1], 1)
+    (Odds(favoured=27, other=11), Odds(favoured=9, other=1), Odds(favoured=1, other=1))
+    """
+
+    joint: Joint
+    agreements: tuple[Fraction, ...]
+
+    def conditional_odds(self, track: int, used: Sequence[int], score: int) -> Odds:
+        """How the next slot of a track favours the symbols that agree, given what the slots before it did.
+
+        track: its place in the group.
+        used: how many slots of each track are used; of this one at least one is left.
+        score: the weights of those that agreed, added up. From the threshold on it does not matter how many more did.
+        Raises ValueError if the track has no slot left.
+        """
+        left = [slots - gone for slots, gone in zip(self.joint.slots, used, strict=True)]
+        if left[track] < 1:
+            raise ValueError("every slot of this track is used")
+        left[track] -= 1
+        agreed = _density(self, tuple(left), score + self.joint.weights[track])
+        return Odds(agreed, _density(self, tuple(left), score)).in_lowest_terms()
+
+    def scored(self, track: int, score: int, agreed: bool) -> int:
+        """The score after a slot of a track, no more than the threshold."""
+        return min(self.joint.threshold, score + agreed * self.joint.weights[track])
+
+    def marginal(self, track: int) -> Odds:
+        """The odds of one report of a track by itself: as an ordinary randomizer that knew of no other report."""
+        return self.conditional_odds(track, [0] * len(self.joint.slots), 0)
+
+    def density(self, used: Sequence[int], score: int) -> Fraction:
+        """How likely what was sent is, relative to the base: from 1 to a/b, once all slots are used; else the mean.
+
+        With no slot used it is G, by which the density of every transcript is divided.
+        """
+        left = tuple(slots - gone for slots, gone in zip(self.joint.slots, used, strict=True))
+        return Fraction(_density(self, left, score), self.joint.odds.other * _patterns(self, left))
+
+
+@lru_cache(maxsize=2**14)
+def _density(kernel: Kernel, left: tuple[int, ...], score: int) -> int:
+    """Σ over the patterns of the slots that are left of their weight, times a where τ is reached, and else b."""
+    odds, low = kernel.joint.odds, _below(kernel, left, kernel.joint.threshold - score)
+    return odds.favoured * (_patterns(kernel, left) - low) + odds.other * low
+
+
+def _patterns(kernel: Kernel, left: tuple[int, ...]) -> int:
+    """The weights of all patterns added up; a slot agrees with weight A and else B - A, where p = A/B."""
+    return prod(p.denominator**slots for p, slots in zip(kernel.agreements, left, strict=True))
+
+
+def _below(kernel: Kernel, left: tuple[int, ...], need: int) -> int:
+    """The weight of the patterns with Σ w x < need."""
+    by_score = [1] + [0] * (need - 1) if need > 0 else []
+    for p, weight, slots in zip(kernel.agreements, kernel.joint.weights, left, strict=True):
+        before, by_score = by_score, [0] * len(by_score)
+        for agreed in range(slots + 1):
+            ways = comb(slots, agreed) * p.numerator**agreed * (p.denominator - p.numerator) ** (slots - agreed)
+            for score in range(agreed * weight, len(by_score)):
+                by_score[score] += ways * before[score - agreed * weight]
+    return sum(by_score)
+
+
+def agreeing(randomizer: Randomizer) -> Agreeing:
+    """A randomizer as one that can take part in a joint response. Raises ValueError if it cannot."""
+    if not hasattr(randomizer, "favoured_symbol_at"):
+        raise ValueError(f"{randomizer.kind!r} has no joint form: choose k-RR, subset selection or signed subsets")
+    joint = cast(Agreeing, randomizer)
+    if joint.space.reports_changes and joint.tells(0):
+        raise ValueError(f"{joint.kind!r} tells even that nothing changed: in a joint group choose 'k-rr-change'")
+    return joint

@@ -75,17 +75,22 @@ def _most_later(constraint: Constraint, most: int) -> int:
     return min(constraint.k - 1, most) if isinstance(constraint, AtMost) else most
 
 
-def cost_of_lives(group: Group, cost: Decimal, lives: int) -> Decimal:
-    """What a group costs an entry that lives several lives, as when a backup of its store is put back and goes on.
+def lives_cost(
+    plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False, *, lives: int
+) -> Decimal:
+    """What a plan costs an entry that lives several lives, as when a backup of its store is put back and goes on.
 
-    cost: what the group costs. lives: how many lives there are, at least 1, the first included; those after it may
-    start wherever a backup was made.
-    Each further life costs as much again if every report is drawn by itself. In a joint group it is twice that: what
-    was agreed before the backup is known, and the rest of each life has a density from 1 to a/b, over its own mean.
-    docs/joint.md, "A backup put back".
+    lives: how many there are, at least 1, the first included. A later one may begin wherever a backup was made, and
+    goes on from there under the constraint.
+    Each further life costs as much again where every report is drawn by itself. Of a joint group it costs twice that:
+    the agreements before the backup are shared, and what follows in each life has a density from 1 to a/b divided by
+    its own mean, which lies there too. docs/joint.md, "A backup put back".
     """
     with upwards():
-        return cost * (2 * lives - 1 if group.joint is not None else lives)
+        return max(
+            group_cost(group, calendar, constraint, closed) * (lives if group.joint is None else 2 * lives - 1)
+            for group in plan.groups
+        )
 
 
 def node_cost(losses: Losses, most: int, reports: int) -> Decimal:

@@ -1,6 +1,7 @@
 """Release plans: which nodes are reported, through which randomizer, by whom.
 
-A plan is a set of groups; an entry draws one group, once, and reports on all tracks of that group. The paper's hierarchy is one group of nested change tracks; a panel is a group with a state track.
+A plan is a set of groups; an entry draws one group, once, and reports on all tracks of that group. The paper's
+hierarchy is one group of nested change tracks; a panel is a group with a state track.
 """
 
 from bisect import bisect_left

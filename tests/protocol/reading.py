@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from changeling_protocol import MalformedBytes, Report, Track
-from changeling_protocol.entry_secret import REPORT_ID_BYTES
 from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import NODE_BYTES, row_bytes
+from changeling_protocol.upload import NODE_BYTES, REPORT_ID_BYTES, row_bytes
 
 
 def read_columns(track: Track, number: int, columns: bytes) -> Iterator[Report]:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from changeling_protocol import Track
-from changeling_protocol.entry_secret import REPORT_ID_BYTES
 from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import NODE_BYTES, row_bytes
+from changeling_protocol.upload import NODE_BYTES, REPORT_ID_BYTES, row_bytes
 from numpy.typing import NDArray
 
 from .opening import Piece

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from changeling_protocol import StateSpace
+from changeling_protocol import MutationSpace, StateSpace
 
 from ..randomizers import Offer, change_offers, state_offers
 from .losses import Span, odds_within, reports_that_tell
@@ -34,6 +34,6 @@ def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Offer 
     for kind in change_offers():
         odds = odds_within(budget, reports_that_tell(wish, span, kind.unit))
         if odds is not None:
-            offers += kind.offers(wish.answers, odds, moved, wish.closed)
+            offers += kind.offers(MutationSpace(wish.answers), odds, moved, wish.closed)
     closed = wish.closed
     return min(offers, key=lambda offer: (offer.conserved if closed else offer.variances).mixed(moved), default=None)

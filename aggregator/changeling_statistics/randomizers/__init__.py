@@ -5,7 +5,7 @@ the planner, and none of them imports another. What several share stands beside 
 alphabets, `symbol_contents` and `named_states` for symbols that say something of every state.
 """
 
-from . import custom, kary, signed_subset, subset_selection, unary_encoding
+from . import custom, kary, kary_change, signed_subset, subset_selection, unary_encoding
 from .counterpart import Blanket, Counterpart
 from .decoded_nodes import DecodedNodes
 from .likelihoods import Likelihoods, PairKind
@@ -27,6 +27,7 @@ __all__ = [
     "counterpart_of",
     "custom",
     "kary",
+    "kary_change",
     "offer_of",
     "register",
     "signed_subset",

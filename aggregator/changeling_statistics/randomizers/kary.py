@@ -136,13 +136,13 @@ def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
 
 
 @lru_cache(maxsize=1024)
-def _changes(answers: int, odds: Odds, closed: bool) -> Iterable[Offer]:
-    return (offer_of(KaryResponse(MutationSpace(answers), odds), closed),)
+def _changes(space: MutationSpace, odds: Odds, closed: bool) -> Iterable[Offer]:
+    return (offer_of(KaryResponse(space, odds), closed),)
 
 
 register(
     KaryResponse,
     KaryCounterpart,
     states=_states,
-    changes=ChangeOffers(UNIT_LOSSES, lambda answers, odds, moved, closed: _changes(answers, odds, closed)),  # noqa: ARG005
+    changes=ChangeOffers(UNIT_LOSSES, lambda space, odds, moved, closed: _changes(space, odds, closed)),  # noqa: ARG005
 )

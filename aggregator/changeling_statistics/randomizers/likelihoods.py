@@ -82,17 +82,20 @@ def all_pairs(space: Space, kind: PairKind) -> list[tuple[int, int]]:
 def one_pair(space: Space, kind: PairKind) -> list[tuple[int, int]]:
     """One pair of inputs of a kind, or none if there is none: enough for a randomizer that treats all answers alike.
 
-    For two mutations it is an insertion and the deletion that takes it back.
+    For two mutations it is an insertion and the deletion that takes it back; without NULL a move, and back.
     """
     if not space.reports_changes:
         return [(0, 1)] if space.size > 1 else []
-    mutation = space.index(0, 1)
+    one, other = (0, 1) if space.null else (1, 2)
+    if other > space.answers:
+        return []
+    mutation = space.index(one, other)
     match kind:
         case PairKind.MUTATIONS:
-            return [(mutation, space.index(1, 0))]
+            return [(mutation, space.index(other, one))]
         case PairKind.APPEARS:
             return [(mutation, 0)]
         case PairKind.VANISHES:
             return [(0, mutation)]
         case PairKind.INSERTIONS:
-            return [(mutation, space.index(0, 2))] if space.answers > 1 else []
+            return [(mutation, space.index(0, 2))] if space.null and space.answers > 1 else []

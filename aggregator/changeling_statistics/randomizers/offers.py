@@ -2,14 +2,19 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeVar
 
-from changeling_protocol import Odds, Randomizer
+from changeling_protocol import MutationSpace, Odds, Randomizer
 from changeling_protocol.randomizers import Losses
 
 from ..estimate import Floats
 
 Share = TypeVar("Share", float, Floats)
+
+ONE_CHANGE = Losses(mutations=Decimal(1), appears=Decimal("0.5"), vanishes=Decimal("0.5"), insertions=Decimal(1))
+"""The losses, in units of ln(a/b), of a randomizer under which a mutation costs that once. How it divides between
+appearing and vanishing does not change cost(κ, N)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,9 @@ class ChangeOffers:
     """What a kind of randomizer for changes offers at any odds a:b.
 
     unit: the losses of a report in units of ln(a/b). From them follows what a track of such reports costs.
-    offers: takes the number of answers, the odds, the share of the entries that move on a node, and whether the
-    cohort is closed; gives the randomizers that are worth comparing.
+    offers: takes the mutations, the odds, the share of the entries that move on a node, and whether changes add up to
+    zero over the answers; gives the randomizers that are worth comparing.
     """
 
     unit: Losses
-    offers: Callable[[int, Odds, float, bool], Iterable[Offer]]
+    offers: Callable[[MutationSpace, Odds, float, bool], Iterable[Offer]]

@@ -51,7 +51,7 @@ def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
     classes = InputClasses.of(randomizer.space, counterpart_of(randomizer).answers_alike)
     none, came, moved = (
         mean_variance(randomizer, inputs, conserved)
-        for inputs in (classes.none, classes.came, classes.moved or classes.came)
+        for inputs in (classes.none, classes.came or classes.moved, classes.moved or classes.came)
     )
     return Variances(none, came, moved)
 

@@ -99,10 +99,10 @@ def _losses(randomizer: CustomResponse) -> Losses:
     mutations = [v for v, (old, new) in enumerate(pairs) if old != new]
     insertions = [v for v in mutations if pairs[v][0] == 0]
     return Losses(
-        mutations=_worst(randomizer, mutations, mutations),
-        appears=_worst(randomizer, mutations, [0]),
-        vanishes=_worst(randomizer, [0], mutations),
-        insertions=_worst(randomizer, insertions, insertions),
+        mutations=_worst(randomizer, mutations, mutations) if mutations else Decimal(0),
+        appears=_worst(randomizer, mutations, [0]) if mutations else Decimal(0),
+        vanishes=_worst(randomizer, [0], mutations) if mutations else Decimal(0),
+        insertions=_worst(randomizer, insertions, insertions) if insertions else Decimal(0),
     )
 
 

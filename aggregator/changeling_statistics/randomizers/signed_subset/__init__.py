@@ -2,9 +2,9 @@
 
 from changeling_protocol import SignedSubset
 
-from ..offers import ChangeOffers
+from ..offers import ONE_CHANGE, ChangeOffers
 from ..registry import register
 from .counterpart import SignedSubsetCounterpart
-from .offers import UNIT_LOSSES, changes
+from .offers import changes
 
-register(SignedSubset, SignedSubsetCounterpart, changes=ChangeOffers(UNIT_LOSSES, changes))
+register(SignedSubset, SignedSubsetCounterpart, changes=ChangeOffers(ONE_CHANGE, changes))

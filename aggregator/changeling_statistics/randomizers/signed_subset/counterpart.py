@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from changeling_protocol import SignedSubset
+from changeling_protocol import Odds, SignedSubset
 from numpy.typing import NDArray
 
 from ...estimate import Estimate, Floats
@@ -19,8 +19,8 @@ from .sampling import sample_sums
 
 @dataclass(frozen=True)
 class SignedSubsetCounterpart(WithContents[SignedSubset]):
-    """A tally counts symbols, or keeps sums: how many reports said nothing, then how many gave each of the states
-    0..z a plus, then how many gave it a minus."""
+    """A tally counts symbols, or keeps sums: how many reports said nothing, then how many gave each of the d
+    states a plus, then how many gave it a minus."""
 
     answers_alike = True
 
@@ -58,7 +58,7 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         else:
             sums, quiet = O[1 : 1 + d] - O[1 + d :], O[0]
             covariance, upper_bound = self.decoder.summed(tally.reports, quiet), True
-        return Estimate(self.decoder.scale * sums[1:], covariance[1:, 1:], upper_bound)
+        return Estimate(self.decoder.scale * sums[self._answers], covariance[self._answers, self._answers], upper_bound)
 
     def changed(self, tallies: Sequence[NodeTally]) -> Floats:
         """From how many said nothing, which slot 0 counts in either form of tally; nan if u = 1."""
@@ -68,7 +68,8 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
 
     def report_covariance(self, true: int) -> Floats:
         """In closed form, from the second moments of the signs."""
-        return self.decoder.covariance(*self.randomizer.space.pair(true))[1:, 1:]
+        self.randomizer.space.pair(true)  # raises outside the space
+        return self.decoder.covariance(*self.randomizer.positions(true))[self._answers, self._answers]
 
     @cached_property
     def probabilities(self) -> Floats:
@@ -76,7 +77,7 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         randomizer, w = self.randomizer, self.all_contents
         chances = np.empty((randomizer.space.size, randomizer.symbols))
         for true in range(randomizer.space.size):
-            old, new = randomizer.space.pair(true)
+            old, new = randomizer.positions(true)
             favoured = (w[:, new] == 1) & (w[:, old] == -1)
             for chosen in (favoured, ~favoured):
                 symbols = np.flatnonzero(chosen)
@@ -88,11 +89,11 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
         """Five classes: "nothing", and vectors favoured by both inputs, by u alone, by v alone, by neither."""
-        randomizer = self.randomizer
-        vectors, space = randomizer.vectors, randomizer.space
-        (au, bu), (av, bv) = (randomizer.favour(true) for true in (u, v))
+        randomizer, vectors = self.randomizer, self.randomizer.vectors
+        none = Odds(1, 1)
+        (au, bu), (av, bv) = ((odds.favoured, odds.other) for odds in (randomizer.odds if t else none for t in (u, v)))
         spoken = randomizer.spoken.numerator
-        wanted = [{new: 1, old: -1} for old, new in (space.pair(true) for true in (u, v))]
+        wanted = [{new: 1, old: -1} for old, new in (randomizer.positions(true) for true in (u, v))]
         favours_u, favours_v = (randomizer.favoured if true else 0 for true in (u, v))
         agree = u and v and all(wanted[1].get(state, sign) == sign for state, sign in wanted[0].items())
         both = vectors.completing({**wanted[0], **wanted[1]}).count if agree else 0
@@ -114,6 +115,11 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
         """Draws the sums class by class of who favours what, never a vector by itself."""
         return sample_sums(self.randomizer, counts, generator)
+
+    @property
+    def _answers(self) -> slice:
+        """The states without NULL."""
+        return slice(self.randomizer.states - self.randomizer.space.answers, None)
 
     def _probability(self, symbol: int, true: int) -> float:
         return self.randomizer.weight(symbol, true) / self.randomizer.total(true)

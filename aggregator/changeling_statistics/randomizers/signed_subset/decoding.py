@@ -23,7 +23,7 @@ class Decoder:
         B   = ξ + (η - ξ) I,   η the mean square of a sign, ξ the mean product of two
         B_F = the same with η_F and ξ_F over the other states; 1 at (old, old) and (new, new), -1 at (old, new)
 
-    All shapes are over the d states, NULL included.
+    All shapes are over the d states, NULL included if it is one.
     """
 
     randomizer: SignedSubset

@@ -5,54 +5,57 @@ Their variances are in closed form, as the planner compares many randomizers and
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from math import comb, sqrt
 
 from changeling_protocol import MutationSpace, Odds, SignedSubset
-from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT, Losses
+from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT
 
 from ..offers import Offer, Variances
 from .moments import SignMoments
 
-UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal("0.5"), vanishes=Decimal("0.5"), insertions=Decimal(1))
-"""The losses of a report in units of λ. How λ divides between appearing and vanishing does not change cost(κ, N)."""
 FINEST = 2**32
 """u is a whole number of such parts."""
 
 
-def changes(answers: int, odds: Odds, moved: float, closed: bool) -> Iterator[Offer]:
+def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Iterator[Offer]:
     """One offer for every number of pluses whose vectors fit into a symbol.
 
-    answers, odds, moved, closed: as for `offer`.
+    space, odds, moved, closed: as for `offer`.
     """
-    for pluses in (BALANCED, *range(1, answers // 2 + 1)):
-        if _fits(answers + 1, pluses):
-            yield offer(answers, odds, pluses, moved, closed)
+    for pluses in shapes(space):
+        yield offer(space, odds, pluses, moved, closed)
 
 
-def offer(answers: int, odds: Odds, pluses: int, moved: float, closed: bool) -> Offer:
+def shapes(space: MutationSpace) -> Iterator[int]:
+    """Every number of pluses whose vectors fit into a symbol, the balanced ones first."""
+    for pluses in (BALANCED, *range(1, (space.states - 1) // 2 + 1)):
+        if space.states > 1 and _fits(space.states, pluses):
+            yield pluses
+
+
+def offer(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: bool) -> Offer:
     """The offer of one number of pluses, at the best u for entries of which a share moves.
 
         uK = √(1 + moved (η + K w) / ((1 - moved) η)), as far as u <= 1
 
     w is the mean over the answers of E w_i² in a favoured vector.
 
-    answers: z.
+    space: the mutations.
     odds: a:b.
     pluses: j, or 0 for balanced vectors.
     moved: the share of the entries that move on a node.
     closed: whether the cohort is closed, so that changes add up to zero over the answers.
     """
-    shape = _Shape.of(answers, pluses, closed)
+    shape = _Shape.of(space, pluses, closed)
     K = shape.favoured * (odds.favoured / odds.other - 1)
     steady, changed = max(1 - moved, 1e-9) * shape.nonzero, moved * (shape.nonzero + K * shape.moved)
     u = min(1.0, sqrt(1 + changed / steady) / K)
     spoken = Fraction(1) if u == 1 else Fraction(max(1, round(u * FINEST)), FINEST)
     return Offer(
-        make=partial(SignedSubset, MutationSpace(answers), odds, pluses, spoken),
-        variances=_Shape.of(answers, pluses, False).variances(float(spoken), K),
+        make=partial(SignedSubset, space, odds, pluses, spoken),
+        variances=_Shape.of(space, pluses, False).variances(float(spoken), K),
         conserved=shape.variances(float(spoken), K),
     )
 
@@ -81,9 +84,9 @@ class _Shape:
     less_moved: float
 
     @classmethod
-    def of(cls, answers: int, pluses: int, conserved: bool) -> "_Shape":
+    def of(cls, space: MutationSpace, pluses: int, conserved: bool) -> "_Shape":
         """conserved: whether changes add up to zero over the answers, so that every change is a move."""
-        z, signs = answers, SignMoments.of(answers + 1, pluses)
+        z, signs = space.answers, SignMoments.of(space.states, pluses)
         if not conserved:
             ends = min(2, z)  # how many answers a mutation touches that is no insertion, as far as there is one
             came, moved = (1 + (z - 1) * signs.nonzero_rest) / z, (ends + (z - ends) * signs.nonzero_rest) / z

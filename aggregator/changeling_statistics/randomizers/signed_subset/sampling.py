@@ -15,7 +15,7 @@ def sample_sums(randomizer: SignedSubset, counts: Counts, generator: np.random.G
 
     counts: how many entries have each input, shape (m,). Returns shape (1 + 2d,).
     """
-    space, vectors, u = randomizer.space, randomizer.vectors, randomizer.spoken
+    vectors, u = randomizer.vectors, randomizer.spoken
     count = vectors.count
     gain = u * randomizer.favoured * (randomizer.odds.favoured - randomizer.odds.other)
     plain = float(count * randomizer.odds.other / (count * randomizer.odds.other + gain))  # 1 / Z
@@ -29,7 +29,7 @@ def sample_sums(randomizer: SignedSubset, counts: Counts, generator: np.random.G
     rest = vectors.completing({0: 1, 1: -1})
     rest_pluses, rest_minuses = sample_vector_sums(rest, favoured[held], generator)
     for row, true in enumerate(held.tolist()):
-        old, new = space.pair(true)
+        old, new = randomizer.positions(true)
         others = [state for state in range(randomizer.states) if state not in (old, new)]
         pluses[others] += rest_pluses[row]
         minuses[others] += rest_minuses[row]

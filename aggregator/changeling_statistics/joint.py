@@ -1,0 +1,67 @@
+"""How the reports that one entry of a joint group sends hang together, as far as second moments go.
+
+One report by itself has the law of an ordinary randomizer, its track's. Two reports that both tell something are not
+independent. Let y and y' be what they decode to, about the base's mean, and δ and δ' what they tell. Then
+
+    Cov(y, y') = ρ δ δ',   ρ = (P_ab - P_a P_b) / ((1 - p_a)(1 - p_b) gap_a gap_b)
+
+P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does, gap = (P - p)/(1 - p).
+docs/joint.md, "What one entry says twice".
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from changeling_protocol import Group, Track
+from changeling_protocol.joint import Kernel
+
+from .estimate import Floats
+
+
+@lru_cache(maxsize=1024)
+def correlations(group: Group) -> Floats:
+    """ρ between two slots of each pair of tracks of a group, shape (tracks, tracks); 0 if the group is not joint.
+
+    On the diagonal, between two slots of one track; 0 for a track with just one.
+    """
+    tracks = len(group.tracks)
+    rho = np.zeros((tracks, tracks))
+    if group.joint is None:
+        return rho
+    kernel, slots = group.kernel, group.joint.slots
+    worth = [float((1 - p) * gap(kernel, at)) for at, p in enumerate(kernel.agreements)]
+    for a in range(tracks):
+        for b in range(a + 1):
+            if a != b or slots[a] > 1:
+                both = _both_agree(kernel, a, b) - _agrees(kernel, a) * _agrees(kernel, b)
+                rho[a, b] = rho[b, a] = float(both) / (worth[a] * worth[b])
+    return rho
+
+
+def gap(kernel: Kernel, track: int) -> float:
+    """(P - p)/(1 - p): how much of what a slot of a track tells comes through."""
+    p = kernel.agreements[track]
+    return float((_agrees(kernel, track) - p) / (1 - p))
+
+
+def middle(track: Track) -> float:
+    """What the base of a track decodes to, in each answer: 1/m for states, of which there are m; 0 for changes."""
+    return 0.0 if track.reports_changes else 1.0 / track.randomizer.space.size
+
+
+def _agrees(kernel: Kernel, track: int) -> Fraction:
+    """P: how likely a slot of the track agrees."""
+    agreed = kernel.density(_used(kernel, track), kernel.joint.weights[track])
+    return kernel.agreements[track] * agreed / kernel.density(_used(kernel), 0)
+
+
+def _both_agree(kernel: Kernel, one: int, other: int) -> Fraction:
+    """P_ab: how likely two slots both agree."""
+    weights, chance = kernel.joint.weights, kernel.agreements[one] * kernel.agreements[other]
+    agreed = kernel.density(_used(kernel, one, other), weights[one] + weights[other])
+    return chance * agreed / kernel.density(_used(kernel), 0)
+
+
+def _used(kernel: Kernel, *tracks: int) -> list[int]:
+    return [tracks.count(at) for at in range(len(kernel.agreements))]

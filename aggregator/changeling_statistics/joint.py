@@ -19,24 +19,36 @@ from changeling_protocol.joint import Kernel
 from .estimate import Floats
 
 
-@lru_cache(maxsize=1024)
 def correlations(group: Group) -> Floats:
     """ρ between two slots of each pair of tracks of a group, shape (tracks, tracks); 0 if the group is not joint.
 
     On the diagonal, between two slots of one track; 0 for a track with just one.
     """
-    tracks = len(group.tracks)
-    rho = np.zeros((tracks, tracks))
     if group.joint is None:
-        return rho
-    kernel, slots = group.kernel, group.joint.slots
-    worth = [float((1 - p) * gap(kernel, at)) for at, p in enumerate(kernel.agreements)]
-    for a in range(tracks):
-        for b in range(a + 1):
-            if a != b or slots[a] > 1:
-                both = _both_agree(kernel, a, b) - _agrees(kernel, a) * _agrees(kernel, b)
-                rho[a, b] = rho[b, a] = float(both) / (worth[a] * worth[b])
+        return np.zeros((len(group.tracks),) * 2)
+    return _correlations(group.kernel)
+
+
+@lru_cache(maxsize=1024)
+def _correlations(kernel: Kernel) -> Floats:
+    slots = kernel.joint.slots
+    kinds = list(zip(kernel.agreements, kernel.joint.weights, strict=True))
+    rho = np.zeros((len(slots), len(slots)))
+    known: dict[object, float] = {}  # tracks of one kind are alike
+    for a, one in enumerate(kinds):
+        for b, other in enumerate(kinds[: a + 1]):
+            if a == b and slots[a] == 1:
+                continue
+            if (one, other) not in known:
+                known[one, other] = known[other, one] = _correlation(kernel, a, b)
+            rho[a, b] = rho[b, a] = known[one, other]
     return rho
+
+
+def _correlation(kernel: Kernel, one: int, other: int) -> float:
+    both = _both_agree(kernel, one, other) - _agrees(kernel, one) * _agrees(kernel, other)
+    worth = [(1 - kernel.agreements[at]) * Fraction(gap(kernel, at)) for at in (one, other)]
+    return float(both / (worth[0] * worth[1]))
 
 
 def gap(kernel: Kernel, track: int) -> float:

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, prod
-from typing import cast
+from typing import TypeAlias, cast
 
 from .canonical import Fields, holds_booleans
 from .randomizers import Agreeing, Odds, Randomizer
 
 MOST_SCORE = 256
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
+
+_Slot: TypeAlias = tuple[int, int, int]
+"""A and B, where p = A/B, and the weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ class Kernel:
         if left[track] < 1:
             raise ValueError("every slot of this track is used")
         left[track] -= 1
-        agreed = _density(self, tuple(left), score + self.joint.weights[track])
-        return Odds(agreed, _density(self, tuple(left), score)).in_lowest_terms()
+        agreed = _density(self, left, score + self.joint.weights[track])
+        return Odds(agreed, _density(self, left, score)).in_lowest_terms()
 
     def scored(self, track: int, score: int, agreed: bool) -> int:
         """The score after a slot of a track, no more than the threshold."""
@@ -124,32 +127,36 @@ class Kernel:
 
         With no slot used it is G, by which the density of every transcript is divided.
         """
-        left = tuple(slots - gone for slots, gone in zip(self.joint.slots, used, strict=True))
-        return Fraction(_density(self, left, score), self.joint.odds.other * _patterns(self, left))
+        left = [slots - gone for slots, gone in zip(self.joint.slots, used, strict=True)]
+        every = prod(p.denominator**slots for p, slots in zip(self.agreements, left, strict=True))
+        return Fraction(_density(self, left, score), self.joint.odds.other * every)
+
+
+def _density(kernel: Kernel, left: Sequence[int], score: int) -> int:
+    """Σ over the patterns of the slots that are left of their weight, times a where τ is reached, and else b."""
+    alike: dict[_Slot, int] = {}
+    for p, weight, slots in zip(kernel.agreements, kernel.joint.weights, left, strict=True):
+        alike[p.numerator, p.denominator, weight] = alike.get((p.numerator, p.denominator, weight), 0) + slots
+    below, every = _patterns(tuple(sorted(alike.items())), kernel.joint.threshold - score)
+    odds = kernel.joint.odds
+    return odds.favoured * (every - below) + odds.other * below
 
 
 @lru_cache(maxsize=2**14)
-def _density(kernel: Kernel, left: tuple[int, ...], score: int) -> int:
-    """Σ over the patterns of the slots that are left of their weight, times a where τ is reached, and else b."""
-    odds, low = kernel.joint.odds, _below(kernel, left, kernel.joint.threshold - score)
-    return odds.favoured * (_patterns(kernel, left) - low) + odds.other * low
+def _patterns(left: tuple[tuple[_Slot, int], ...], need: int) -> tuple[int, int]:
+    """The weight of the patterns with Σ w x < need, and of all. A slot agrees with weight A, and does not with B - A.
 
-
-def _patterns(kernel: Kernel, left: tuple[int, ...]) -> int:
-    """The weights of all patterns added up; a slot agrees with weight A and else B - A, where p = A/B."""
-    return prod(p.denominator**slots for p, slots in zip(kernel.agreements, left, strict=True))
-
-
-def _below(kernel: Kernel, left: tuple[int, ...], need: int) -> int:
-    """The weight of the patterns with Σ w x < need."""
-    by_score = [1] + [0] * (need - 1) if need > 0 else []
-    for p, weight, slots in zip(kernel.agreements, kernel.joint.weights, left, strict=True):
+    left: how many slots there are of each kind.
+    """
+    by_score, every = [1] + [0] * (need - 1) if need > 0 else [], 1
+    for (agree, either, weight), slots in left:
+        every *= either**slots
         before, by_score = by_score, [0] * len(by_score)
         for agreed in range(slots + 1):
-            ways = comb(slots, agreed) * p.numerator**agreed * (p.denominator - p.numerator) ** (slots - agreed)
+            ways = comb(slots, agreed) * agree**agreed * (either - agree) ** (slots - agreed)
             for score in range(agreed * weight, len(by_score)):
                 by_score[score] += ways * before[score - agreed * weight]
-    return sum(by_score)
+    return sum(by_score), every
 
 
 def agreeing(randomizer: Randomizer) -> Agreeing:

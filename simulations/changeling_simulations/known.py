@@ -9,6 +9,7 @@ import numpy as np
 from changeling_protocol import Randomizer, Survey
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimate import Floats
+from changeling_statistics.estimation.expected import Moments
 from changeling_statistics.planning.prediction import Prediction, predict
 from changeling_statistics.randomizers import counterpart_of
 
@@ -45,22 +46,20 @@ class KnownPopulation:
         )
 
     @property
-    def products(self) -> Floats:
-        """The share of the entries that hold an answer at both of two times 0..T, mean over the answers.
-
-        In a closed cohort it is the covariance over entries of holding the answer at the two times.
-        Returns shape (T+1, T+1).
-        """
+    def moments(self) -> Moments:
+        """How many of the entries hold an answer at each of two times 0..T, as shares, mean over the answers."""
         z, n = len(self.survey.answers), self.population.entries
-        products = np.zeros((self.population.periods + 1,) * 2)
+        products, squares = np.zeros((self.population.periods + 1,) * 2), np.zeros((self.population.periods + 1,) * 2)
+        means = np.zeros(self.population.periods + 1)
         for answer in range(1, z + 1):
             held = (self.population.frozen == answer).astype(np.float64)
             weighted = held * self.population.weights[:, None]
-            products += weighted.T @ held / n
-            if self.survey.closed:
-                mean = weighted.sum(0) / n
-                products -= np.outer(mean, mean)
-        return products / z * (n / (n - 1) if self.survey.closed and n > 1 else 1.0)
+            mean = weighted.sum(0) / n
+            products += weighted.T @ held / n / z
+            squares += np.outer(mean, mean) / z
+            means += mean / z
+        centred = (products - squares) * (n / max(n - 1.0, 1.0)) if self.survey.closed else products
+        return Moments(products, centred, means)
 
 
 def known_error(

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from changeling_protocol import (
     Group,
+    Joint,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
     ReleasePlan,
     SignedSubset,
     StateSpace,
+    SubsetSelection,
     Track,
 )
 from changeling_simulations.known import known_error
@@ -21,7 +24,7 @@ from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.sampling_forms import Design, draws
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.planning import optimal_plan, predict
-from changeling_statistics.planning.prediction import _weighed
+from changeling_statistics.planning.prediction import PlannedEdges
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
 
@@ -32,7 +35,7 @@ from .wishes import wish
 
 
 def mixed_plan(answers, periods):
-    """Panels of one and of two random nodes, changes, and a mix, of very different shares."""
+    """Panels of one and of two random nodes, changes, a mix, and a joint mix, of very different shares."""
     changes, states = MutationSpace(answers), StateSpace(answers)
     return ReleasePlan(
         (
@@ -45,30 +48,68 @@ def mixed_plan(answers, periods):
                 ),
                 share=2,
             ),
+            Group.jointly(
+                (
+                    Track(1, SubsetSelection(states, Odds(2, 1), answers // 2), 0, periods, reported=2),
+                    Track(1, KaryChange(changes, Odds(2, 1)), 0, periods, reported=2),
+                ),
+                Joint(Odds(40, 1), 3, (2, 1), (2, 2)),
+                share=4,
+            ),
         )
     )
 
 
-def one_entry(survey, tracks, history, at):
-    """Every (probability, Σ_e K_e decoded / π_e) of one entry, shape (z,): groups, random nodes and symbols."""
-    z, plan = len(survey.answers), survey.plan
+def one_entry(survey, history, row):
+    """Every (probability, Σ_e K_e decoded / π_e) of one entry, shape (z,): groups, random nodes and symbols.
+
+    row: K, in the order of `PlannedEdges`.
+    """
+    plan, edges = survey.plan, PlannedEdges(survey)
+    weight = {(track, end): K for track, end, K in zip(edges.track, edges.end, row, strict=True)}
     for group, each in enumerate(plan.groups):
         share = each.share / plan.total_share
-        of_group = [of for of in tracks if of.group == group]
-        drawn = [list(combinations(range(of.track.count), of.track.reports)) for of in of_group]
+        numbered = list(plan.numbered(group))
+        drawn = [list(combinations(track.nodes(), track.reports)) for _, track in numbered]
         for nodes in product(*drawn):
             chance = share / np.prod([len(sets) for sets in drawn])
-            asked = [(of, e) for of, chosen in zip(of_group, nodes, strict=True) for e in chosen]
-            for symbols in product(*(range(of.track.randomizer.symbols) for of, _ in asked)):
-                probability, total = chance, np.zeros(z)
-                for (of, e), symbol in zip(asked, symbols, strict=True):
-                    randomizer, node = of.track.randomizer, of.track.nodes()[e]
-                    true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
-                    probability *= randomizer.weight(symbol, true) / randomizer.total(true)
-                    counterpart = counterpart_of(randomizer)
-                    decoded = counterpart.estimate(counterpart.tally(np.array([symbol], np.uint64)))
-                    total += of.K[e, at] / of.chance * decoded.values
-                yield probability, total
+            asked = [
+                (place, node, weight[number, node.end] / share * track.count / track.reports)
+                for place, ((number, track), chosen) in enumerate(zip(numbered, nodes, strict=True))
+                for node in chosen
+            ]
+            for probability, symbols in transcripts(each, [(place, node) for place, node, _ in asked], history):
+                total = np.zeros(len(survey.answers))
+                for (place, _, worth), symbol in zip(asked, symbols, strict=True):
+                    counterpart = counterpart_of(each.tracks[place].randomizer)
+                    total += worth * counterpart.estimate(counterpart.tally(np.array([symbol], np.uint64))).values
+                yield chance * probability, total
+
+
+def transcripts(group, asked, history):
+    """Every (probability, symbols) of one entry's reports on these nodes, as a device draws them in turn."""
+    slots = len(group.tracks)
+    told = [(1.0, (), (0,) * slots, 0)]
+    for place, node in asked:
+        randomizer = group.tracks[place].randomizer
+        true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
+        further = []
+        for probability, symbols, used, score in told:
+            telling = group.joint is not None and randomizer.tells(true)
+            odds = group.kernel.conditional_odds(place, used, score) if telling else None
+            for symbol in range(randomizer.symbols):
+                if odds is None:
+                    chance, after = randomizer.weight(symbol, true) / randomizer.total(true), score
+                else:
+                    agrees, p = randomizer.agrees(symbol, true), randomizer.agreement
+                    total = odds.favoured * p + odds.other * (1 - p)
+                    base = Fraction(1, randomizer.symbols)
+                    chance = float(base * (odds.favoured if agrees else odds.other) / total)
+                    after = group.kernel.scored(place, score, agrees)
+                now = tuple(u + (at == place and odds is not None) for at, u in enumerate(used))
+                further.append((probability * chance, (*symbols, symbol), now, after))
+        told = further
+    return ((probability, symbols) for probability, symbols, _, _ in told)
 
 
 @pytest.mark.parametrize("retrospective", [False, True])
@@ -80,11 +121,11 @@ def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symb
     states = np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
     population = Population(survey.answers, states, states, np.ones(3, np.int64))
     predicted = known_error(population, survey, retrospective=retrospective)
-    tracks, _ = _weighed(survey, retrospective)
+    K, _ = PlannedEdges(survey).weights(retrospective)
     for at in range(periods):
         mean, variance = np.zeros(answers), 0.0
         for history in states:
-            found = list(one_entry(survey, tracks, history, at))
+            found = list(one_entry(survey, history, K[at]))
             p, x = np.array([p for p, _ in found]), np.array([x for _, x in found])
             assert p.sum() == pytest.approx(1)
             mean += p @ x
@@ -102,22 +143,22 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     population = cohort(200, 3, 8, 2, generator)
     population = Population(survey.answers, population.true, population.frozen, population.weights)
     found = known_error(population, survey, retrospective=retrospective)
-    tracks, _ = _weighed(survey, retrospective)
+    edges = PlannedEdges(survey)
+    K, _ = edges.weights(retrospective)
     kept, scatter = draws(survey)
     design = Design(
-        start=np.concatenate([t.start for t in tracks]),
-        end=np.concatenate([t.end for t in tracks]),
-        group=np.concatenate([np.full(len(t.end), t.group) for t in tracks]),
-        track=np.concatenate([np.full(len(t.end), t.number) for t in tracks]),
+        start=edges.start,
+        end=edges.end,
+        group=edges.group,
+        track=edges.track,
         expansion=np.array([survey.plan.total_share / group.share for group in survey.plan.groups]),
         kept=kept,
         scatter=scatter,
         centred=True,
         entries=200.0,
     )
-    K = np.concatenate([t.K for t in tracks])
     for time in range(1, 9):
-        exact = true_sampling_covariance(design, K[:, time - 1], population.frozen, 3)
+        exact = true_sampling_covariance(design, K[time - 1], population.frozen, 3)
         assert found.sampling[time - 1] == pytest.approx(np.trace(exact) / 3 / 200**2, rel=1e-6, abs=1e-12)
 
 

@@ -5,6 +5,7 @@ move to a uniformly random other answer at a steady rate; nobody's answer is del
 otherwise is estimated without bias too, only less well. Knows no tally and no survey.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,19 +18,29 @@ from ..randomizers import class_variances
 from .network import Indices
 
 
-@lru_cache(maxsize=2**16)
 def expected_variance(randomizer: Randomizer, node: Node, expected: ExpectedChanges, closed: bool) -> float:
     """The variance that the randomizer adds to one report on a node, mean over the answers, in entries squared.
 
     closed: whether the cohort is closed.
     """
+    start, end = np.array([node.start], np.intp), np.array([node.end], np.intp)
+    return float(expected_variances(randomizer, start, end, expected, closed)[0])
+
+
+def expected_variances(
+    randomizer: Randomizer, start: Indices, end: Indices, expected: ExpectedChanges, closed: bool
+) -> Floats:
+    """As `expected_variance`, of nodes of one width that start and end at these times, shape (nodes,)."""
     answers, changes = randomizer.space.answers, randomizer.space.reports_changes
-    variances = class_variances(randomizer, conserves(closed, changes, node.start))
-    before, after = share_there(expected, node.start), share_there(expected, node.end)
+    after = shares_there(expected, end)
     if not changes:
+        variances = class_variances(randomizer, False)
         return (1 - after) * variances.none + after * variances.came
-    moved = before * (1 - 1 / answers) * (1 - persistence(answers, expected) ** node.width)
-    return variances.mixed(moved, after - before)
+    before = shares_there(expected, start)
+    moved = before * (1 - 1 / answers) * (1 - persistence(answers, expected) ** (end - start))
+    plain = class_variances(randomizer, False).mixed(moved, after - before)
+    conserved = class_variances(randomizer, conserves(closed, changes, 1)).mixed(moved, after - before)
+    return np.where(start > 0, conserved, plain)
 
 
 @lru_cache(maxsize=2**16)
@@ -61,12 +72,41 @@ def expected_products(answers: int, expected: ExpectedChanges, closed: bool, row
     """
     z = answers
     early, late = np.minimum.outer(rows, columns), np.maximum.outer(rows, columns)
-    distinct, which = np.unique(early, return_inverse=True)
-    held = np.array([share_there(expected, time) for time in distinct.tolist()])[which].reshape(early.shape)
+    held = shares_there(expected, early)
     products: Floats = held * (1 / z + (1 - 1 / z) * persistence(z, expected) ** (late - early)) / z
     if closed:
         products -= (early > 0) / z**2
     return products
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Means of products of x(τ), which is 1 if an entry has an answer at time τ and else 0, mean over the answers.
+
+    products: E x(τ)x(τ'), shape (T+1, T+1).
+    centred: the same in an open cohort; in a closed one about the means, as its estimators are ratios.
+    means: E x(τ), shape (T+1,).
+    """
+
+    products: Floats
+    centred: Floats
+    means: Floats
+
+
+@lru_cache(maxsize=8)
+def expected_moments(answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Moments:
+    """The moments of the population that a designer expects, at the times 0..T."""
+    times = np.arange(periods + 1, dtype=np.intp)
+    products = expected_products(answers, expected, False, times, times)
+    centred = expected_products(answers, expected, closed, times, times)
+    return Moments(products, centred, shares_there(expected, times) / answers)
+
+
+def shares_there(expected: ExpectedChanges, times: Indices) -> Floats:
+    """`share_there` of many times, of the same shape."""
+    distinct, which = np.unique(times, return_inverse=True)
+    shares: Floats = np.array([share_there(expected, time) for time in distinct.tolist()])[which]
+    return shares.reshape(times.shape)
 
 
 def share_there(expected: ExpectedChanges, time: int) -> float:

@@ -74,8 +74,8 @@ class Network:
         up to 0. Returns the same shape. In each part the first time has potential 0.
         """
         solved = np.zeros_like(sources)
-        if len(self._free):
-            solved[self._free] = self._factor.solve(np.asfortranarray(sources[self._free]))
+        if len(self.free):
+            solved[self.free] = self._factor.solve(np.asfortranarray(sources[self.free]))
         return solved
 
     def fit(self, changes: Floats) -> Floats:
@@ -145,10 +145,10 @@ class Network:
     @property
     def log_determinant(self) -> float:
         """ln det L, without the rows and columns of the first time of each connected part."""
-        return float(np.log(np.abs(self._factor.U.diagonal())).sum()) if len(self._free) else 0.0
+        return float(np.log(np.abs(self._factor.U.diagonal())).sum()) if len(self.free) else 0.0
 
     @cached_property
-    def _free(self) -> Indices:
+    def free(self) -> Indices:
         """All times but the first of each connected part, whose potential is 0."""
         first = np.unique(self.components, return_index=True)[1]
         return np.setdiff1d(np.arange(self.periods + 1), first).astype(np.intp)
@@ -168,7 +168,7 @@ class Network:
         """The sparse LU factors of L on the free times."""
         from scipy.sparse.linalg import splu
 
-        scaled = self._incidence.multiply(1.0 / np.sqrt(self.variance)).tocsr()[self._free]
+        scaled = self._incidence.multiply(1.0 / np.sqrt(self.variance)).tocsr()[self.free]
         laplacian = (scaled @ scaled.T).tocsc()
         # Symmetric and positive definite, and nearly a tree: hardly any fill, and no pivoting is needed.
         return splu(laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -13,11 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from ..estimate import Estimate, Floats
+from .information import BestWeights
 from .network import Network
 from .reach import not_estimable
 from .recursion import run
 from .releases import Releases, UsedNode
 from .sampling import Sampling
+from .weights import best_weights
 
 BLOCK = 32
 """For how many times the graph is solved at once. Their weights then stay in the cache: 128 take four times as long."""
@@ -58,6 +60,9 @@ class Solution:
         if not network.connected(plus, minus):
             until = network.periods if self.retrospective else plus
             raise not_estimable(self.releases, plus, until, minus)
+        if self._best is not None:
+            until = network.periods if self.retrospective else plus
+            return self._best.row(plus, minus, until)[: len(self.releases)]
         weights = network.row(plus, minus)
         if self.retrospective:
             return weights[: len(self.releases)]
@@ -68,7 +73,8 @@ class Solution:
     def rows(self, times: Sequence[int]) -> Floats:
         """The weight of each node in the histograms at several times, shape (len(times), E). Raises NotEstimable."""
         if self.retrospective and all(self.reaches(time) for time in times):
-            return self.network.rows(self.network.unit_sources(times))[:, : len(self.releases)]
+            whole = self._best.rows(times) if self._best else self.network.rows(self.network.unit_sources(times))
+            return whole[:, : len(self.releases)]
         return np.array([self.row(time) for time in times]).reshape(len(times), len(self.releases))
 
     def used(self, plus: int, minus: int = 0) -> tuple[UsedNode, ...]:
@@ -78,13 +84,20 @@ class Solution:
 
     def estimate(self, plus: int, minus: int = 0) -> Estimate:
         """The estimate of v_plus - v_minus with its covariance. Raises NotEstimable if no edges connect the times."""
-        row = self.row(plus, minus)
+        return self._estimate(self.row(plus, minus))
+
+    def _estimate(self, row: Floats) -> Estimate:
         response = sandwich(row, self.releases.covariances)
         sampling, bounded = self.sampling.covariance(row)
         return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded)
 
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""
+        if self._best is not None:
+            estimates: list[Estimate | None] = [None] * until
+            for time, row in self._best_rows(until):
+                estimates[time - 1] = self._estimate(row)
+            return estimates
         responses = self._retrospective(until) if self.retrospective else self._online(until)
         if not self.sampling.needed:
             return responses
@@ -98,6 +111,10 @@ class Solution:
         z = len(self.releases.survey.answers)
         own = np.diagonal(self.releases.covariances, axis1=1, axis2=2)
         variances = np.full((until, z), np.nan)
+        for time, row in self._best_rows(until):
+            variances[time - 1] = row**2 @ own + np.diag(self.sampling.covariance(row)[0])
+        if self._best is not None:
+            return variances
         for time, variance in self._spread(_padded(own, len(self.network.start)), until):
             sampling = self.sampling.covariance(self.row(time))[0] if self.sampling.needed else np.zeros((z, z))
             variances[time - 1] = variance + np.diag(sampling)
@@ -119,6 +136,22 @@ class Solution:
     def sampling(self) -> Sampling:
         """The sampling error of these estimates."""
         return Sampling(self.releases)
+
+    @cached_property
+    def _best(self) -> BestWeights | None:
+        known = self.releases
+        return best_weights(known.survey, self.network, known.group, known.track, known.entries)
+
+    def _best_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
+        """(t, K) of the histogram at each estimable time t up to `until`; none where the network weighs."""
+        if self._best is None:
+            return
+        if not self.retrospective:
+            rows = self._best.online(until)
+        else:
+            reached = [time for time in range(1, until + 1) if self.network.connected(time, 0)]
+            rows = zip(reached, self._best.rows(reached), strict=True) if reached else iter(())
+        yield from ((time, row[: len(self.releases)]) for time, row in rows)
 
     def _used_for(self, time: int) -> Network:
         return self.network if self.retrospective else self.network.closed_by(time)

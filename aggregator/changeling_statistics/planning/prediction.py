@@ -1,7 +1,8 @@
 """How accurate a survey's histograms will be: their standard errors, before anybody answers.
 
 They are those of the estimator in estimation/, with the same weights, for an expected population: the noise of the
-randomizers, and the sampling error of shares (docs/mathematics.md, "Shares"). It does not matter who made the plan.
+randomizers, what the reports of one entry have in common, and the sampling error of shares (docs/mathematics.md,
+"Shares"). It does not matter who made the plan.
 """
 
 from dataclasses import dataclass
@@ -9,13 +10,15 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from changeling_protocol import Survey, Track
+from changeling_protocol import Survey
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from ..estimation.expected import expected_products, expected_variance
-from ..estimation.network import Indices, Network
+from ..estimation.entry_covariance import GroupEdges, entry_covariance
+from ..estimation.expected import Moments, expected_moments, expected_variances
+from ..estimation.network import Network
 from ..estimation.releases import planned_variance, shares
+from ..estimation.weights import best_weights, hangs_together, is_partial
 from .resistances import Edges, potentials, resistances, sums
 
 POINT = 0.01
@@ -33,11 +36,8 @@ class PopulationMoments(Protocol):
         ...
 
     @property
-    def products(self) -> Floats:
-        """Γ: E x(τ)x(τ'), mean over the answers, at the times 0..T, shape (T+1, T+1).
-
-        x(τ) is 1 if an entry has the answer at time τ, else 0. In a closed cohort it is taken about its mean.
-        """
+    def moments(self) -> Moments:
+        """Means of products of the histories, at the times 0..T."""
         ...
 
 
@@ -53,15 +53,14 @@ class ExpectedPopulation:
     def report_variances(self, track: int) -> Floats:
         """The mean variance over entries that change as often as expected."""
         survey, reported = self.survey, self.survey.plan.tracks[track]
-        return np.array(
-            [expected_variance(reported.randomizer, node, survey.expected, survey.closed) for node in reported.nodes()]
-        )
+        end = reported.first + reported.width * np.arange(1, reported.count + 1, dtype=np.intp)
+        return expected_variances(reported.randomizer, end - reported.width, end, survey.expected, survey.closed)
 
     @property
-    def products(self) -> Floats:
-        """Γ of answers that are uniform, and change at a steady rate."""
-        survey, times = self.survey, np.arange(self.survey.calendar.periods + 1)
-        return expected_products(len(survey.answers), survey.expected, survey.closed, times, times)
+    def moments(self) -> Moments:
+        """Those of answers that are uniform, and change at a steady rate."""
+        survey = self.survey
+        return expected_moments(len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,9 @@ def predict(
 ) -> Prediction:
     """How accurate a survey's histograms will be.
 
-        Var = (1/n) {Σ_e K_e² c_e/π_e + Σ_g f_g⁻¹ E d_g² - E x²},  d_g = Σ_{e∈g} K_e δ_e over the nodes e reported
+        Var v̂_t = (1/n) {Σ_g K_g V_g K_g' / f_g - E x(t)²}
+
+    with the weights K of the estimator, and V_g the covariance of what one entry of the population says in group g.
 
     devices: n, how many answer, at least 1.
     retrospective: whether histograms are estimated from everything; if not, each as its period closes.
@@ -132,108 +133,110 @@ def predict(
     """
     if devices < 1:
         raise ValueError(f"a survey needs at least one device, got {devices}")
-    population = population or ExpectedPopulation(survey)
-    periods, f = survey.calendar.periods, shares(survey)
-    tracks, reached = _weighed(survey, retrospective)
+    population, periods = population or ExpectedPopulation(survey), survey.calendar.periods
+    plan = PlannedEdges(survey)
+    K, reached = plan.weights(retrospective)
+    variances = [population.report_variances(track) for track in range(len(survey.plan.tracks))]
     response, sampling = np.zeros(periods), np.zeros(periods)
-    for track in tracks:
-        response += (track.K**2 * (population.report_variances(track.number) / track.chance)[:, None]).sum(0)
-    if len(f) > 1 or any(track.chance < 1 for track in tracks):
-        sampling = _sampling(tracks, population.products, f)
-    for variance in (response, sampling):
-        variance[~reached] = np.inf
+    if not hangs_together(survey):
+        response = K**2 @ plan.by_edge(variances)
+    else:
+        moments = population.moments
+        for share, (edges, at) in zip(shares(survey).tolist(), plan.groups, strict=True):
+            said = entry_covariance(edges, plan.by_edge(variances)[at], moments)
+            rows = K[:, at]
+            response += (rows**2 @ said.response + _quadratic(rows, said.joint)) / share
+            sampling += _quadratic(rows, said.sampling) / share
+        if is_partial(survey):
+            sampling = np.maximum(sampling - np.diagonal(moments.centred)[1:], 0.0)  # rounding could leave it below
+        else:
+            sampling = np.zeros(periods)
+    response[~reached] = sampling[~reached] = np.inf
     return Prediction(devices, response / devices, sampling / devices)
 
 
-def _sampling(tracks: list["_WeighedTrack"], Γ: Floats, f: Floats) -> Floats:
-    """Σ_g f_g⁻¹ E d_g² - E x², shape (periods,)."""
-    periods = len(Γ) - 1
-    sampling = -np.diagonal(Γ)[1:]
-    for group, share in enumerate(f.tolist()):
-        together = np.zeros((periods + 1, periods))
-        for track in (track for track in tracks if track.group == group):
-            at_times = track.at_times(periods)
-            together += at_times
-            sampling = sampling + track.drawn(Γ, at_times) / share
-        sampling = sampling + _quadratic(Γ, together) / share
-    sampling = np.maximum(sampling, 0.0)  # where it is 0, rounding could leave it below
-    return sampling
+def _quadratic(rows: Floats, form: Floats) -> Floats:
+    """r A r' for every row r, shape (rows,)."""
+    quadratic: Floats = ((rows @ form) * rows).sum(1)
+    return quadratic
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _WeighedTrack:
-    """A track, and how much its nodes weigh in the histogram at every time.
+class PlannedEdges:
+    """All nodes of a survey's plan as edges, in order of their ends, and the weights that the estimator gives them.
 
-    number, group: of the track in the plan.
-    chance: with which an entry reports a node of it.
-    start, end: the two times of each node's edge, shape (nodes,).
-    K: the weights, shape (nodes, periods).
+    start, end: their two times, shape (E,). group, track: the numbers of their group and track, shape (E,).
+    groups: the edges of each group, and their numbers among all.
     """
 
-    number: int
-    group: int
-    track: Track
-    chance: float
-    start: Indices
-    end: Indices
-    K: Floats
+    def __init__(self, survey: Survey) -> None:
+        by_group = [GroupEdges.of(group) for group in survey.plan.groups]
+        firsts = np.cumsum([0, *(len(group.tracks) for group in survey.plan.groups)])
+        start = np.concatenate([edges.start for edges in by_group])
+        end = np.concatenate([edges.end for edges in by_group])
+        track = np.concatenate([edges.place + first for edges, first in zip(by_group, firsts, strict=False)])
+        group = np.repeat(np.arange(len(by_group)), [len(edges.end) for edges in by_group])
+        order = np.lexsort((track, start, end))
+        self._survey, self.start, self.end = survey, start[order], end[order]
+        self.track, self.group = track[order], group[order]
+        numbers = [np.flatnonzero(self.group == number) for number in range(len(by_group))]
+        self.groups = list(zip(by_group, numbers, strict=True))
 
-    def at_times(self, periods: int) -> Floats:
-        """The weights of the times 0..T in Σ_e K_e δ_e, for the histogram at each time; (periods + 1, periods)."""
-        at = np.zeros((periods + 1, periods))
-        np.add.at(at, self.end, self.K)
-        np.add.at(at, self.start, -self.K)
-        return at
+    def weights(self, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
+        """K of every time 1..T, shape (T, E), and which times the nodes connect with time 0, shape (T,).
 
-    def drawn(self, Γ: Floats, at_times: Floats) -> Floats:
-        """How much larger E d² is because an entry reports only r random nodes of N, shape (periods,).
-
-        κ Σ_e K_e² E δ_e² + (ρ - 1) E (Σ_e K_e δ_e)²,  with ρ and κ as in estimation/sampling_forms.py
+        K is 0 for the others.
         """
-        r, N = self.track.reports, self.track.count
-        if r == N:
-            return np.zeros(at_times.shape[1])
-        chance, joint = r / N, r * (r - 1) / (N * (N - 1))
-        spread = Γ[self.end, self.end] + Γ[self.start, self.start] - 2 * Γ[self.start, self.end]
-        scattered = (chance - joint) / chance**2 * (self.K**2 * spread[:, None]).sum(0)
-        drawn: Floats = scattered + (joint / chance**2 - 1) * _quadratic(Γ, at_times)
-        return drawn
+        periods = self._survey.calendar.periods
+        network = Network(periods, self.start, self.end, self._planned)
+        best = best_weights(self._survey, network, self.group, self.track, 1.0)
+        if best is None:
+            return _network_weights(network, retrospective)
+        K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
+        if retrospective:
+            reached = network.components[1:] == network.components[0]
+            K[reached] = best.rows((np.flatnonzero(reached) + 1).tolist())
+            return K, reached
+        for time, row in best.online(periods):
+            K[time - 1], reached[time - 1] = row, True
+        return K, reached
+
+    def by_edge(self, figures: list[Floats]) -> Floats:
+        """The figures of all edges, from those of each track's nodes, shape (E,)."""
+        found = np.empty(len(self.end))
+        for number, track in enumerate(self._survey.plan.tracks):
+            at = np.flatnonzero(self.track == number)
+            found[at] = figures[number][(self.end[at] - track.first) // track.width - 1]
+        return found
+
+    @property
+    def _planned(self) -> Floats:
+        """The planned variance of each edge, if as many report as are expected to, shape (E,)."""
+        survey, f = self._survey, shares(self._survey)
+        planned = []
+        for group in range(len(survey.plan.groups)):
+            for number, track in survey.plan.numbered(group):
+                chance = float(f[group]) * track.reports / track.count
+                nodes = (planned_variance(survey, number, node, chance, 1 / chance) for node in track.nodes())
+                planned.append(np.array(list(nodes)))
+        return self.by_edge(planned)
 
 
-def _weighed(survey: Survey, retrospective: bool) -> tuple[list[_WeighedTrack], NDArray[np.bool_]]:
-    """Every track with the weights that estimation/ gives its nodes, if as many report as are expected to.
-
-    And which periods' ends the nodes connect with the start, shape (periods,); K is 0 for the others.
-    """
-    f, periods, plan = shares(survey), survey.calendar.periods, survey.plan
-    known = []
-    for group in range(len(plan.groups)):
-        for number, track in plan.numbered(group):
-            chance = float(f[group]) * track.reports / track.count
-            nodes = track.nodes()
-            end = np.array([node.end for node in nodes])
-            start = end - track.width if track.reports_changes else np.zeros_like(end)
-            variance = np.array([planned_variance(survey, number, node, chance, 1 / chance) for node in nodes])
-            known.append((number, group, track, chance, start, end, variance))
-    named = np.concatenate([end * (periods + 1) + start for *_, start, end, _ in known])
-    conductances = np.concatenate([1 / variance for *_, variance in known])
+def _network_weights(network: Network, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
+    """The weights of all times in the network of resistors, as `PlannedEdges.weights` has them."""
+    periods = network.periods
+    named = network.end * (periods + 1) + network.start
     distinct, edge = np.unique(named, return_inverse=True)
     end, start = np.divmod(distinct, periods + 1)
-    P = potentials(Edges(periods, start, end, retrospective), sums(edge, conductances, len(distinct)))
+    conductances = sums(edge, 1 / network.variance, len(distinct))
+    P = potentials(Edges(periods, start, end, retrospective), conductances)
     reached = np.isfinite(resistances(P))
     if reached.all():
         across = P[end] - P[start]
         if not retrospective:
             across[end[:, None] > np.arange(1, periods + 1)] = 0.0
     else:
-        network = Network(periods, start, end, 1 / sums(edge, conductances, len(distinct)))
-        across, reached = _piecewise(network, retrospective)
-    tracks, row = [], 0
-    for number, group, track, chance, starts, ends, variance in known:
-        K = across[edge[row : row + track.count]] / variance[:, None]
-        tracks.append(_WeighedTrack(number, group, track, chance, starts, ends, K))
-        row += track.count
-    return tracks, reached
+        across, reached = _piecewise(Network(periods, start, end, 1 / conductances), retrospective)
+    return (across[edge] / network.variance[:, None]).T, reached
 
 
 def _piecewise(network: Network, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
@@ -249,9 +252,3 @@ def _piecewise(network: Network, retrospective: bool) -> tuple[Floats, NDArray[n
         if reached[time - 1]:
             across[: len(used.end), time - 1] = used.row(time) * used.variance
     return across, reached
-
-
-def _quadratic(Γ: Floats, weights: Floats) -> Floats:
-    """w'Γw for every column w, shape (columns,)."""
-    form: Floats = (weights * (Γ @ weights)).sum(0)
-    return form

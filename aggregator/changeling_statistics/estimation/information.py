@@ -1,0 +1,133 @@
+"""How much one entry of a group tells of the histograms, and the weights of the best linear unbiased estimates.
+
+What an entry says of the histograms v is B v + noise of covariance V, B the incidence of its edges. Whitened by the
+Cholesky factor C of V it is R v + independent noise, R = C⁻¹B; so an entry tells L = R'R, and what a share f_g of n
+entries in each group tells adds up to n Σ_g f_g L_g. As edges are in order of their ends, the first rows of R are what
+is known online. Dense matrices over all times; knows nothing of tallies.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..estimate import Floats
+from .entry_covariance import EntryCovariance, GroupEdges
+from .network import Indices, Network
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """What one entry of a group tells, whitened.
+
+    edges: the E edges. covariance: V over them.
+    """
+
+    edges: GroupEdges
+    covariance: EntryCovariance
+
+    @cached_property
+    def factor(self) -> Floats:
+        """C, lower triangular, CC' = V, shape (E, E)."""
+        factor = np.linalg.cholesky(self.covariance.whole)
+        return factor.astype(np.float64, copy=False)
+
+    def rows(self, periods: int) -> Floats:
+        """R, shape (E, periods + 1): a column for each time, time 0 included."""
+        from scipy.linalg import solve_triangular  # late: it loads slowly, and the command line imports this
+
+        edges = np.arange(len(self.edges.end))
+        incidence = np.zeros((len(edges), periods + 1))
+        incidence[edges, self.edges.end] = 1.0
+        incidence[edges, self.edges.start] -= 1.0
+        rows: Floats = solve_triangular(self.factor, incidence, lower=True, check_finite=False)
+        return rows
+
+    def closed_by(self, period: int) -> int:
+        """How many of the edges end at a time or before."""
+        return int(np.searchsorted(self.edges.end, period, side="right"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """One group of which some nodes are published.
+
+    told: what one of its entries tells on the edges of those nodes.
+    at: the numbers of these edges in the network, rising, shape (E_g,).
+    entries: how many entries the group is expected to have.
+    """
+
+    told: Whitened
+    at: Indices
+    entries: float
+
+
+@dataclass(frozen=True)
+class BestWeights:
+    """The weights of the best linear unbiased estimates from several groups.
+
+    network: the edges, in order of their ends, and after them those of a drift, if any, which no group has.
+    groups: all groups of which an edge is in the network.
+    """
+
+    network: Network
+    groups: Sequence[Heard]
+
+    def row(self, plus: int, minus: int, until: int) -> Floats:
+        """K: how much each edge weighs in the estimate of v_plus - v_minus from the edges that end by `until`, (E,).
+
+        Raises ValueError if these do not connect the two times.
+        """
+        network = self.network.closed_by(until)
+        row: Floats = self._solved(network.unit_sources([plus], minus), network, self._information(until), until)[0]
+        return row
+
+    def rows(self, times: Sequence[int]) -> Floats:
+        """K of the histograms at several times, each from all edges, shape (times, E). Raises ValueError likewise."""
+        until, network = self.network.periods, self.network
+        return self._solved(network.unit_sources(times), network, self._information(until), until)
+
+    def online(self, until: int) -> Iterator[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t up to `until` that the edges closed by then connect with time 0."""
+        information = np.zeros((self.network.periods + 1,) * 2)
+        for time in range(1, until + 1):
+            network = self.network.closed_by(time)
+            information += self._information(time, after=time - 1)
+            if network.connected(time, 0):
+                yield time, self._solved(network.unit_sources([time]), network, information, time)[0]
+
+    def _information(self, until: int, after: int = -1) -> Floats:
+        """n Σ_g f_g L_g from the edges that end in (after, until], and that of the drift, shape (T+1, T+1)."""
+        information = np.zeros((self.network.periods + 1,) * 2)
+        for heard, rows in zip(self.groups, self._whitened, strict=True):
+            known = rows[heard.told.closed_by(after) : heard.told.closed_by(until)]
+            if len(known):
+                information += heard.entries * (known.T @ known)
+        owned = sum(len(heard.at) for heard in self.groups)
+        start, end = self.network.start[owned:], self.network.end[owned:]
+        chosen = (end > after) & (end <= until)
+        conductance = 1.0 / self.network.variance[owned:][chosen]
+        for here, there in ((start, end), (end, start)):
+            np.add.at(information, (here[chosen], here[chosen]), conductance)
+            np.add.at(information, (here[chosen], there[chosen]), -conductance)
+        return information
+
+    def _solved(self, sources: Floats, network: Network, information: Floats, until: int) -> Floats:
+        from scipy.linalg import cho_factor, cho_solve, solve_triangular  # late: it loads slowly
+
+        free = network.free
+        potentials = np.zeros_like(sources)
+        factor = cho_factor(information[np.ix_(free, free)], check_finite=False)
+        potentials[free] = cho_solve(factor, sources[free], check_finite=False)
+        weights = np.zeros((sources.shape[1], len(self.network.start)))
+        for heard, rows in zip(self.groups, self._whitened, strict=True):
+            known = heard.told.closed_by(until)
+            currents = heard.entries * (rows[:known] @ potentials)
+            C = heard.told.factor[:known, :known]
+            weights[:, heard.at[:known]] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
+        return weights
+
+    @cached_property
+    def _whitened(self) -> list[Floats]:
+        return [heard.told.rows(self.network.periods) for heard in self.groups]

@@ -1,0 +1,64 @@
+"""Which weights the nodes of a survey get: from its plan and what its designer expects, never from the answers.
+
+Where entries say several things that hang together, because a joint response makes them, or because only some of the
+entries are asked, the weights are those of `information`. Where every release is independent of the others, or the
+calendar is long, they are those of the network of resistors.
+"""
+
+import numpy as np
+from changeling_protocol import Survey
+
+from .entry_covariance import GroupEdges, entry_covariance
+from .expected import expected_moments, expected_variances
+from .information import BestWeights, Heard, Whitened
+from .network import Indices, Network
+
+MOST_DENSE_PERIODS = 1200
+"""With more periods than that, matrices over all times and nodes take too long, and releases are weighed one by one."""
+LEAST_VARIANCE = 1e-9
+"""Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
+
+
+def best_weights(
+    survey: Survey, network: Network, group: Indices, track: Indices, entries: float
+) -> BestWeights | None:
+    """The weights of a survey's nodes; None where the network's own do.
+
+    network: the nodes as edges, in order of their ends, and after them the edges of a drift.
+    group, track: the numbers of each node's group and track in the plan, shape (nodes,).
+    entries: how many entries there are.
+    """
+    plan = survey.plan
+    if survey.calendar.periods > MOST_DENSE_PERIODS or not hangs_together(survey):
+        return None
+    heard = []
+    for number, each in enumerate(plan.groups):
+        at = np.flatnonzero(group == number).astype(np.intp)
+        if len(at):
+            first = next(index for index, _ in plan.numbered(number))
+            edges = GroupEdges(each, track[at] - first, network.start[at], network.end[at])
+            share = each.share / plan.total_share
+            heard.append(Heard(whitened(survey, edges), at, entries * share))
+    return BestWeights(network, heard)
+
+
+def hangs_together(survey: Survey) -> bool:
+    """Whether what one entry says of two nodes is correlated: by a joint response, or as not all entries are asked."""
+    return is_partial(survey) or any(group.joint is not None for group in survey.plan.groups)
+
+
+def is_partial(survey: Survey) -> bool:
+    """Whether some entries are not asked on some nodes."""
+    return len(survey.plan.groups) > 1 or any(track.reports < track.count for track in survey.plan.tracks)
+
+
+def whitened(survey: Survey, edges: GroupEdges) -> Whitened:
+    """What one entry is expected to tell on these edges."""
+    variances = np.empty(len(edges.end))
+    for place, track in enumerate(edges.group.tracks):
+        at = edges.place == place
+        variances[at] = expected_variances(
+            track.randomizer, edges.start[at], edges.end[at], survey.expected, survey.closed
+        )
+    moments = expected_moments(len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
+    return Whitened(edges, entry_covariance(edges, np.maximum(variances, LEAST_VARIANCE), moments))

@@ -6,7 +6,7 @@ calendar is long, they are those of the network of resistors.
 """
 
 import numpy as np
-from changeling_protocol import Survey
+from changeling_protocol import ExpectedChanges, Survey
 
 from .entry_covariance import GroupEdges, entry_covariance
 from .expected import expected_moments, expected_variances
@@ -38,7 +38,8 @@ def best_weights(
             first = next(index for index, _ in plan.numbered(number))
             edges = GroupEdges(each, track[at] - first, network.start[at], network.end[at])
             share = each.share / plan.total_share
-            heard.append(Heard(whitened(survey, edges), at, entries * share))
+            told = whitened(edges, len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
+            heard.append(Heard(told, at, entries * share))
     return BestWeights(network, heard)
 
 
@@ -52,13 +53,11 @@ def is_partial(survey: Survey) -> bool:
     return len(survey.plan.groups) > 1 or any(track.reports < track.count for track in survey.plan.tracks)
 
 
-def whitened(survey: Survey, edges: GroupEdges) -> Whitened:
-    """What one entry is expected to tell on these edges."""
+def whitened(edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Whitened:
+    """What one entry is expected to tell on these edges, in a survey of so many answers and periods."""
     variances = np.empty(len(edges.end))
     for place, track in enumerate(edges.group.tracks):
         at = edges.place == place
-        variances[at] = expected_variances(
-            track.randomizer, edges.start[at], edges.end[at], survey.expected, survey.closed
-        )
-    moments = expected_moments(len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
+        variances[at] = expected_variances(track.randomizer, edges.start[at], edges.end[at], expected, closed)
+    moments = expected_moments(answers, expected, closed, periods)
     return Whitened(edges, entry_covariance(edges, np.maximum(variances, LEAST_VARIANCE), moments))

@@ -1,225 +1,153 @@
-"""The groups that a plan may be made of. An entry draws one of them, once, and spends its whole budget there.
+"""A group that a plan may be made of, and how one is made for a wish. An entry draws one group and spends all there.
 
-- A panel reports the state at r random nodes, one in each of r stretches of the horizon, with epsilon/r each.
-- A cadence reports changes over all nodes of one width, from the start or, in a closed cohort, from after the first
-  period.
-- A hierarchy is several cadences, each with an equal part of the budget.
-- A mix spends a part of the budget on the state at a fixed or a random time, and the rest on changes after it.
+A group is one joint response, with the whole budget for everything it says. Only what has more slots than a device
+counts gives each report a budget of its own.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import pairwise, product
+from functools import cached_property
 
-import numpy as np
-from changeling_protocol import Group
+from changeling_protocol import Group, Joint, KaryChange, MutationSpace, Odds, StateSpace, Track
+from changeling_protocol.cost import most_telling
+from changeling_protocol.joint import MOST_SCORE
+from changeling_protocol.randomizers.odds import MOST_EPSILON
 
 from ..estimate import Floats
-from ..estimation.expected import persistence, share_there
+from ..estimation.entry_covariance import GroupEdges
+from ..estimation.expected import persistence
+from ..estimation.information import Whitened
 from ..estimation.network import Indices
-from ..randomizers import Offer
+from ..estimation.weights import whitened
+from .joint_choice import JointChoice, Slots, joint_choices
 from .losses import Span
 from .randomizer_choice import best_change, best_state
 from .wish import LEAST_EPSILON, Wish
 
-MOST_PANEL_REPORTS = 16
-"""The most reports of a panel."""
-PHASES = 4
-"""A stretch may be cut into so many parts, of which an entry uses one and the same: its reports are evener spaced."""
-EARLY = (1.5, 3.0)
-"""Stretches may grow with one of these powers of time, as an online estimate has little to go by at first."""
-STATE_SHARES = tuple(Decimal(percent) / 100 for percent in (4, 6, 8, 10, 12, 15, 20, 30, 40, 50, 60, 70, 80))
-"""The shares of the budget that a mix may spend on the state."""
-BRANCHINGS, LAYERS = (3, 5, 8, 16), (2, 3)
-"""Of hierarchies."""
-HIERARCHY_STATE = Decimal("0.1")
-"""The share of the budget that a hierarchy in a closed cohort spends on the first state."""
-MIXED_WIDTHS = (1, 2, 3, 4, 7, 14, 28)
-"""The widths, in periods, of the changes in a mix."""
-LEAST_VARIANCE = 1e-7
-"""Variances are at least this: where nothing can change they would be all but 0, and systems badly conditioned."""
-ALL_WIDTHS = 64
-"""Up to this width there is a cadence of every width; from there on the next is an eighth wider."""
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One track of a candidate.
-
-    span: its nodes.
-    offer: its randomizer, which is chosen but not made yet.
-    changes: whether it reports changes; if not, states.
-    """
-
-    span: Span
-    offer: Offer
-    changes: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True)
 class Candidate:
-    """A group of tracks as E edges of the release graph.
+    """A group that a plan may be made of.
 
     kind: panel, changes, hierarchy or mix.
-    parts: its tracks.
-    start, end: the two times of each edge, shape (E,).
-    response: the variance that the randomizers add to each edge, shape (E,), in squared fractions; to be divided by
-    the group's share of the entries and by how many entries there are.
-    sampling: what asking only a part of the entries adds, likewise.
+    group: its tracks, with a share of 1.
+    told: what one of its entries is expected to tell.
+    periods: T.
+    family: which candidates are like it; they have equal families.
     """
 
     kind: str
-    parts: tuple[Part, ...]
-    start: Indices
-    end: Indices
-    response: Floats
-    sampling: Floats
+    group: Group
+    told: Whitened
+    periods: int
+    family: object = field(default=None)
+
+    @cached_property
+    def rows(self) -> Floats:
+        """R over the times 1..T, shape (E, T): whitened, so that R'R is what an entry tells; by the edges' ends."""
+        return self.told.rows(self.periods)[:, 1:]
+
+    @cached_property
+    def told_of_all(self) -> Floats:
+        """R'R, shape (T, T)."""
+        told: Floats = self.rows.T @ self.rows
+        return told
 
     @property
-    def variance(self) -> Floats:
-        """The variance of each edge, response and sampling together, shape (E,), at least LEAST_VARIANCE."""
-        return np.maximum(self.response + self.sampling, LEAST_VARIANCE)
-
-    @property
-    def touches(self) -> int:
-        """At how many times after 0 an edge begins or ends."""
-        return len(np.union1d(self.start[self.start > 0], self.end))
-
-    def without_sampling(self) -> "Candidate":
-        """The same group without sampling error: there is none if everybody is in it."""
-        return replace(self, sampling=np.zeros(len(self.sampling)))
-
-    def group(self, share: int = 1) -> Group:
-        """The group for a release plan, its randomizers made.
-
-        share: how many entries draw it, beside the shares of other groups.
-        """
-        return Group(tuple(part.span.track(part.offer.make()) for part in self.parts), share)
+    def ends(self) -> Indices:
+        """When each edge ends, rising, shape (E,)."""
+        return self.told.edges.end
 
 
-def candidates(wish: Wish) -> list[Candidate]:
-    """Every group that is worth trying for a wish. Raises ValueError if the budget is too small for any."""
-    known = _Expectation(wish)
-    worth_trying = [known.candidate(kind, parts) for kind, parts in _groups(wish, known) if parts is not None]
-    if not worth_trying:
-        raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
-    return worth_trying
+class Maker:
+    """Makes candidates for a wish.
 
-
-def _groups(wish: Wish, known: "_Expectation") -> Iterator[tuple[str, tuple[Part, ...] | None]]:
-    for bounds in _stretches(wish):
-        yield "panel", _panel(wish, bounds)
-    later = int(wish.closed)
-    for width in _widths(wish.periods):
-        for first in sorted({later, width if wish.closed else 0, 0}):
-            yield "changes", _changes(wish, known, Span(width, first, wish.periods), wish.epsilon)
-    for branching, layers in product(BRANCHINGS, LAYERS):
-        if 2 * branching ** (layers - 1) <= wish.periods:
-            yield "hierarchy", _hierarchy(wish, known, branching, layers)
-    for width in (width for width in MIXED_WIDTHS if 2 * width <= wish.periods):
-        for share in STATE_SHARES:
-            state, rest = wish.epsilon * share, wish.epsilon * (1 - share)
-            for first in sorted({1, width}):
-                anchor = _state(wish, Span(first, 0, first), state, 1)
-                yield "mix", _joined(anchor, _changes(wish, known, Span(width, first, wish.periods), rest))
-            changes = _changes(wish, known, Span(width, later, wish.periods), rest)
-            middle = wish.periods // 2
-            if wish.closed and middle:
-                yield "mix", _joined(_state(wish, Span(1, middle - 1, middle), state, 1), changes)
-            yield "mix", _joined(_state(wish, Span(1, 0, wish.periods, 1), state, 1), changes)
-
-
-def _widths(periods: int) -> list[int]:
-    widths, width = [], 1
-    while width <= periods:
-        widths.append(width)
-        width += max(1, width // 8) if width >= ALL_WIDTHS else 1
-    return widths
-
-
-def _stretches(wish: Wish) -> Iterator[list[tuple[int, int]]]:
-    """The stretches (start, end] of every panel: for each r equal ones, their parts, and such that grow with time."""
-    T = wish.periods
-    for r in range(1, min(MOST_PANEL_REPORTS, T) + 1):
-        yield list(pairwise(_cut(T, r, 1.0)))
-        if r > 1 and r * PHASES <= T:
-            fine = list(pairwise(_cut(T, r * PHASES, 1.0)))
-            yield from (fine[phase::PHASES] for phase in range(PHASES))
-        if not wish.retrospective and 1 < r <= T // 4:
-            for power in EARLY:
-                yield list(pairwise(_cut(T, r, power)))
-    yield [(0, 1)]
-
-
-def _cut(periods: int, pieces: int, power: float) -> list[int]:
-    """The bounds of some pieces of (0, periods], each at least one period long, that grow with a power of time."""
-    cuts = [round(periods * (i / pieces) ** power) for i in range(pieces + 1)]
-    for i in range(1, pieces):
-        cuts[i] = max(cuts[i], cuts[i - 1] + 1)
-    return cuts
-
-
-def _panel(wish: Wish, stretches: list[tuple[int, int]]) -> tuple[Part, ...] | None:
-    r = len(stretches)
-    return _joined(*(_state(wish, Span(1, first, last, 1), wish.epsilon, r) for first, last in stretches))
-
-
-def _hierarchy(wish: Wish, known: "_Expectation", branching: int, layers: int) -> tuple[Part, ...] | None:
-    """Nested cadences with equal parts of the budget; in a closed cohort after a report of the first state."""
-    state = wish.epsilon * HIERARCHY_STATE if wish.closed else Decimal(0)
-    anchor = _state(wish, Span(1, 0, 1), state, 1) if wish.closed else ()
-    budget = (wish.epsilon - state) / layers
-    spans = [Span(branching**i, int(wish.closed), wish.periods) for i in range(layers)]
-    return _joined(anchor, *(_changes(wish, known, span, budget) for span in spans))
-
-
-def _state(wish: Wish, span: Span, budget: Decimal, reports: int) -> tuple[Part, ...] | None:
-    offer = best_state(wish.answers, not wish.closed, budget, reports)
-    whole = span if span.count > 1 else Span(span.width, span.first, span.last)
-    return None if offer is None else (Part(whole, offer, changes=False),)
-
-
-def _changes(wish: Wish, known: "_Expectation", span: Span, budget: Decimal) -> tuple[Part, ...] | None:
-    if span.count < 1 or budget < LEAST_EPSILON:
-        return None
-    offer = best_change(wish, span, budget, known.moved(span.width))
-    return None if offer is None else (Part(span, offer, changes=True),)
-
-
-def _joined(*parts: tuple[Part, ...] | None) -> tuple[Part, ...] | None:
-    """All parts together; None if the budget was too small for one of them."""
-    return None if any(part is None for part in parts) else tuple(p for part in parts if part for p in part)
-
-
-class _Expectation:
-    """The variances that a wish expects of nodes, as estimation/expected.py has them, for many nodes at once."""
+    wish: what they are for.
+    """
 
     def __init__(self, wish: Wish) -> None:
-        self._wish = wish
-        self._there = np.array([share_there(wish.expected, time) for time in range(wish.periods + 1)])
+        self.wish = wish
+        self._odds = Odds.within(min(wish.epsilon * (1 - Decimal("1e-12")), Decimal(MOST_EPSILON)))
 
-    def moved(self, width: int) -> float:
+    def candidates(
+        self, kind: str, states: Sequence[Span], changes: Sequence[Span], most: int, family: object = None
+    ) -> Iterator[Candidate]:
+        """The groups that report states and changes on these nodes, with `most` ways to divide the budget at most.
+
+        A state is reported once in each of its spans. There are none if nothing can be told.
+        """
+        for group in self._groups(states, [span for span in changes if self._slots(span)], most):
+            edges = GroupEdges.of(group)
+            wish = self.wish
+            told = whitened(edges, wish.answers, wish.expected, wish.closed, wish.periods)
+            yield Candidate(kind, group, told, wish.periods, family)
+
+    def _groups(self, states: Sequence[Span], changes: Sequence[Span], most: int) -> Iterator[Group]:
+        telling = [self._slots(span) for span in changes]
+        if len(states) + sum(telling) == 0:
+            return
+        if len(states) + sum(telling) == 1 or len(states) + sum(telling) > MOST_SCORE:
+            if (alone := self._alone(states, changes)) is not None:
+                yield alone
+            return
+        slots = Slots(
+            states=len(states),
+            changes=sum(telling),
+            state_space=StateSpace(self.wish.answers, null=not self.wish.closed),
+            change_space=self._mutations(changes),
+            moved=self._moved(min((span.width for span in changes), default=1)),
+            conserved=self.wish.closed,
+        )
+        for choice in joint_choices(slots, self._odds, most):
+            yield self._jointly(states, changes, telling, choice)
+
+    def _jointly(
+        self, states: Sequence[Span], changes: Sequence[Span], telling: Sequence[int], choice: JointChoice
+    ) -> Group:
+        tracks: list[Track] = []
+        if choice.state is not None:
+            tracks += [span.track(choice.state) for span in states]
+        if choice.change is not None:
+            tracks += [span.track(choice.change) for span in changes]
+        heavy, light = choice.weights
+        return Group.jointly(
+            tracks,
+            Joint(
+                self._odds,
+                choice.threshold,
+                (heavy,) * len(states) + (light,) * len(changes),
+                (1,) * len(states) + tuple(telling),
+            ),
+        )
+
+    def _alone(self, states: Sequence[Span], changes: Sequence[Span]) -> Group | None:
+        """The group with a budget for each report: states or changes, not both; None if the budget is too small."""
+        wish = self.wish
+        if states and changes:
+            return None
+        if states:
+            offer = best_state(wish.answers, not wish.closed, wish.epsilon, len(states))
+            return None if offer is None else Group(tuple(span.track(offer.make()) for span in states))
+        if wish.epsilon / len(changes) < LEAST_EPSILON:
+            return None
+        offers = [best_change(wish, span, wish.epsilon / len(changes), self._moved(span.width)) for span in changes]
+        made = [span.track(offer.make()) for span, offer in zip(changes, offers, strict=True) if offer is not None]
+        return Group(tuple(made)) if len(made) == len(changes) else None
+
+    def _slots(self, span: Span) -> int:
+        """How many reports on these nodes may tell of a change."""
+        wish = self.wish
+        if span.count < 1:
+            return 0
+        track = span.track(KaryChange(MutationSpace(wish.answers), Odds(2, 1)))
+        return most_telling(track, wish.calendar, wish.constraint, wish.closed)
+
+    def _mutations(self, changes: Sequence[Span]) -> MutationSpace:
+        """What changes are about: moves alone if everybody has an answer by the time they are reported."""
+        return MutationSpace(self.wish.answers, null=not (self.wish.closed and all(span.first > 0 for span in changes)))
+
+    def _moved(self, width: int) -> float:
         """The share of the entries with an answer that have another one so many periods later."""
-        z = self._wish.answers
-        return float((1 - 1 / z) * (1 - persistence(z, self._wish.expected) ** width))
-
-    def candidate(self, kind: str, parts: tuple[Part, ...]) -> Candidate:
-        """The candidate that these tracks make."""
-        starts, ends, responses, spreads = (list(column) for column in zip(*map(self._edges, parts), strict=True))
-        edges = np.concatenate(starts), np.concatenate(ends)
-        return Candidate(kind, parts, *edges, np.concatenate(responses), np.concatenate(spreads))
-
-    def _edges(self, part: Part) -> tuple[Indices, Indices, Floats, Floats]:
-        span, offer, z = part.span, part.offer, self._wish.answers
-        end = span.first + span.width * np.arange(1, span.count + 1)
-        start = end - span.width if part.changes else np.zeros_like(end)
-        before, after = self._there[start], self._there[end]
-        moved = before * self.moved(span.width) if part.changes else np.zeros(len(end))
-        response = offer.variances.mixed(moved, after - before)
-        if part.changes and self._wish.closed:
-            response = np.where(start > 0, offer.conserved.mixed(moved, after - before), response)
-        # An entry that moved left one answer and came to another; one that came did half of it.
-        spread = (2 * moved + after - before) / z - (self._wish.closed & (start == 0)) / z**2
-        chance = span.reports / span.count
-        return start, end, response / chance, spread / chance
+        z = self.wish.answers
+        return float((1 - 1 / z) * (1 - persistence(z, self.wish.expected) ** width))

@@ -1,17 +1,18 @@
 """The planner's problem: which shares f of candidate groups make the variances of histograms small.
 
-The variance at time t is R_t, the effective resistance between t and time 0 in a network where an edge e of group g has
-the conductance f_g / σ_e². What is made small is R(f) = Σ_t w_t R_t(f). R is convex in f and homogeneous of degree -1.
+Entries of group g tell L_g = B_g' V_g⁻¹ B_g each, so together they tell L(f) = Σ_g f_g L_g. The variance of the best
+estimate at time t is R_t(f) = [L(f)⁻¹]_tt, less what the entries themselves vary by, which no shares change. Online, L
+is of what has closed by t. What is made small is R(f) = Σ_t w_t R_t(f). R is convex in f and homogeneous of degree -1.
 So with φ_g = -∂R/∂f_g no shares at all have an R below
 
     R² / max_g φ_g        (docs/mathematics.md, "Planning")
 
-Knows edges and variances; nothing of randomizers.
+It is the whole figure that is predicted: noise, joint responses and sampling. "Everybody in one group" is one of its
+points. Knows what entries tell; nothing of randomizers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,31 +20,32 @@ from numpy.typing import NDArray
 from ..estimate import Floats
 from ..estimation.network import Indices
 from .candidates import Candidate
-from .resistances import Edges, drops, potentials, resistances, sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
     """The problem at some shares.
 
-    resistances: R_t, shape (T,).
+    variances: R_t less the entries' own variance, at the times that are looked at, shape (times,).
+    value: Σ_t w_t R_t, with the entries' own variance.
     slopes: φ_g, shape (groups,).
-    weights: w, shape (T,), adding up to 1.
+    own: Σ_t w_t of the entries' own variance.
     """
 
-    resistances: Floats
+    variances: Floats
+    value: float
     slopes: Floats
-    weights: Floats
+    own: float
 
     @property
-    def value(self) -> float:
-        """R, the weighted mean of the resistances."""
-        return float(self.weights @ self.resistances)
+    def error(self) -> float:
+        """Σ_t w_t of the variances that are published: what the search makes small."""
+        return self.value - self.own
 
     @property
     def bound(self) -> float:
-        """A figure that R is not below for any shares of these groups."""
-        return self.value**2 / float(self.slopes.max())
+        """A figure that `error` is not below for any shares of these groups."""
+        return self.value**2 / float(self.slopes.max()) - self.own
 
 
 @dataclass(frozen=True)
@@ -51,55 +53,104 @@ class Problem:
     """The problem of some candidates.
 
     candidates: the groups among which shares are divided.
-    periods: T.
+    own: the variance of an entry's own answer at the times 1..T, mean over the answers, shape (T,).
     retrospective: whether histograms are estimated from everything; if not, each from what has closed by its time.
+    times: which of the times 1..T are looked at, rising, shape (times,).
     """
 
     candidates: Sequence[Candidate]
-    periods: int
+    own: Floats
     retrospective: bool
+    times: Indices
 
     def at(self, shares: Floats, weights: Floats) -> Evaluation:
-        """The resistances and slopes at some shares; inf if a time is not connected with time 0.
+        """The variances and slopes at some shares; inf if a time is not connected with time 0.
 
-        shares: f, at least 0, shape (groups,). weights: w, shape (T,), adding up to 1.
+        shares: f, at least 0, shape (groups,). weights: w of the times that are looked at, adding up to 1.
         """
-        conductance = sums(self._edge, self._per_share * shares[self._owner], len(self._edges.start))
-        P = potentials(self._edges, conductance)
-        reached = resistances(P)
-        if not np.isfinite(reached).all():
-            return Evaluation(reached, np.full(len(shares), np.inf), weights)
-        squared = drops(self._edges, P) ** 2 @ weights
-        slopes = sums(self._owner, squared[self._edge] * self._per_share, len(shares))
-        return Evaluation(reached, slopes, weights)
+        own = self.own[self.times - 1]
+        try:
+            columns = self._columns(shares)
+        except np.linalg.LinAlgError:
+            nothing = np.full(len(self.times), np.inf)
+            return Evaluation(nothing, np.inf, np.full(len(shares), np.inf), float(weights @ own))
+        R = columns[self.times - 1, np.arange(len(self.times))]
+        return Evaluation(R - own, float(weights @ R), self._slopes(columns, weights), float(weights @ own))
+
+    def second_order(self, shares: Floats, weights: Floats) -> tuple[Evaluation, Floats]:
+        """The problem at some shares, and the second derivatives of R, shape (groups, groups); for few candidates.
+
+        ∂²R / ∂f_g ∂f_h = 2 Σ_t w_t (L_g u)' L⁻¹ (L_h u),  u = L⁻¹ e_t,  each L of what may be used at t
+        """
+        columns = self._columns(shares) * np.sqrt(weights)
+        pushed = np.stack([self._pushed(candidate, columns) for candidate in self.candidates], axis=1)
+        curvature = np.zeros((len(shares), len(shares)))
+        for at, L in self._systems(shares):
+            forces = pushed[: len(L), :, at]
+            solved = _solved(L, forces.reshape(len(L), -1)).reshape(forces.shape)
+            curvature += 2.0 * np.einsum("sgt,sht->gh", forces, solved, optimize=True)
+        return self.at(shares, weights), curvature
 
     def restricted(self, chosen: NDArray[np.intp]) -> "Problem":
         """The problem of only some of the candidates, chosen by number."""
-        return Problem([self.candidates[i] for i in chosen], self.periods, self.retrospective)
+        return Problem([self.candidates[i] for i in chosen], self.own, self.retrospective, self.times)
 
-    @cached_property
-    def _owner(self) -> Indices:
-        counts = [len(candidate.start) for candidate in self.candidates]
-        return np.repeat(np.arange(len(counts)), counts)
+    def at_all_times(self) -> "Problem":
+        """The same problem with every time looked at."""
+        return Problem(self.candidates, self.own, self.retrospective, np.arange(1, len(self.own) + 1))
 
-    @cached_property
-    def _per_share(self) -> Floats:
-        variances: Floats = np.concatenate([candidate.variance for candidate in self.candidates])
-        return 1.0 / variances
+    def _columns(self, shares: Floats) -> Floats:
+        """L⁻¹ e_t for each time that is looked at, 0 for times that L does not reach, shape (T, times)."""
+        columns = np.zeros((len(self.own), len(self.times)))
+        for at, L in self._systems(shares):
+            columns[: len(L), at] = _solved(L, np.eye(len(L))[:, self.times[at] - 1])
+        return columns
 
-    @cached_property
-    def _named(self) -> tuple[Indices, Indices]:
-        start = np.concatenate([candidate.start for candidate in self.candidates])
-        end = np.concatenate([candidate.end for candidate in self.candidates])
-        named, edge = np.unique(end * (self.periods + 1) + start, return_inverse=True)
-        return named, edge
+    def _systems(self, shares: Floats) -> Iterator[tuple[slice, Floats]]:
+        """L for each of the times that are looked at, with which of them these are: one for all, or one for each."""
+        used = np.flatnonzero(shares).tolist()
+        L = np.zeros((len(self.own),) * 2)
+        if self.retrospective:
+            for g in used:
+                L += shares[g] * self.candidates[g].told_of_all
+            yield slice(None), L
+            return
+        rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
+        ends = np.concatenate([self.candidates[g].ends for g in used])
+        order = np.argsort(ends, kind="stable")
+        rows, closed = rows[order], np.searchsorted(ends[order], self.times, side="right")
+        before = 0
+        for at, (time, known) in enumerate(zip(self.times.tolist(), closed.tolist(), strict=True)):
+            new = rows[before:known, :time]
+            L[:time, :time] += new.T @ new
+            before = known
+            yield slice(at, at + 1), L[:time, :time]
 
-    @property
-    def _edge(self) -> Indices:
-        """Which distinct edge each candidate's edge is; parallel edges are one."""
-        return self._named[1]
+    def _slopes(self, columns: Floats, weights: Floats) -> Floats:
+        """φ_g = Σ_t w_t u_t' L_g u_t, over the edges that may be used at t."""
+        scaled = columns * np.sqrt(weights)
+        if self.retrospective:
+            M = scaled @ scaled.T
+            return np.array([np.vdot(M, candidate.told_of_all) for candidate in self.candidates])
+        return np.array([np.vdot(told, told) for told in (self._told(each, scaled) for each in self.candidates)])
 
-    @cached_property
-    def _edges(self) -> Edges:
-        end, start = np.divmod(self._named[0], self.periods + 1)
-        return Edges(self.periods, start, end, self.retrospective)
+    def _told(self, candidate: Candidate, columns: Floats) -> Floats:
+        """R_g u_t, 0 for edges that may not be used at t, shape (E_g, times)."""
+        told: Floats = candidate.rows @ columns
+        if not self.retrospective:
+            told[candidate.ends[:, None] > self.times] = 0.0
+        return told
+
+    def _pushed(self, candidate: Candidate, columns: Floats) -> Floats:
+        """L_g u_t, shape (T, times)."""
+        if self.retrospective:
+            return candidate.told_of_all @ columns
+        return candidate.rows.T @ self._told(candidate, columns)
+
+
+def _solved(L: Floats, right: Floats) -> Floats:
+    """L⁻¹ times some columns. Raises LinAlgError where L is singular."""
+    from scipy.linalg import cho_factor, cho_solve  # late: it loads slowly, and the command line imports this
+
+    solved: Floats = cho_solve(cho_factor(L, check_finite=False), right, check_finite=False)
+    return solved

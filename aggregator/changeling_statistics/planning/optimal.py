@@ -1,23 +1,26 @@
-"""The best plan for a wish: the best shares of all candidates, or one group for everybody if that does better."""
+"""The best plan for a wish: the best shares of all groups that are worth trying."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import ReleasePlan
+from changeling_protocol import Group, ReleasePlan
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from .candidates import Candidate, candidates
+from ..estimate import Floats
+from ..estimation.expected import expected_moments
+from .candidates import Candidate, Maker
 from .design_problem import Problem
+from .families import closer_look, first_look
 from .option import Option
-from .shares import optimal_shares, rounded_shares
+from .shares import certificate, optimal_shares, rounded_shares
 from .wish import Wish
 
 ONE_THREAD = 1
 """The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for
 one another than they work wherever cores are shared."""
-ALONE = 6
-"""How many single groups are tried as plans for everybody."""
+MOST_TIMES, FIRST_TIMES = 64, 8
+"""While it searches the planner looks at so many times at most, among them the first FIRST_TIMES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +29,15 @@ class Planned:
 
     option: the plan, how accurate it will be and what it asks of a device.
     kinds: the kind of each of its groups: panel, changes, hierarchy or mix.
-    gap: by what part the objective could fall at most with any other shares of the candidates, from 0 to 1. It is of
-    the objective that the search uses, which counts sampling errors node by node (docs/mathematics.md, "Planning").
-    considered: how many candidates there were.
-    everybody_alike: whether the plan is one group for everybody, which has no sampling error of shares.
+    gap: by what part the variance that is predicted for the plan could fall at most, from 0 to 1, with any other shares
+    of the groups that were considered and any linear unbiased estimator.
+    considered: how many groups there were.
     """
 
     option: Option
     kinds: tuple[str, ...]
     gap: float
     considered: int
-    everybody_alike: bool
 
     @property
     def plan(self) -> ReleasePlan:
@@ -52,9 +53,7 @@ class Planned:
 def optimal_plan(wish: Wish) -> Planned:
     """The plan whose histograms are expected to be most accurate, at a cost of at most the wish's epsilon.
 
-    The search counts sampling errors node by node. So it is convex, and its optimum has a certificate. If the budget
-    is large, sampling errors dominate, and one group for everybody, which has none, can do better; so the ALONE most
-    promising of these are compared with it by their full prediction.
+    What is made small is the variance that is predicted and printed, so that its bound bounds just that.
     Raises ValueError if the budget is too small to report anything.
     """
     with threadpool_limits(ONE_THREAD):
@@ -62,30 +61,49 @@ def optimal_plan(wish: Wish) -> Planned:
 
 
 def _optimal_plan(wish: Wish) -> Planned:
-    tried = candidates(wish)
-    problem = Problem(tried, wish.periods, wish.retrospective)
-    shares = optimal_shares(problem, wish.objective)
-    integers, value = rounded_shares(problem, shares, wish.objective)
-    gap = max(0.0, 1.0 - shares.bound / value)
-    plans = [_planned(wish, tried, integers, gap)]
-    plans += [_planned(wish, tried, alone, gap) for alone in _alone(problem)]
-    return min(plans, key=lambda planned: planned.option.error(wish))
+    maker = Maker(wish)
+    candidates = list(first_look(maker))
+    if not candidates:
+        raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
+    times, weights = _times(wish.periods)
+    problem = _problem(wish, candidates, times)
+    shares = optimal_shares(problem, weights, wish.objective)
+    used = [candidate for candidate, share in zip(candidates, shares.f.tolist(), strict=True) if share > 0]
+    known = {candidate.group for candidate in candidates}
+    if more := [candidate for candidate in closer_look(maker, used) if candidate.group not in known]:
+        candidates += more
+        problem = _problem(wish, candidates, times)
+        start = np.append(shares.f, np.zeros(len(more)))
+        shares = optimal_shares(problem, weights, wish.objective, start)
+    integers, _ = rounded_shares(problem, shares, weights, wish.objective)
+    bound = shares.bound
+    if len(times) < wish.periods and wish.objective == "mean":
+        whole = _problem(wish, candidates, np.arange(1, wish.periods + 1))
+        bound = certificate(whole, shares.f, np.full(wish.periods, 1.0 / wish.periods))
+    return _planned(wish, candidates, integers, bound / wish.devices)
 
 
-def _alone(problem: Problem) -> list[NDArray[np.int64]]:
-    """The groups that reach every time with the least noise if everybody is in them, each as shares of candidates."""
-    even = np.full(problem.periods, 1.0 / problem.periods)
-    values = []
-    for i, candidate in enumerate(problem.candidates):
-        if all(part.span.reported is None for part in candidate.parts) and candidate.touches == problem.periods:
-            alone = Problem([candidate.without_sampling()], problem.periods, problem.retrospective)
-            values.append((alone.at(np.ones(1), even).value, i))
-    best = [i for value, i in sorted(values)[:ALONE] if np.isfinite(value)]
-    return [np.eye(1, len(problem.candidates), i, dtype=np.int64)[0] for i in best]
+def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> Problem:
+    moments = expected_moments(wish.answers, wish.expected, wish.closed, wish.periods)
+    return Problem(candidates, np.diagonal(moments.centred)[1:].copy(), wish.retrospective, times)
 
 
-def _planned(wish: Wish, tried: list[Candidate], integers: NDArray[np.int64], gap: float) -> Planned:
+def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
+    """Which times the search looks at, and how many of all times each stands for, as shares."""
+    if periods <= MOST_TIMES:
+        return np.arange(1, periods + 1), np.full(periods, 1.0 / periods)
+    later = np.linspace(FIRST_TIMES + 1, periods, MOST_TIMES - FIRST_TIMES).round().astype(np.intp)
+    times = np.unique(np.concatenate([np.arange(1, FIRST_TIMES + 1), later]))
+    nearest = np.abs(np.arange(1, periods + 1)[:, None] - times).argmin(1)
+    return times, np.bincount(nearest, minlength=len(times)) / periods
+
+
+def _planned(wish: Wish, candidates: list[Candidate], integers: NDArray[np.int64], bound: float) -> Planned:
     chosen = sorted(np.flatnonzero(integers).tolist(), key=lambda i: -int(integers[i]))
-    plan = ReleasePlan(tuple(tried[i].group(int(integers[i])) for i in chosen))
-    kinds = tuple(tried[i].kind for i in chosen)
-    return Planned(Option.of(wish, "optimal", plan), kinds, gap, len(tried), len(chosen) == 1)
+    groups = (candidates[i].group for i in chosen)
+    plan = ReleasePlan(
+        tuple(Group(group.tracks, int(integers[i]), group.joint) for i, group in zip(chosen, groups, strict=True))
+    )
+    kinds = tuple(candidates[i].kind for i in chosen)
+    option = Option.of(wish, "optimal", plan)
+    return Planned(option, kinds, max(0.0, 1.0 - bound / option.error(wish) ** 2), len(candidates))

@@ -31,9 +31,10 @@ def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Offer 
     moved: the share of the entries that change their answer over a node.
     """
     offers: list[Offer] = []
+    told_moves = wish.closed and span.first > 0
     for kind in change_offers():
         odds = odds_within(budget, reports_that_tell(wish, span, kind.unit))
         if odds is not None:
-            offers += kind.offers(MutationSpace(wish.answers), odds, moved, wish.closed)
+            offers += kind.offers(MutationSpace(wish.answers, null=not told_moves), odds, moved, wish.closed)
     closed = wish.closed
     return min(offers, key=lambda offer: (offer.conserved if closed else offer.variances).mixed(moved), default=None)

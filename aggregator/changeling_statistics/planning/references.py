@@ -7,13 +7,14 @@ from typing import TypeAlias
 from changeling_protocol import Group, KaryResponse, MutationSpace, ReleasePlan
 
 from ..randomizers.kary import UNIT_LOSSES
-from .candidates import MOST_PANEL_REPORTS
 from .losses import Span, odds_within, reports_that_tell
 from .option import Option
 from .randomizer_choice import best_state
 from .wish import Wish
 
 BRANCHINGS = (2, 3, 4, 8)
+MOST_PANEL_REPORTS = 16
+"""The most reports of a panel."""
 DetailedPlan: TypeAlias = tuple[str, ReleasePlan | None]
 """A plan's parameters in a few words, and the plan; None if the budget is too small for it."""
 

@@ -1,24 +1,24 @@
 """The best shares of candidate groups, with a bound on how far they are from the best possible; and small integers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from .design_problem import Problem
+from .design_problem import Evaluation, Problem
 from .wish import Objective
 
-GAP = 0.006
-"""The search for the mean ends once the value could fall by no more than this part."""
-ROUNDS, STEPS = 25, 24
-"""The most rounds, and the most steps of each."""
-LONGEST, SHORTEST = 1.5, 0.7
-"""The powers that a step may have."""
-SCREEN = 0.5
-"""A group whose slope is below this part of the mean slope at equal shares is left out at first."""
-KEPT, JOIN = 1e-5, 0.03
-"""A group stays for the next round if its share is above KEPT; all groups that join get JOIN together."""
+GAP = 0.003
+"""The search for the mean ends once the error could fall by no more than this part."""
+ROUNDS, STEPS, WARM = 16, 6, 12
+"""The most rounds, the most Newton steps of each, and how many multiplicative steps come before the first."""
+FEW, JOINING = 40, 12
+"""How many groups a search begins with, and how many may join with each round."""
+JOIN = 0.02
+"""Groups that join get this share together."""
+STEEP = 1.5
+"""The power of a multiplicative step."""
 GAME_STEPS, GAME_GAP, GAME_POWER = 200, 0.01, 0.3
 """For the worst time: the most steps, the gap at which they end, and the power of the steps of the weights."""
 NOTHING = 1e-7
@@ -28,7 +28,7 @@ TOTAL = 1000
 TINY = (0.03, 0.02, 0.01, 0.005, 0.002)
 """Groups with shares below the first of these are left out, or below the next if that costs too much."""
 ALLOWED = 1.004
-"""By what factor leaving out small groups may raise the objective."""
+"""By what factor leaving out small groups may raise the error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,89 +36,145 @@ class Shares:
     """Shares of the candidates, and how good they are.
 
     f: the share of each, adding up to 1, shape (groups,).
-    value: the objective, the mean or the worst variance, in squared fractions, to be divided by the devices.
+    error: the objective, the mean or the worst variance, in squared fractions, to be divided by the devices.
     bound: a figure that the objective is not below for any shares of the candidates.
     """
 
     f: Floats
-    value: float
+    error: float
     bound: float
 
     @property
     def gap(self) -> float:
-        """By what part the value could fall at most, from 0 to 1."""
-        return 1.0 - self.bound / self.value
+        """By what part the error could fall at most, from 0 to 1."""
+        return 1.0 - self.bound / self.error
 
 
-def optimal_shares(problem: Problem, objective: Objective = "mean") -> Shares:
-    """The best shares for the mean of the variances over the times, or for the worst of them."""
-    return _for_the_mean(problem) if objective == "mean" else _for_the_worst(problem)
+def optimal_shares(problem: Problem, weights: Floats, objective: Objective, start: Floats | None = None) -> Shares:
+    """The best shares for the mean of the variances over the times, or for the worst of them.
 
-
-def _for_the_mean(problem: Problem) -> Shares:
-    """From equal shares on by multiplicative steps, until the value is close to its bound.
-
-    Rounds of steps among few groups alternate with a look at all groups; those whose slope says that they would help
-    join with a small share.
+    weights: what each time that is looked at counts in a mean, adding up to 1.
+    start: shares to begin with, shape (groups,); if not given, those of the groups that look best.
     """
-    n, w = len(problem.candidates), _even(problem.periods)
-    f, power = _even(n), LONGEST
-    evaluation = problem.at(f, w)
-    best = Shares(f, evaluation.value, evaluation.bound)
-    for round_ in range(ROUNDS):
-        helpful = evaluation.slopes > evaluation.value * (1.0 + GAP / 4 if round_ else SCREEN)
-        kept = np.flatnonzero(helpful | (f > KEPT if round_ else helpful))
-        start = _normed(np.where(helpful[kept], np.maximum(f[kept], JOIN / len(kept)), f[kept]))
-        improved, power = _steps(problem.restricted(kept), start, min(LONGEST, 1.4 * power))
-        f = np.zeros(n)
-        f[kept] = improved
-        evaluation = problem.at(f, w)
+    found = _for_the_mean(problem, weights, start)
+    return found if objective == "mean" else _for_the_worst(problem, weights, found)
+
+
+def certificate(problem: Problem, f: Floats, weights: Floats) -> float:
+    """A figure that the weighted error is not below for any shares of the candidates."""
+    return problem.at(f, weights).bound
+
+
+def _for_the_mean(problem: Problem, weights: Floats, start: Floats | None) -> Shares:
+    """Newton steps among few groups alternate with a look at all; those whose slope says that they would help join."""
+    n = len(problem.candidates)
+    f = _even(n) if start is None else start
+    evaluation = problem.at(f, weights)
+    if start is None:
+        few = np.sort(np.argsort(-evaluation.slopes)[:FEW])
+        f = _scattered(_multiplicative(problem.restricted(few), _even(len(few)), weights), few, n)
+        evaluation = problem.at(f, weights)
+    best = Shares(f, evaluation.error, evaluation.bound)
+    for _ in range(ROUNDS):
+        excess = np.where(f > 0, -np.inf, evaluation.slopes / evaluation.value - 1.0)
+        joining = np.argsort(-excess)[:JOINING]
+        joining = joining[excess[joining] > 0]
+        kept = np.union1d(np.flatnonzero(f > NOTHING), joining)
+        begun = _normed(np.where(np.isin(kept, joining), JOIN / max(1, len(joining)), f[kept]))
+        f = _scattered(_newton(problem.restricted(kept), begun, weights), kept, n)
+        evaluation = problem.at(f, weights)
         bound = max(best.bound, evaluation.bound)
-        best = Shares(f, evaluation.value, bound) if evaluation.value < best.value else replace(best, bound=bound)
+        best = (
+            Shares(f, evaluation.error, bound) if evaluation.error < best.error else Shares(best.f, best.error, bound)
+        )
         if best.gap <= GAP:
             break
     return best
 
 
-def _steps(problem: Problem, f: Floats, power: float = LONGEST) -> tuple[Floats, float]:
-    """The best shares of some steps f_g := f_g (φ_g / R)^power, and the last power, which falls after a step up."""
-    w = _even(problem.periods)
-    best, least = f, np.inf
+def _multiplicative(problem: Problem, f: Floats, weights: Floats) -> Floats:
+    """Some steps f_g := f_g (φ_g / R)^STEEP, which bring most shares close to 0 and none below."""
+    for _ in range(WARM):
+        evaluation = problem.at(f, weights)
+        f = _normed(f * (evaluation.slopes / evaluation.value) ** STEEP)
+    return f
+
+
+def _newton(problem: Problem, f: Floats, weights: Floats) -> Floats:
+    """The best shares of few groups: R is replaced by its second-order form, which is made small over all shares."""
+    evaluation, curvature = problem.second_order(f, weights)
     for _ in range(STEPS):
-        evaluation = problem.at(f, w)
-        if evaluation.value < least:
-            best, least = f, evaluation.value
-            if evaluation.value - evaluation.bound <= GAP / 2 * evaluation.value:
+        step = _quadratic_step(f, evaluation, curvature)
+        length, improved = 1.0, evaluation
+        while length > 0.05:
+            tried = _normed(f + length * step)
+            improved = problem.at(tried, weights)
+            if improved.error < evaluation.error:
                 break
+            length /= 2
         else:
-            power = max(SHORTEST, power * 0.7)
-            evaluation = problem.at(best, w)
-        f = _normed(best * (evaluation.slopes / evaluation.value) ** power)
-    return best, power
-
-
-def _for_the_worst(problem: Problem) -> Shares:
-    """A game between the shares and the weights of the times.
-
-        f_g := f_g (φ_g / R)^a,   w_t := w_t (R_t / R)^b,   b much smaller than a
-
-    Whatever the weights are, min_f max_t R_t >= min_f Σ_t w_t R_t >= R² / max_g φ_g, which is the bound.
-    """
-    f, w = _even(len(problem.candidates)), _even(problem.periods)
-    best = Shares(f, np.inf, 0.0)
-    for _ in range(GAME_STEPS):
-        evaluation = problem.at(f, w)
-        worst, bound = float(evaluation.resistances.max()), max(best.bound, evaluation.bound)
-        best = Shares(f, worst, bound) if worst < best.value else replace(best, bound=bound)
-        if best.gap <= GAME_GAP:
             break
-        f = _normed(f * (evaluation.slopes / evaluation.value) ** LONGEST)
-        w = _normed(w * (evaluation.resistances / evaluation.value) ** GAME_POWER)
-    return best
+        gained = evaluation.error - improved.error
+        f = tried
+        if gained <= GAP / 20 * evaluation.error:
+            break
+        evaluation, curvature = problem.second_order(f, weights)
+    return f
+
+
+def _quadratic_step(f: Floats, evaluation: Evaluation, curvature: Floats) -> Floats:
+    """The d that makes -φ'd + d'Hd/2 least with Σ d = 0 and f + d >= 0."""
+    from scipy.optimize import minimize  # late: it loads slowly, and the command line imports this
+
+    scale = evaluation.value
+    H, slopes = curvature / scale, evaluation.slopes / scale
+    H.flat[:: len(H) + 1] += 1e-9 * np.trace(H) / len(H)
+    found = minimize(
+        lambda d: (float(0.5 * d @ H @ d - slopes @ d), H @ d - slopes),
+        np.zeros(len(f)),
+        jac=True,
+        method="SLSQP",
+        bounds=[(-share, 1.0 - share) for share in f.tolist()],
+        constraints={"type": "eq", "fun": np.sum, "jac": lambda d: np.ones(len(d))},
+        options={"maxiter": 60, "ftol": 1e-10},
+    )
+    step: Floats = found.x
+    return step
+
+
+def _for_the_worst(problem: Problem, weights: Floats, mean: Shares) -> Shares:
+    """A game between the shares and the weights of the times, among the groups that help the mean or nearly do.
+
+        f_g := f_g (φ_g / R)^a,   w_t := w_t (error_t / error)^b,   b much smaller than a
+
+    Whatever the weights are, min_f max_t error_t >= min_f Σ_t w_t error_t, which has the bound of a mean.
+    """
+    near = problem.at(mean.f, weights)
+    few = np.sort(np.argsort(-near.slopes)[: 2 * FEW])
+    restricted, f, w = problem.restricted(few), _normed(mean.f[few] + JOIN / len(few)), weights
+    best, best_weights = (np.inf, f), w
+    for _ in range(GAME_STEPS):
+        evaluation = restricted.at(f, w)
+        worst = float(evaluation.variances.max())
+        if worst < best[0]:
+            best, best_weights = (worst, f), w
+        if 1.0 - evaluation.bound / best[0] <= GAME_GAP:
+            best_weights = w
+            break
+        f = _normed(f * (evaluation.slopes / evaluation.value) ** STEEP)
+        w = _normed(w * (np.maximum(evaluation.variances, 0.0) / max(evaluation.error, 1e-300)) ** GAME_POWER)
+    whole = _scattered(best[1], few, len(mean.f))
+    return Shares(whole, best[0], certificate(problem, whole, best_weights))
 
 
 def _even(n: int) -> Floats:
     return np.full(n, 1.0 / n)
+
+
+def _scattered(few: Floats, chosen: NDArray[np.intp], n: int) -> Floats:
+    f = np.zeros(n)
+    f[chosen] = few
+    return f
 
 
 def _normed(f: Floats) -> Floats:
@@ -127,36 +183,37 @@ def _normed(f: Floats) -> Floats:
     return normed
 
 
-def rounded_shares(problem: Problem, shares: Shares, objective: Objective = "mean") -> tuple[NDArray[np.int64], float]:
-    """Integer shares in lowest terms, 0 for groups that are left out, and the value that they reach.
+def rounded_shares(
+    problem: Problem, shares: Shares, weights: Floats, objective: Objective
+) -> tuple[NDArray[np.int64], float]:
+    """Integer shares in lowest terms, 0 for groups that are left out, and the error that they reach.
 
-    Small groups are left out as far as that raises the value by a factor of at most ALLOWED.
+    Small groups are left out as far as that raises the error by a factor of at most ALLOWED.
     """
     for tiny in TINY:
         kept = np.flatnonzero(shares.f >= tiny)
         if not len(kept):
             continue
-        few = problem.restricted(kept)
-        refined = _normed(shares.f[kept])
-        if not np.isfinite(few.at(refined, _even(problem.periods)).value):
+        few, refined = problem.restricted(kept), _normed(shares.f[kept])
+        if not np.isfinite(few.at(refined, weights).error):
             continue
         if objective == "mean":
-            refined, _ = _steps(few, refined)
+            refined = _newton(few, refined, weights)
         integers = np.zeros(len(shares.f), np.int64)
         integers[kept] = np.maximum(1, np.round(refined * TOTAL).astype(np.int64))
-        value = _reached(problem, integers, objective)
-        if value <= ALLOWED * shares.value:
+        error = _reached(problem, integers, weights, objective)
+        if error <= ALLOWED * shares.error:
             break
     else:
-        kept = np.flatnonzero(shares.f)
         integers = np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64)
-        value = _reached(problem, integers, objective)
-    return _lowest_terms(integers), value
+        error = _reached(problem, integers, weights, objective)
+    return _lowest_terms(integers), error
 
 
-def _reached(problem: Problem, integers: NDArray[np.int64], objective: Objective) -> float:
-    reached = problem.at(integers / integers.sum(), _even(problem.periods)).resistances
-    return float(reached.mean() if objective == "mean" else reached.max())
+def _reached(problem: Problem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:
+    chosen = np.flatnonzero(integers)
+    few = problem.restricted(chosen).at(integers[chosen] / integers.sum(), weights)
+    return few.error if objective == "mean" else float(few.variances.max())
 
 
 def _lowest_terms(integers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from .counterpart import Blanket, Counterpart
 from .decoded_nodes import DecodedNodes
 from .likelihoods import Likelihoods, PairKind
 from .offers import ChangeOffers, Offer, Variances
-from .registry import change_offers, counterpart_of, register, state_offers
+from .registry import agreeing_offers, change_offers, counterpart_of, register, state_offers
 from .variances import class_variances, offer_of
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Offer",
     "PairKind",
     "Variances",
+    "agreeing_offers",
     "change_offers",
     "class_variances",
     "counterpart_of",

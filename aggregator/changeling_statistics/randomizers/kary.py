@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from changeling_protocol import KaryResponse, MutationSpace, Odds, StateSpace
-from changeling_protocol.randomizers import Losses
+from changeling_protocol.randomizers import Losses, Space
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally
@@ -16,7 +16,7 @@ from .counted import BLOCK, Counted
 from .counterpart import Blanket
 from .decoded_nodes import DecodedNodes
 from .likelihoods import Likelihoods, PairKind, merged, one_pair
-from .offers import ChangeOffers, Offer
+from .offers import ANY_ODDS, ChangeOffers, Offer
 from .registry import register
 from .variances import offer_of
 
@@ -140,9 +140,16 @@ def _changes(space: MutationSpace, odds: Odds, closed: bool) -> Iterable[Offer]:
     return (offer_of(KaryResponse(space, odds), closed),)
 
 
+@lru_cache(maxsize=1024)
+def _agreeing(space: Space, p: float) -> Iterable[KaryResponse]:  # noqa: ARG001
+    """For states, with p = 1/m. No change tells something too, so there is no joint form for changes."""
+    return () if space.reports_changes or space.size < 2 else (KaryResponse(space, ANY_ODDS),)
+
+
 register(
     KaryResponse,
     KaryCounterpart,
     states=_states,
+    agreeing=_agreeing,
     changes=ChangeOffers(UNIT_LOSSES, lambda space, odds, moved, closed: _changes(space, odds, closed)),  # noqa: ARG005
 )

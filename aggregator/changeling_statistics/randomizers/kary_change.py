@@ -6,15 +6,19 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from changeling_protocol import KaryChange, MutationSpace, Odds
+from changeling_protocol.randomizers import Space
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally
 from .change_map import ChangeMap, change_map
 from .counted import Counted
 from .likelihoods import Likelihoods, PairKind, merged, one_pair
-from .offers import ONE_CHANGE, ChangeOffers, Offer
+from .offers import ANY_ODDS, ONE_CHANGE, ChangeOffers, Offer
 from .registry import register
 from .variances import offer_of
+
+MOST_PLANNED_SYMBOLS = 200
+"""With more symbols it is not offered: signed subsets are far better then, and it is slow to look at."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,17 @@ def _changes(space: MutationSpace, odds: Odds, closed: bool) -> Iterable[Offer]:
     return (offer_of(KaryChange(space, odds), closed),)
 
 
+@lru_cache(maxsize=1024)
+def _agreeing(space: Space, p: float) -> Iterable[KaryChange]:  # noqa: ARG001
+    """For changes, with p = 1/m."""
+    if not isinstance(space, MutationSpace) or space.repeats or space.size > MOST_PLANNED_SYMBOLS:
+        return ()
+    return (KaryChange(space, ANY_ODDS),) if space.size > 1 else ()
+
+
 register(
     KaryChange,
     KaryChangeCounterpart,
+    agreeing=_agreeing,
     changes=ChangeOffers(ONE_CHANGE, lambda space, odds, moved, closed: _changes(space, odds, closed)),  # noqa: ARG005
 )

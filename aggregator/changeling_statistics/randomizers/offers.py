@@ -16,6 +16,9 @@ ONE_CHANGE = Losses(mutations=Decimal(1), appears=Decimal("0.5"), vanishes=Decim
 """The losses, in units of ln(a/b), of a randomizer under which a mutation costs that once. How it divides between
 appearing and vanishing does not change cost(κ, N)."""
 
+ANY_ODDS = Odds(3, 1)
+"""The odds of what is offered for joint responses, whose odds follow from their group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variances:

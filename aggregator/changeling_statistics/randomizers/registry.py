@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from changeling_protocol import Odds, Randomizer, StateSpace
+from changeling_protocol.randomizers import Agreeing, Space
 
 from .counterpart import Counterpart
 from .offers import ChangeOffers, Offer
@@ -17,12 +18,17 @@ R = TypeVar("R", bound=Randomizer)
 StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[Offer]]
 """Takes a space of states and odds; gives randomizers whose loss is at most that of the odds."""
 
+AgreeingOffers: TypeAlias = Callable[[Space, float], Iterable[Agreeing]]
+"""Takes a space and p; gives randomizers for joint responses, at any odds, of which a symbol of the base agrees with
+an input that tells with a probability of about p."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Room:
     counterpart: Callable[[Any], Counterpart[Randomizer]]
     states: StateOffers | None
     changes: ChangeOffers | None
+    agreeing: AgreeingOffers | None
 
 
 _ROOMS: dict[type[Randomizer], _Room] = {}
@@ -34,6 +40,7 @@ def register(
     *,
     states: StateOffers | None = None,
     changes: ChangeOffers | None = None,
+    agreeing: AgreeingOffers | None = None,
 ) -> None:
     """Makes the statistics of a kind of randomizer known.
 
@@ -41,11 +48,12 @@ def register(
     counterpart: makes the counterpart of a randomizer of that kind.
     states: what the planner may choose for reports of a state; None if the kind reports no states.
     changes: what the planner may choose for reports of changes; None if the kind reports no changes.
+    agreeing: what it may choose for joint responses; None if the kind has no joint form.
     Raises ValueError if the kind is registered already.
     """
     if kind in _ROOMS:
         raise ValueError(f"{kind.__name__} has a counterpart already")
-    _ROOMS[kind] = _Room(counterpart, states, changes)
+    _ROOMS[kind] = _Room(counterpart, states, changes, agreeing)
 
 
 @lru_cache(maxsize=256)
@@ -75,3 +83,13 @@ def change_offers() -> Iterator[ChangeOffers]:
     for room in _ROOMS.values():
         if room.changes is not None:
             yield room.changes
+
+
+def agreeing_offers(space: Space, p: float) -> Iterator[Agreeing]:
+    """Everything that the planner may choose for joint responses, at any odds.
+
+    space: the inputs. p: about how likely a symbol of the base ought to agree with an input that tells.
+    """
+    for room in _ROOMS.values():
+        if room.agreeing is not None:
+            yield from room.agreeing(space, p)

@@ -7,13 +7,14 @@ from math import comb
 
 import numpy as np
 from changeling_protocol import Odds, StateSpace, SubsetSelection
+from changeling_protocol.randomizers import SYMBOL_LIMIT, Space
 from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..tallies import Counts
 from .likelihoods import Likelihoods, merged
 from .named_states import NamedStates, Naming
-from .offers import Offer
+from .offers import ANY_ODDS, Offer
 from .registry import register
 from .sign_vectors import sample_vector_sums, unrank_signs
 from .symbol_contents import Contents
@@ -88,4 +89,13 @@ def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
     return tuple(offers)
 
 
-register(SubsetSelection, SubsetCounterpart, states=_states)
+@lru_cache(maxsize=1024)
+def _agreeing(space: Space, p: float) -> Iterable[SubsetSelection]:
+    """Sets of about p·m states. Sets of one state are left to k-RR."""
+    chosen = round(p * space.size)
+    if isinstance(space, StateSpace) and 1 < chosen < space.size and comb(space.size, chosen) < SYMBOL_LIMIT:
+        return (SubsetSelection(space, ANY_ODDS, chosen),)
+    return ()
+
+
+register(SubsetSelection, SubsetCounterpart, states=_states, agreeing=_agreeing)

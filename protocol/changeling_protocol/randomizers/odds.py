@@ -11,6 +11,8 @@ from math import gcd, inf, nextafter
 
 from ..upwards import upwards
 
+MOST_EPSILON = 43
+"""The largest loss for which odds are made: they stay below 2^63, as integers in signed bytes must."""
 _LN_ERROR = Decimal("1e-45")
 """Decimal.ln is correctly rounded to 50 digits whatever the context's rounding; this covers it upwards."""
 
@@ -45,12 +47,12 @@ class Odds:
     def within(cls, epsilon: Decimal | float) -> "Odds":
         """The largest odds, in integers of about 2^40, whose loss does not exceed an epsilon.
 
-        epsilon: above 0, at most 27. Raises ValueError outside.
+        epsilon: above 0, at most MOST_EPSILON. Raises ValueError outside.
         """
         with upwards():
             most = Decimal(epsilon)
-            if most.is_nan() or not 0 < most <= 27:
-                raise ValueError(f"the loss of one report must be above 0 and at most 27, got {epsilon}")
+            if most.is_nan() or not 0 < most <= MOST_EPSILON:
+                raise ValueError(f"a loss must be above 0 and at most {MOST_EPSILON}, got {epsilon}")
             ratio = most.exp() * (1 - _LN_ERROR)
             other = max(1, int(2**40 / ratio))
             odds = cls(max(other, int(other * ratio)), other)

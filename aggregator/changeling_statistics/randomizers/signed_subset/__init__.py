@@ -5,6 +5,6 @@ from changeling_protocol import SignedSubset
 from ..offers import ONE_CHANGE, ChangeOffers
 from ..registry import register
 from .counterpart import SignedSubsetCounterpart
-from .offers import changes
+from .offers import agreeing, changes
 
-register(SignedSubset, SignedSubsetCounterpart, changes=ChangeOffers(ONE_CHANGE, changes))
+register(SignedSubset, SignedSubsetCounterpart, changes=ChangeOffers(ONE_CHANGE, changes), agreeing=agreeing)

@@ -10,9 +10,9 @@ from functools import partial
 from math import comb, sqrt
 
 from changeling_protocol import MutationSpace, Odds, SignedSubset
-from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT
+from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT, Space
 
-from ..offers import Offer, Variances
+from ..offers import ANY_ODDS, Offer, Variances
 from .moments import SignMoments
 
 FINEST = 2**32
@@ -26,6 +26,15 @@ def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Ite
     """
     for pluses in shapes(space):
         yield offer(space, odds, pluses, moved, closed)
+
+
+def agreeing(space: Space, p: float) -> Iterator[SignedSubset]:
+    """For every number of pluses the u at which a vector of the base agrees with probability p, if there is one."""
+    if isinstance(space, MutationSpace) and not space.repeats:
+        for pluses in shapes(space):
+            spoken = round(p / SignMoments.of(space.states, pluses).favoured * FINEST)
+            if 1 <= spoken <= FINEST:
+                yield SignedSubset(space, ANY_ODDS, pluses, Fraction(spoken, FINEST))
 
 
 def shapes(space: MutationSpace) -> Iterator[int]:

@@ -1,0 +1,203 @@
+"""The best joint responses: which randomizers, weights and threshold make states and changes least noisy together.
+
+A group's odds are its budget, so what is left to choose is how its one budget is divided: by the weights of states and
+of changes, by the threshold, and by how often symbols agree by chance. No choice is the best for every use; those
+that no other beats in both, the noise of states and the noise of changes, are offered, from the one end to the other.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import TypeAlias
+
+import numpy as np
+from changeling_protocol import MutationSpace, Odds, StateSpace
+from changeling_protocol.joint import MOST_SCORE
+from changeling_protocol.randomizers import Agreeing, Space
+from numpy.typing import NDArray
+
+from ..estimate import Floats
+from ..randomizers import agreeing_offers, class_variances
+
+CHANCES = tuple(np.geomspace(1e-6, 0.5, 40).tolist())
+"""The p that are tried: how likely a symbol of the base agrees."""
+WEIGHTS = ((1, 1), (2, 1), (3, 1), (1, 2))
+"""The weights that are tried, of states and of changes, if a group has both."""
+LEAST_GAP = 1e-4
+"""Reports that tell less than this of what they are about are not offered."""
+NOISIEST, QUIET = 30.0, 0.1
+"""Choices under which one kind of report is NOISIEST times noisier than it could be are not offered, where QUIET counts
+as the least noise of a state, and of a change if everybody changed: a tenth of what the answers themselves vary by."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointChoice:
+    """How the slots of a group are to agree.
+
+    state, change: the randomizers of its tracks, at any odds; None if it has no such tracks.
+    weights: of a slot for a state, and of one for a change.
+    threshold: τ.
+    """
+
+    state: Agreeing | None
+    change: Agreeing | None
+    weights: tuple[int, int]
+    threshold: int
+
+
+_Noisy: TypeAlias = tuple[tuple[float, float], JointChoice]
+"""A choice with the noise of its states and of its changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What a joint group has to say.
+
+    states, changes: how many reports of each may tell something. state_space, change_space: what they are about.
+    moved: the share of the entries that move on a node of changes.
+    conserved: whether changes add up to zero over the answers.
+    """
+
+    states: int
+    changes: int
+    state_space: StateSpace
+    change_space: MutationSpace
+    moved: float
+    conserved: bool
+
+
+@lru_cache(maxsize=512)
+def joint_choices(slots: Slots, odds: Odds, most: int) -> tuple[JointChoice, ...]:
+    """The choices that no other beats, `most` of them at most, those that are best for states first.
+
+    None if the slots are too many for a device.
+    """
+    found = list(_evaluated(slots, odds))
+    quiet = (QUIET, QUIET * slots.moved)
+    limits = [NOISIEST * max(quiet[kind], min((noise[kind] for noise, _ in found), default=0.0)) for kind in (0, 1)]
+    front: list[_Noisy] = []
+    for noise, choice in sorted(found, key=lambda each: each[0]):
+        better = not front or noise[1] < front[-1][0][1] * (1 - 1e-9)
+        if better and noise[0] <= limits[0] and noise[1] <= limits[1]:
+            front.append((noise, choice))
+    return tuple(choice for _, choice in _spaced(front, most))
+
+
+def _spaced(
+    front: list[tuple[tuple[float, float], JointChoice]], most: int
+) -> list[tuple[tuple[float, float], JointChoice]]:
+    """Choices from the one end of the front to the other, evenly by the logarithm of the noise of changes."""
+    if len(front) <= most:
+        return front
+    along = np.log([noise[1] for noise, _ in front])
+    wanted = np.linspace(along[0], along[-1], most)
+    return [front[at] for at in sorted({int(np.abs(along - each).argmin()) for each in wanted})]
+
+
+def _evaluated(slots: Slots, odds: Odds) -> Iterator[_Noisy]:
+    """Every choice with the noise of its states and of its changes; 0 for what a group does not report."""
+    states = _forms(slots.state_space, False) if slots.states else (None,)
+    changes = _forms(slots.change_space, slots.conserved) if slots.changes else (None,)
+    weights = WEIGHTS if slots.states and slots.changes else ((1, 1),)
+    ratio = odds.favoured / odds.other
+    for state, change, (heavy, light) in product(states, changes, weights):
+        if heavy * slots.states + light * slots.changes > MOST_SCORE:
+            continue
+        chances = (state.chance if state else 0.0, change.chance if change else 0.0)
+        agree = _agreements(ratio, (slots.states, slots.changes), (heavy, light), chances)
+        noises = [
+            state.telling(agree[0]) if state else np.zeros(len(agree[0])),
+            change.mixed(agree[1], slots.moved) if change else np.zeros(len(agree[0])),
+        ]
+        for at in np.flatnonzero(np.isfinite(noises[0]) & np.isfinite(noises[1])).tolist():
+            made = state.made if state else None, change.made if change else None
+            yield (float(noises[0][at]), float(noises[1][at])), JointChoice(*made, (heavy, light), at + 1)
+
+
+def _agreements(
+    ratio: float, slots: tuple[int, int], weights: tuple[int, int], chances: tuple[float, float]
+) -> tuple[Floats, Floats]:
+    """P, how likely a slot of states and one of changes agrees, for every threshold from 1 on."""
+    scores = slots[0] * weights[0] + slots[1] * weights[1]
+    thresholds = np.arange(1, scores + 1)
+    whole = 1 + (ratio - 1) * _reaching(slots, weights, chances, thresholds)
+    found = []
+    for kind in (0, 1):
+        left = (slots[0] - (kind == 0), slots[1] - (kind == 1))
+        if slots[kind]:
+            agreed = 1 + (ratio - 1) * _reaching(left, weights, chances, thresholds - weights[kind])
+            found.append(chances[kind] * agreed / whole)
+        else:
+            found.append(np.zeros(len(thresholds)))
+    return found[0], found[1]
+
+
+def _reaching(
+    slots: Sequence[int], weights: Sequence[int], chances: Sequence[float], needs: NDArray[np.intp]
+) -> Floats:
+    """How likely independent agreements weigh at least as much as each need."""
+    by_score = np.ones(1)
+    for count, weight, chance in zip(slots, weights, chances, strict=True):
+        one = np.zeros(weight + 1)
+        one[0], one[weight] = 1 - chance, chance
+        for _ in range(count):
+            by_score = np.convolve(by_score, one)
+    from_above = np.append(by_score[::-1].cumsum()[::-1], 0.0)
+    reaching: Floats = from_above[np.clip(needs, 0, len(by_score))]
+    return reaching
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A randomizer's noise as a function of P, how likely a slot agrees; mean over the answers, in entries squared.
+
+    made: the randomizer, at any odds. chance: p.
+    base, favoured: the mean square of what a symbol of the base says, and of one that agrees, about the base's mean.
+    told: the mean square of what is told.
+    """
+
+    made: Agreeing
+    chance: float
+    base: float
+    favoured: float
+    told: float
+
+    def telling(self, P: Floats) -> Floats:
+        """The variance of a report that tells; inf where it tells next to nothing."""
+        p = self.chance
+        square = P * self.favoured + (1 - P) * (self.base - p * self.favoured) / (1 - p)
+        return self._scaled(square, P) - self.told
+
+    def mixed(self, P: Floats, moved: float) -> Floats:
+        """The mean variance of reports of which a share tells, and the others are from the base."""
+        return (1 - moved) * self._scaled(np.full(len(P), self.base), P) + moved * self.telling(P)
+
+    def _scaled(self, square: Floats, P: Floats) -> Floats:
+        gap = (P - self.chance) / (1 - self.chance)
+        scaled: Floats = np.divide(square, gap**2, out=np.full(len(gap), np.inf), where=gap > LEAST_GAP)
+        return scaled
+
+
+@lru_cache(maxsize=256)
+def _forms(space: Space, conserved: bool) -> tuple[_Form, ...]:
+    """The randomizers that are offered for a space."""
+    offers = {made for chance in CHANCES for made in agreeing_offers(space, chance)}
+    return tuple(_form(made, conserved) for made in sorted(offers, key=lambda made: (made.kind, made.agreement)))
+
+
+@lru_cache(maxsize=4096)
+def _form(made: Agreeing, conserved: bool) -> _Form:
+    """Its noise, from that of its reports at two odds."""
+    space, p = made.space, float(made.agreement)
+    z, m = space.answers, space.size
+    told = 2 / z if space.reports_changes else ((1 - 1 / m) ** 2 + (z - 1) / m**2) / z
+    squares, agreements = [], []
+    for odds in (Odds(3, 1), Odds(9, 1)):
+        P = p * odds.favoured / (p * odds.favoured + (1 - p) * odds.other)
+        variance = class_variances(made.at_odds(odds), conserved).moved
+        squares.append((variance + told) * ((P - p) / (1 - p)) ** 2)
+        agreements.append(P)
+    favoured = squares[0] + (squares[1] - squares[0]) * (1 - agreements[0]) / (agreements[1] - agreements[0])
+    against = squares[0] - (squares[1] - squares[0]) * agreements[0] / (agreements[1] - agreements[0])
+    return _Form(made, p, p * favoured + (1 - p) * against, favoured, told)

@@ -9,19 +9,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import comb, log
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import MutationSpace, Odds, StateSpace
 from changeling_protocol.joint import MOST_SCORE
 from changeling_protocol.randomizers import Agreeing, Space
-from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..randomizers import agreeing_offers, class_variances
 
-CHANCES = tuple(np.geomspace(1e-6, 0.5, 40).tolist())
-"""The p that are tried: how likely a symbol of the base agrees."""
+CHANCES, ALIKE = tuple(np.geomspace(1e-6, 0.5, 40).tolist()), 0.2
+"""The p that are tried: how likely a symbol of the base agrees. Those whose logarithms differ by less are alike."""
 WEIGHTS = ((1, 1), (2, 1), (3, 1), (1, 2))
 """The weights that are tried, of states and of changes, if a group has both."""
 LEAST_GAP = 1e-4
@@ -97,67 +98,79 @@ def _spaced(
 
 def _evaluated(slots: Slots, odds: Odds) -> Iterator[_Noisy]:
     """Every choice with the noise of its states and of its changes; 0 for what a group does not report."""
-    states = _forms(slots.state_space, False) if slots.states else (None,)
-    changes = _forms(slots.change_space, slots.conserved) if slots.changes else (None,)
+    states = _forms(slots.state_space, False) if slots.states else (NONE,)
+    changes = _forms(slots.change_space, slots.conserved) if slots.changes else (NONE,)
     weights = WEIGHTS if slots.states and slots.changes else ((1, 1),)
-    ratio = odds.favoured / odds.other
-    for state, change, (heavy, light) in product(states, changes, weights):
+    for state, (heavy, light) in product(states, weights):
         if heavy * slots.states + light * slots.changes > MOST_SCORE:
             continue
-        chances = (state.chance if state else 0.0, change.chance if change else 0.0)
-        agree = _agreements(ratio, (slots.states, slots.changes), (heavy, light), chances)
-        noises = [
-            state.telling(agree[0]) if state else np.zeros(len(agree[0])),
-            change.mixed(agree[1], slots.moved) if change else np.zeros(len(agree[0])),
-        ]
-        for at in np.flatnonzero(np.isfinite(noises[0]) & np.isfinite(noises[1])).tolist():
-            made = state.made if state else None, change.made if change else None
-            yield (float(noises[0][at]), float(noises[1][at])), JointChoice(*made, (heavy, light), at + 1)
+        agreements = _agreements(odds, slots, (heavy, light), state, changes)
+        for change, of_state, of_change in zip(changes, *agreements, strict=True):
+            noises = state.telling(of_state), change.mixed(of_change, slots.moved)
+            for at in np.flatnonzero(np.isfinite(noises[0]) & np.isfinite(noises[1])).tolist():
+                made = JointChoice(state.made, change.made, (heavy, light), at + 1)
+                yield (float(noises[0][at]), float(noises[1][at])), made
 
 
 def _agreements(
-    ratio: float, slots: tuple[int, int], weights: tuple[int, int], chances: tuple[float, float]
+    odds: Odds, slots: Slots, weights: tuple[int, int], state: "_Form", changes: Sequence["_Form"]
 ) -> tuple[Floats, Floats]:
-    """P, how likely a slot of states and one of changes agrees, for every threshold from 1 on."""
-    scores = slots[0] * weights[0] + slots[1] * weights[1]
-    thresholds = np.arange(1, scores + 1)
-    whole = 1 + (ratio - 1) * _reaching(slots, weights, chances, thresholds)
-    found = []
-    for kind in (0, 1):
-        left = (slots[0] - (kind == 0), slots[1] - (kind == 1))
-        if slots[kind]:
-            agreed = 1 + (ratio - 1) * _reaching(left, weights, chances, thresholds - weights[kind])
-            found.append(chances[kind] * agreed / whole)
-        else:
-            found.append(np.zeros(len(thresholds)))
-    return found[0], found[1]
+    """P, how likely a slot of states agrees, and one of changes, for every form of changes and threshold from 1 on.
+
+    Each of shape (changes, thresholds).
+    """
+    (heavy, light), p, gain = weights, np.array([change.chance for change in changes]), odds.favoured / odds.other - 1
+    needs = np.arange(1, heavy * slots.states + light * slots.changes + 1)
+
+    def density(without_state: int, without_change: int) -> Floats:
+        """1 + (a/b - 1) Pr(τ is reached), if so many slots are known to agree, for every τ."""
+        by_score = _scores(_agreed(np.array([state.chance]), slots.states - without_state)[0], heavy)
+        by_score = _added(by_score, _agreed(p, slots.changes - without_change), light)
+        reaching = np.cumsum(by_score[:, ::-1], axis=1)[:, ::-1]
+        reaching = np.concatenate([reaching, np.zeros((len(p), 1))], axis=1)
+        known = without_state * heavy + without_change * light
+        whole: Floats = 1 + gain * reaching[:, np.clip(needs - known, 0, by_score.shape[1])]
+        return whole
+
+    every = density(0, 0)
+    of_state = state.chance * density(1, 0) / every if slots.states else np.zeros(every.shape)
+    of_change = p[:, None] * density(0, 1) / every if slots.changes else np.zeros(every.shape)
+    return of_state, of_change
 
 
-def _reaching(
-    slots: Sequence[int], weights: Sequence[int], chances: Sequence[float], needs: NDArray[np.intp]
-) -> Floats:
-    """How likely independent agreements weigh at least as much as each need."""
-    by_score = np.ones(1)
-    for count, weight, chance in zip(slots, weights, chances, strict=True):
-        one = np.zeros(weight + 1)
-        one[0], one[weight] = 1 - chance, chance
-        for _ in range(count):
-            by_score = np.convolve(by_score, one)
-    from_above = np.append(by_score[::-1].cumsum()[::-1], 0.0)
-    reaching: Floats = from_above[np.clip(needs, 0, len(by_score))]
-    return reaching
+def _agreed(chances: Floats, slots: int) -> Floats:
+    """How likely so many of the slots agree, independently, for each chance; shape (chances, slots + 1)."""
+    ways = np.array([float(comb(slots, agreed)) for agreed in range(slots + 1)])
+    agreed = np.arange(slots + 1)
+    likely: Floats = ways * chances[:, None] ** agreed * (1 - chances[:, None]) ** (slots - agreed)
+    return likely
+
+
+def _scores(by_count: Floats, weight: int) -> Floats:
+    """The distribution of what agreeing slots weigh together, from that of how many they are."""
+    by_score = np.zeros(weight * (len(by_count) - 1) + 1)
+    by_score[::weight] = by_count
+    return by_score
+
+
+def _added(by_score: Floats, by_count: Floats, weight: int) -> Floats:
+    """The distribution of a score and of more slots' weights, added up; shape (chances, scores)."""
+    added = np.zeros((len(by_count), len(by_score) + weight * (by_count.shape[1] - 1)))
+    for count in range(by_count.shape[1]):
+        added[:, weight * count : weight * count + len(by_score)] += by_count[:, count, None] * by_score
+    return added
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
     """A randomizer's noise as a function of P, how likely a slot agrees; mean over the answers, in entries squared.
 
-    made: the randomizer, at any odds. chance: p.
+    made: the randomizer, at any odds; None for none, which has no noise. chance: p.
     base, favoured: the mean square of what a symbol of the base says, and of one that agrees, about the base's mean.
     told: the mean square of what is told.
     """
 
-    made: Agreeing
+    made: Agreeing | None
     chance: float
     base: float
     favoured: float
@@ -174,16 +187,30 @@ class _Form:
         return (1 - moved) * self._scaled(np.full(len(P), self.base), P) + moved * self.telling(P)
 
     def _scaled(self, square: Floats, P: Floats) -> Floats:
+        if self.made is None:
+            return np.zeros(len(P))
         gap = (P - self.chance) / (1 - self.chance)
         scaled: Floats = np.divide(square, gap**2, out=np.full(len(gap), np.inf), where=gap > LEAST_GAP)
         return scaled
 
 
+NONE = _Form(None, 0.0, 0.0, 0.0, 0.0)
+
+
 @lru_cache(maxsize=256)
 def _forms(space: Space, conserved: bool) -> tuple[_Form, ...]:
-    """The randomizers that are offered for a space."""
-    offers = {made for chance in CHANCES for made in agreeing_offers(space, chance)}
-    return tuple(_form(made, conserved) for made in sorted(offers, key=lambda made: (made.kind, made.agreement)))
+    """The randomizers that are offered for a space.
+
+    Of those with about the same p, the one that is least noisy where nothing is told, and the one where something is.
+    """
+    alike: dict[int, list[_Form]] = {}
+    for made in {made for chance in CHANCES for made in agreeing_offers(space, chance)}:
+        form = _form(made, conserved)
+        alike.setdefault(round(log(form.chance) / ALIKE), []).append(form)
+    chosen = {
+        min(forms, key=noise) for forms in alike.values() for noise in (attrgetter("base"), attrgetter("favoured"))
+    }
+    return tuple(sorted(chosen, key=lambda form: (form.chance, form.base)))
 
 
 @lru_cache(maxsize=4096)

@@ -21,6 +21,9 @@ from ..estimate import Floats
 from ..estimation.network import Indices
 from .candidates import Candidate
 
+MANY = 32
+"""If so many edges end between two times that are looked at, L is inverted anew for each, which is faster then."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
@@ -77,54 +80,61 @@ class Problem:
         R = columns[self.times - 1, np.arange(len(self.times))]
         return Evaluation(R - own, float(weights @ R), self._slopes(columns, weights), float(weights @ own))
 
-    def second_order(self, shares: Floats, weights: Floats) -> tuple[Evaluation, Floats]:
-        """The problem at some shares, and the second derivatives of R, shape (groups, groups); for few candidates.
+    def curvature(self, shares: Floats, weights: Floats) -> Floats:
+        """The second derivatives of R, shape (groups, groups); for few candidates, and few times.
 
         ∂²R / ∂f_g ∂f_h = 2 Σ_t w_t (L_g u)' L⁻¹ (L_h u),  u = L⁻¹ e_t,  each L of what may be used at t
         """
-        columns = self._columns(shares) * np.sqrt(weights)
-        pushed = np.stack([self._pushed(candidate, columns) for candidate in self.candidates], axis=1)
+        scaled = self._columns(shares) * np.sqrt(weights)
+        pushed = np.stack([self._pushed(candidate, scaled) for candidate in self.candidates])
         curvature = np.zeros((len(shares), len(shares)))
-        for at, L in self._systems(shares):
-            forces = pushed[: len(L), :, at]
-            solved = _solved(L, forces.reshape(len(L), -1)).reshape(forces.shape)
-            curvature += 2.0 * np.einsum("sgt,sht->gh", forces, solved, optimize=True)
-        return self.at(shares, weights), curvature
+        for at, P in self._inverses(shares):
+            forces = pushed[:, : len(P), at]
+            curvature += 2.0 * np.einsum("gst,hst->gh", forces, P @ forces, optimize=True)
+        return curvature
 
     def restricted(self, chosen: NDArray[np.intp]) -> "Problem":
         """The problem of only some of the candidates, chosen by number."""
         return Problem([self.candidates[i] for i in chosen], self.own, self.retrospective, self.times)
 
-    def at_all_times(self) -> "Problem":
-        """The same problem with every time looked at."""
-        return Problem(self.candidates, self.own, self.retrospective, np.arange(1, len(self.own) + 1))
+    def looking_at(self, times: Indices) -> "Problem":
+        """The same problem with other times looked at."""
+        return Problem(self.candidates, self.own, self.retrospective, times)
 
     def _columns(self, shares: Floats) -> Floats:
         """L⁻¹ e_t for each time that is looked at, 0 for times that L does not reach, shape (T, times)."""
         columns = np.zeros((len(self.own), len(self.times)))
-        for at, L in self._systems(shares):
-            columns[: len(L), at] = _solved(L, np.eye(len(L))[:, self.times[at] - 1])
+        for at, P in self._inverses(shares):
+            columns[: len(P), at] = P[:, self.times[at] - 1]
         return columns
 
-    def _systems(self, shares: Floats) -> Iterator[tuple[slice, Floats]]:
-        """L for each of the times that are looked at, with which of them these are: one for all, or one for each."""
+    def _inverses(self, shares: Floats) -> Iterator[tuple[slice, Floats]]:
+        """P = L⁻¹ for each of the times that are looked at, with which of them these are: one for all, or for each.
+
+        Raises LinAlgError where an L is singular.
+        """
         used = np.flatnonzero(shares).tolist()
-        L = np.zeros((len(self.own),) * 2)
         if self.retrospective:
+            L = np.zeros((len(self.own),) * 2)
             for g in used:
                 L += shares[g] * self.candidates[g].told_of_all
-            yield slice(None), L
+            yield slice(None), _inverse(L)
             return
         rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
         ends = np.concatenate([self.candidates[g].ends for g in used])
         order = np.argsort(ends, kind="stable")
-        rows, closed = rows[order], np.searchsorted(ends[order], self.times, side="right")
-        before = 0
-        for at, (time, known) in enumerate(zip(self.times.tolist(), closed.tolist(), strict=True)):
-            new = rows[before:known, :time]
-            L[:time, :time] += new.T @ new
+        closed = np.searchsorted(ends[order], self.times, side="right").tolist()
+        many = len(rows) > MANY * len(self.times)
+        P, L, before = np.zeros((0, 0)), np.zeros((len(self.own),) * 2), 0
+        for at, (time, known) in enumerate(zip(self.times.tolist(), closed, strict=True)):
+            new = rows[order[before:known], :time]
+            if many:
+                L[:time, :time] += new.T @ new
+                P = _inverse(L[:time, :time])
+            else:
+                P = _grown(P, new)
             before = known
-            yield slice(at, at + 1), L[:time, :time]
+            yield slice(at, at + 1), P
 
     def _slopes(self, columns: Floats, weights: Floats) -> Floats:
         """φ_g = Σ_t w_t u_t' L_g u_t, over the edges that may be used at t."""
@@ -148,9 +158,31 @@ class Problem:
         return candidate.rows.T @ self._told(candidate, columns)
 
 
-def _solved(L: Floats, right: Floats) -> Floats:
-    """L⁻¹ times some columns. Raises LinAlgError where L is singular."""
-    from scipy.linalg import cho_factor, cho_solve  # late: it loads slowly, and the command line imports this
+def _grown(P: Floats, rows: Floats) -> Floats:
+    """P = L⁻¹ of the times up to the last, given that of fewer times, and what is newly told of all.
 
-    solved: Floats = cho_solve(cho_factor(L, check_finite=False), right, check_finite=False)
-    return solved
+    Let W be the new rows, of old and new times. The new times are v_n = -C v_o + noise of covariance N, and
+    C = N W_n'W_o; what of the rows is left, Z = W_o - W_n C, is of the old times alone, and improves these.
+    rows: W, shape (k, T'). P: of the first times, shape (old, old). Raises LinAlgError where L is singular.
+    """
+    old = len(P)
+    W_o, W_n = rows[:, :old], rows[:, old:]
+    N = _inverse(W_n.T @ W_n)
+    C = N @ (W_n.T @ W_o)
+    Z = W_o - W_n @ C
+    PZ = P @ Z.T
+    gained = Z @ PZ
+    gained.flat[:: len(gained) + 1] += 1.0
+    grown = np.empty((rows.shape[1],) * 2)
+    grown[:old, :old] = P - PZ @ np.linalg.solve(gained, PZ.T)
+    grown[old:, :old] = -C @ grown[:old, :old]
+    grown[:old, old:] = grown[old:, :old].T
+    grown[old:, old:] = N - grown[old:, :old] @ C.T
+    return grown
+
+
+def _inverse(L: Floats) -> Floats:
+    """L⁻¹. Raises LinAlgError if L is not positive definite, as far as can be told."""
+    np.linalg.cholesky(L)
+    inverse: Floats = np.linalg.inv(L).astype(np.float64, copy=False)
+    return inverse

@@ -13,14 +13,16 @@ from .candidates import Candidate, Maker
 from .design_problem import Problem
 from .families import closer_look, first_look
 from .option import Option
-from .shares import certificate, optimal_shares, rounded_shares
+from .shares import even, optimal_shares, rounded_shares
 from .wish import Wish
 
 ONE_THREAD = 1
 """The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for
 one another than they work wherever cores are shared."""
-MOST_TIMES, FIRST_TIMES = 64, 8
-"""While it searches the planner looks at so many times at most, among them the first FIRST_TIMES."""
+MOST_TIMES, FIRST_TIMES = 48, 8
+"""At first the planner looks at so many times at most, among them the first FIRST_TIMES."""
+ROUGH, FINE = 0.02, 0.005
+"""The gaps at which the search ends, at first and at last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +67,16 @@ def _optimal_plan(wish: Wish) -> Planned:
     candidates = list(first_look(maker))
     if not candidates:
         raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
-    times, weights = _times(wish.periods)
-    problem = _problem(wish, candidates, times)
-    shares = optimal_shares(problem, weights, wish.objective)
+    few = _times(wish.periods)
+    shares = optimal_shares(_problem(wish, candidates, few[0]), few[1], wish.objective, ROUGH)
     used = [candidate for candidate, share in zip(candidates, shares.f.tolist(), strict=True) if share > 0]
     known = {candidate.group for candidate in candidates}
-    if more := [candidate for candidate in closer_look(maker, used) if candidate.group not in known]:
-        candidates += more
-        problem = _problem(wish, candidates, times)
-        start = np.append(shares.f, np.zeros(len(more)))
-        shares = optimal_shares(problem, weights, wish.objective, start)
-    integers, _ = rounded_shares(problem, shares, weights, wish.objective)
-    bound = shares.bound
-    if len(times) < wish.periods and wish.objective == "mean":
-        whole = _problem(wish, candidates, np.arange(1, wish.periods + 1))
-        bound = certificate(whole, shares.f, np.full(wish.periods, 1.0 / wish.periods))
-    return _planned(wish, candidates, integers, bound / wish.devices)
+    candidates += [candidate for candidate in closer_look(maker, used) if candidate.group not in known]
+    start = np.append(shares.f, np.zeros(len(candidates) - len(shares.f)))
+    problem, weights = _problem(wish, candidates, np.arange(1, wish.periods + 1)), even(wish.periods)
+    shares = optimal_shares(problem, weights, wish.objective, FINE, start)
+    integers = rounded_shares(problem, shares, weights, wish.objective)
+    return _planned(wish, candidates, integers, shares.bound / wish.devices)
 
 
 def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> Problem:

@@ -9,14 +9,16 @@ from ..estimate import Floats
 from .design_problem import Evaluation, Problem
 from .wish import Objective
 
-GAP = 0.003
-"""The search for the mean ends once the error could fall by no more than this part."""
-ROUNDS, STEPS, WARM = 16, 6, 12
+LITTLE = 0.3
+"""Newton steps among few groups end at this part of the gap that is asked for among all."""
+ROUNDS, STEPS, WARM = 12, 8, 4
 """The most rounds, the most Newton steps of each, and how many multiplicative steps come before the first."""
 FEW, JOINING = 40, 12
 """How many groups a search begins with, and how many may join with each round."""
 JOIN = 0.02
-"""Groups that join get this share together."""
+"""Groups that join get this share together at most, and no more than the gap."""
+CURVED = 32
+"""At how many times the curvature is taken."""
 STEEP = 1.5
 """The power of a multiplicative step."""
 GAME_STEPS, GAME_GAP, GAME_POWER = 200, 0.01, 0.3
@@ -27,7 +29,7 @@ TOTAL = 1000
 """Integer shares add up to about this."""
 TINY = (0.03, 0.02, 0.01, 0.005, 0.002)
 """Groups with shares below the first of these are left out, or below the next if that costs too much."""
-ALLOWED = 1.004
+ALLOWED = 1.003
 """By what factor leaving out small groups may raise the error."""
 
 
@@ -50,29 +52,27 @@ class Shares:
         return 1.0 - self.bound / self.error
 
 
-def optimal_shares(problem: Problem, weights: Floats, objective: Objective, start: Floats | None = None) -> Shares:
+def optimal_shares(
+    problem: Problem, weights: Floats, objective: Objective, gap: float, start: Floats | None = None
+) -> Shares:
     """The best shares for the mean of the variances over the times, or for the worst of them.
 
     weights: what each time that is looked at counts in a mean, adding up to 1.
+    gap: the search for the mean ends once the error could fall by no more than this part.
     start: shares to begin with, shape (groups,); if not given, those of the groups that look best.
     """
-    found = _for_the_mean(problem, weights, start)
+    found = _for_the_mean(problem, weights, gap, start)
     return found if objective == "mean" else _for_the_worst(problem, weights, found)
 
 
-def certificate(problem: Problem, f: Floats, weights: Floats) -> float:
-    """A figure that the weighted error is not below for any shares of the candidates."""
-    return problem.at(f, weights).bound
-
-
-def _for_the_mean(problem: Problem, weights: Floats, start: Floats | None) -> Shares:
+def _for_the_mean(problem: Problem, weights: Floats, gap: float, start: Floats | None) -> Shares:
     """Newton steps among few groups alternate with a look at all; those whose slope says that they would help join."""
     n = len(problem.candidates)
-    f = _even(n) if start is None else start
+    f = even(n) if start is None else start
     evaluation = problem.at(f, weights)
     if start is None:
         few = np.sort(np.argsort(-evaluation.slopes)[:FEW])
-        f = _scattered(_multiplicative(problem.restricted(few), _even(len(few)), weights), few, n)
+        f = _scattered(_multiplicative(problem.restricted(few), even(len(few)), weights), few, n)
         evaluation = problem.at(f, weights)
     best = Shares(f, evaluation.error, evaluation.bound)
     for _ in range(ROUNDS):
@@ -80,14 +80,14 @@ def _for_the_mean(problem: Problem, weights: Floats, start: Floats | None) -> Sh
         joining = np.argsort(-excess)[:JOINING]
         joining = joining[excess[joining] > 0]
         kept = np.union1d(np.flatnonzero(f > NOTHING), joining)
-        begun = _normed(np.where(np.isin(kept, joining), JOIN / max(1, len(joining)), f[kept]))
-        f = _scattered(_newton(problem.restricted(kept), begun, weights), kept, n)
+        begun = _normed(np.where(np.isin(kept, joining), min(JOIN, best.gap) / max(1, len(joining)), f[kept]))
+        f = _scattered(_newton(problem.restricted(kept), begun, weights, gap), kept, n)
         evaluation = problem.at(f, weights)
         bound = max(best.bound, evaluation.bound)
         best = (
             Shares(f, evaluation.error, bound) if evaluation.error < best.error else Shares(best.f, best.error, bound)
         )
-        if best.gap <= GAP:
+        if best.gap <= gap:
             break
     return best
 
@@ -100,11 +100,16 @@ def _multiplicative(problem: Problem, f: Floats, weights: Floats) -> Floats:
     return f
 
 
-def _newton(problem: Problem, f: Floats, weights: Floats) -> Floats:
-    """The best shares of few groups: R is replaced by its second-order form, which is made small over all shares."""
-    evaluation, curvature = problem.second_order(f, weights)
+def _newton(problem: Problem, f: Floats, weights: Floats, gap: float) -> Floats:
+    """The best shares of few groups: R is replaced by its second-order form, which is made small over all shares.
+
+    Its curvature is taken at a part of the times, which is enough for the direction of a step.
+    """
+    some = _spread(problem.times, CURVED)
+    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    evaluation = problem.at(f, weights)
     for _ in range(STEPS):
-        step = _quadratic_step(f, evaluation, curvature)
+        step = _quadratic_step(f, evaluation, rough.curvature(f, counted))
         length, improved = 1.0, evaluation
         while length > 0.05:
             tried = _normed(f + length * step)
@@ -114,11 +119,9 @@ def _newton(problem: Problem, f: Floats, weights: Floats) -> Floats:
             length /= 2
         else:
             break
-        gained = evaluation.error - improved.error
-        f = tried
-        if gained <= GAP / 20 * evaluation.error:
+        f, evaluation = tried, improved
+        if evaluation.error - evaluation.bound <= LITTLE * gap * evaluation.error:
             break
-        evaluation, curvature = problem.second_order(f, weights)
     return f
 
 
@@ -164,10 +167,16 @@ def _for_the_worst(problem: Problem, weights: Floats, mean: Shares) -> Shares:
         f = _normed(f * (evaluation.slopes / evaluation.value) ** STEEP)
         w = _normed(w * (np.maximum(evaluation.variances, 0.0) / max(evaluation.error, 1e-300)) ** GAME_POWER)
     whole = _scattered(best[1], few, len(mean.f))
-    return Shares(whole, best[0], certificate(problem, whole, best_weights))
+    return Shares(whole, best[0], problem.at(whole, best_weights).bound)
 
 
-def _even(n: int) -> Floats:
+def _spread(times: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """The places of so many of the times, evenly, the first and the last among them; of all if there are fewer."""
+    return np.unique(np.linspace(0, len(times) - 1, most).round().astype(np.intp))
+
+
+def even(n: int) -> Floats:
+    """Equal shares."""
     return np.full(n, 1.0 / n)
 
 
@@ -183,31 +192,27 @@ def _normed(f: Floats) -> Floats:
     return normed
 
 
-def rounded_shares(
-    problem: Problem, shares: Shares, weights: Floats, objective: Objective
-) -> tuple[NDArray[np.int64], float]:
-    """Integer shares in lowest terms, 0 for groups that are left out, and the error that they reach.
+def rounded_shares(problem: Problem, shares: Shares, weights: Floats, objective: Objective) -> NDArray[np.int64]:
+    """Integer shares in lowest terms, 0 for groups that are left out.
 
     Small groups are left out as far as that raises the error by a factor of at most ALLOWED.
     """
+    some = _spread(problem.times, 2 * CURVED)
+    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
     for tiny in TINY:
         kept = np.flatnonzero(shares.f >= tiny)
         if not len(kept):
             continue
-        few, refined = problem.restricted(kept), _normed(shares.f[kept])
-        if not np.isfinite(few.at(refined, weights).error):
+        few, refined = rough.restricted(kept), _normed(shares.f[kept])
+        if not np.isfinite(few.at(refined, counted).error):
             continue
         if objective == "mean":
-            refined = _newton(few, refined, weights)
+            refined = _newton(few, refined, counted, ALLOWED - 1)
         integers = np.zeros(len(shares.f), np.int64)
         integers[kept] = np.maximum(1, np.round(refined * TOTAL).astype(np.int64))
-        error = _reached(problem, integers, weights, objective)
-        if error <= ALLOWED * shares.error:
-            break
-    else:
-        integers = np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64)
-        error = _reached(problem, integers, weights, objective)
-    return _lowest_terms(integers), error
+        if _reached(problem, integers, weights, objective) <= ALLOWED * shares.error:
+            return _lowest_terms(integers)
+    return _lowest_terms(np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64))
 
 
 def _reached(problem: Problem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:

@@ -16,6 +16,8 @@ import numpy as np
 from changeling_protocol import AtMost, Calendar, Constraint, Group, Hybrid, Randomizer, ReleasePlan, TimeBounded, Track
 from numpy.typing import NDArray
 
+from .joint_enumeration import Inputs, worst_joint_ratio, worst_ratio_of_lives
+
 States: TypeAlias = tuple[int, ...]
 """The states of one entry at the ends of periods 0 to T."""
 
@@ -42,8 +44,24 @@ def enumerated_loss(plan: ReleasePlan, calendar: Calendar, constraint: Constrain
     return log_from_below(max(worst_ratio_of_pairs(group, every) for group in plan.groups))
 
 
+def enumerated_lives_loss(
+    plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False
+) -> Decimal:
+    """The same over all that two lives of an entry send, where a copy of its store was put back; of joint groups."""
+    answers = plan.tracks[0].randomizer.space.answers
+    every = list(changelogs(answers, calendar, constraint, closed))
+    return log_from_below(
+        max(
+            worst_ratio_of_lives(group, calendar, {states: all_inputs(group, states) for states in every})
+            for group in plan.groups
+        )
+    )
+
+
 def worst_ratio_of_pairs(group: Group, every: Sequence[States]) -> Fraction:
     """The largest probability ratio of a transcript over all ordered pairs of these changelogs."""
+    if group.joint is not None:
+        return worst_joint_ratio(group, [all_inputs(group, states) for states in every])
     histories = np.unique(np.array([[u for _, us in group_inputs(group, s) for u in us] for s in every]), axis=0)
     total = np.zeros((len(histories), len(histories)))
     kinds, at = [], 0
@@ -94,6 +112,11 @@ def group_inputs(group: Group, states: States) -> list[tuple[Track, list[int]]]:
         (track, [track.randomizer.space.index(states[node.start], states[node.end]) for node in track.nodes()])
         for track in group.tracks
     ]
+
+
+def all_inputs(group: Group, states: States) -> Inputs:
+    """The true inputs alone."""
+    return tuple(tuple(inputs) for _, inputs in group_inputs(group, states))
 
 
 @cache

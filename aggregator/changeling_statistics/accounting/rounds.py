@@ -3,6 +3,9 @@
 At a closing an entry sends one envelope, which holds a report for each of its tracks whose node ends there, and the
 relay permutes the envelopes of that closing. The group of an envelope and the nodes it reports do not depend on data,
 and are taken to be public. So an envelope hides only among those of the same group with reports on the same nodes.
+
+The reports of a joint group depend on each other from closing to closing, and what bounds independent rounds does not
+hold for them. Its whole transcript counts as one report of one round.
 """
 
 from collections import Counter
@@ -11,6 +14,7 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from math import prod
 
 from changeling_protocol import Calendar, Constraint, Group, Track
+from changeling_protocol.cost import group_cost
 from changeling_protocol.randomizers import rounded_up
 
 from ..randomizers import Blanket, counterpart_of
@@ -19,7 +23,7 @@ from .compositions import most_differing
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The shuffling of one closing.
+    """The shuffling of one closing, or of all that a joint group sends.
 
     local: how much an envelope can tell before it is shuffled, in nats, rounded up.
     alike: the probability that another entry of the group sends an envelope with reports on the same nodes.
@@ -37,8 +41,11 @@ def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, c
 
     If no two tracks end together, each track has as many rounds as its reports can differ. If some do, the rounds are
     an upper bound: each report that differs is taken to have a round of its own, and the rounds to be those with the
-    largest losses, each with the smallest crowd and no blanket.
+    largest losses, each with the smallest crowd and no blanket. Of a joint group there is one round, of its charge,
+    among all entries of the group: drawing the nodes is then a part of what is randomized.
     """
+    if group.joint is not None:
+        return Counter({Round(rounded_up(group_cost(group, calendar, constraint, closed)), 1.0, None): 1})
     differing = {track: most_differing(track, calendar, constraint, closed) for track in group.tracks}
     forms = _forms(group)
     if all(len(tracks) == 1 for tracks in forms):

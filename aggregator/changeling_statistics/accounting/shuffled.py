@@ -4,7 +4,8 @@ What n entries send together hardly depends on one entry's changelog. Two bounds
 local figure if that is smaller still:
 
 - round by round: an entry sends one envelope at each closing, and the relay permutes each closing by itself, so the
-  shuffled rounds compose. The reports of one envelope are taken to be linked;
+  shuffled rounds compose. The reports of one envelope are taken to be linked, and so are all those of a joint group,
+  which depend on each other: its whole transcript is one round;
 - all linked: if all envelopes of an entry travelled as one, its whole transcript would be a single report of a
   randomizer that loses at most the survey's pure cost. Cutting it up and shuffling the pieces reveals no more, so the
   bound of that single round holds.
@@ -71,8 +72,8 @@ def shuffled_loss(survey: Charged, delta: float, entries: int) -> ShuffledLoss:
     by_round, source = rounds_epsilon(survey, delta, entries)
     candidates = [
         (epsilon_at(survey, delta), LOCAL),
-        (by_round, f"one shuffled round a closing, composed; {source}"),
         (linked_epsilon(survey, delta, entries), f"the whole transcript as one shuffled report; {CLONES}"),
+        (by_round, f"one shuffled round a closing, or one for all of a joint group, composed; {source}"),
     ]
     epsilon, source = min(candidates, key=lambda candidate: candidate[0])
     return ShuffledLoss(epsilon, delta, entries, source)
@@ -89,6 +90,8 @@ def linked_epsilon(survey: Charged, delta: float, entries: int) -> float:
 
 def rounds_epsilon(survey: Charged, delta: float, entries: int) -> tuple[float, str]:
     """The ε of all closings, each shuffled by itself, of the worst group; and the bounds that it rests on.
+
+    A joint group has one round, of all its closings together.
 
     delta, entries: as for `shuffled_loss`. An entry's group does not depend on its data, so δ(ε) = Σ f_g δ_g(ε) is at
     most that of the worst group.

@@ -51,7 +51,8 @@ def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None =
     approximate = Figure(
         epsilon_at(survey, delta),
         delta,
-        "privacy-loss distributions of the worst transcripts, composed with dp-accounting and rounded up "
+        "privacy-loss distributions of the worst transcripts, those of joint groups in closed form, composed with "
+        "dp-accounting and rounded up "
         "(Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022; Zhu, Dong, Wang 2022)",
         f"{local}; with probability about delta a transcript may tell more, never more than the pure figure",
     )

@@ -1,7 +1,8 @@
 """The (ε, δ) of everything that one entry ever reports under a survey's plan, where nobody is trusted.
 
 On each track the worst way counts in which two changelogs can differ (`worst_compositions`), and the tracks of a group
-compose. Which group an entry draws, and which nodes, does not depend on its data, and is taken to be public. So
+compose; a joint group has one curve for all its tracks (`joint_curve`). Which group an entry draws, and which nodes,
+does not depend on its data, and is taken to be public. So
 
     δ(ε) = Σ_g f_g δ_g(ε)
 
@@ -21,7 +22,15 @@ from changeling_protocol.cost import group_cost
 from changeling_protocol.randomizers import rounded_up
 
 from .curve import PrivacyCurve
-from .distributions import CurveCounts, PrivacyLossDistribution, all_together, grid_interval, upper_distribution
+from .distributions import (
+    CurveCounts,
+    PrivacyLossDistribution,
+    all_together,
+    distribution,
+    grid_interval,
+    upper_distribution,
+)
+from .joint import joint_curve
 from .worst_compositions import worst_compositions
 
 LEAST_DELTA = 1e-12
@@ -134,8 +143,11 @@ def group_distribution(
     """A privacy-loss distribution whose δ(ε) is at least that of every pair of changelogs of an entry of the group.
 
     The tracks are composed, each at its worst for every ε. One pair of changelogs need not be the worst on all tracks,
-    so the figure can be too large.
+    so the figure can be too large. A joint group is one report with a curve of its own.
     """
+    if group.joint is not None:
+        curve = joint_curve(group)
+        return distribution(curve, grid_interval([{curve: 1}]))
     tracks = Counter(group.tracks)
     compositions = {track: worst_compositions(track, calendar, constraint, closed) for track in tracks}
     interval = _common_interval([(compositions[track], count) for track, count in tracks.items()])

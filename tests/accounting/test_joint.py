@@ -1,0 +1,239 @@
+"""The (ε, δ) of a joint group's transcript against every pair of changelogs, and what shuffling adds."""
+
+from fractions import Fraction
+from itertools import combinations, permutations, product
+
+import pytest
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Track,
+)
+from changeling_protocol.joint import agreeing
+from changeling_statistics.accounting import (
+    curve_of,
+    delta_at,
+    epsilon_at,
+    joint_curve,
+    loss_statement,
+    node_curve,
+    shuffled_loss,
+    worst_curve,
+)
+from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics.accounting.rounds import differing_rounds
+from changeling_statistics.accounting.shuffled import linked_epsilon
+from changeling_statistics.randomizers import PairKind
+from changeling_statistics.randomizers.likelihoods import all_pairs
+
+from tests.enumeration import all_inputs, changelogs
+from tests.joint_enumeration import defined_law
+
+from ..protocol.examples import survey
+
+ANY = Odds(2, 1)
+EPSILONS = [0.0, 0.1, 0.35, 0.8, 1.2, 2.0, 3.1]
+RATIOS = [Fraction(1), Fraction(8, 7), Fraction(3, 2), Fraction(3), Fraction(11, 2), Fraction(40)]
+
+
+def jointly(joint, *tracks, share=1):
+    return Group.jointly(tracks, joint, share)
+
+
+def quiet(space, u=Fraction(1, 2)):
+    return SignedSubset(space, ANY, spoken=u)
+
+
+MOVES = MutationSpace(2, null=False)
+LIVE = StateSpace(2, null=False)
+
+SMALL = {
+    "signed": (jointly(Joint(Odds(3, 1), 1, (1,), (2,)), Track(1, quiet(MOVES), 1, 3)), 3, True),
+    "kary": (jointly(Joint(Odds(3, 1), 2, (1,), (2,)), Track(1, KaryChange(MOVES, ANY), 1, 3)), 3, True),
+    "anchored": (
+        jointly(
+            Joint(Odds(9, 2), 2, (2, 1), (1, 2)),
+            Track(1, KaryResponse(LIVE, ANY), 0, 1),
+            Track(1, quiet(MOVES, Fraction(1)), 1, 3),
+        ),
+        3,
+        True,
+    ),
+    "states and one random change": (
+        jointly(
+            Joint(Odds(9, 2), 3, (1, 1), (2, 1)),
+            Track(1, KaryResponse(LIVE, ANY), 0, 2),
+            Track(1, KaryChange(MOVES, ANY), 1, 3, reported=1),
+        ),
+        3,
+        True,
+    ),
+    "panel": (
+        jointly(Joint(Odds(9, 1), 2, (1,), (2,)), Track(1, SubsetSelection(StateSpace(2), ANY, 2), 0, 2)),
+        1,
+        False,
+    ),
+    "open, few nodes": (
+        jointly(Joint(Odds(4, 1), 2, (1,), (2,)), Track(1, quiet(MutationSpace(1)), 0, 2)),
+        2,
+        False,
+    ),
+    "open": (
+        jointly(Joint(Odds(4, 1), 1, (1,), (1,)), Track(1, SignedSubset(MutationSpace(1), ANY), 0, 3)),
+        1,
+        False,
+    ),
+    "spare": (jointly(Joint(Odds(4, 1), 2, (1,), (3,)), Track(1, quiet(MOVES), 1, 3)), 3, True),
+}
+
+REACHED = ["signed", "kary", "anchored", "states and one random change"]
+"""Closed cohorts, where two changelogs can make opposite changes on all slots. The panel's states, NULL among them, are
+told at any time but cannot all differ before k = 1 is used up; in an open cohort first mutations are insertions, which
+differ less than a mutation and its reverse."""
+
+
+def enumerated(group, most, closed):
+    """The largest δ at every ε over all pairs of changelogs, from every transcript of every draw of nodes."""
+    answers = group.tracks[0].randomizer.space.answers
+    calendar = Calendar(0, 60, max(track.last for track in group.tracks))
+    every = [all_inputs(group, states) for states in changelogs(answers, calendar, AtMost(most), closed)]
+    curves = {SILENT}
+    for drawn in product(*(combinations(range(track.count), track.reports) for track in group.tracks)):
+        shown = {
+            tuple(tuple(trues[i] for i in nodes) for trues, nodes in zip(inputs, drawn, strict=True))
+            for inputs in every
+        }
+        laws = [defined_law(group, inputs) for inputs in shown]
+        curves |= {curve_of([(one[sent], other[sent]) for sent in one]) for one, other in permutations(laws, 2)}
+    return worst_curve(curves)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_pair_of_changelogs_is_told_apart_beyond_the_curve_of_a_joint_group(name):
+    """Exactly, at every ratio; and on the named cases some pair has exactly this curve."""
+    group, most, closed = SMALL[name]
+    exact, stated = enumerated(group, most, closed), joint_curve(group)
+    for ratio in RATIOS:
+        assert exact.delta_at_ratio(ratio) <= stated.delta_at_ratio(ratio)
+    if name in REACHED:
+        assert exact == stated
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_curve_of_a_joint_group_ends_at_its_charge(name):
+    """δ vanishes at the odds and not before."""
+    group, _, _ = SMALL[name]
+    odds = group.joint.odds
+    curve = joint_curve(group)
+    assert curve.delta_at_ratio(Fraction(odds.favoured, odds.other)) == 0
+    assert curve.delta_at_ratio(Fraction(odds.favoured, odds.other) * Fraction(99, 100)) > 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_survey_of_a_joint_group_states_its_curve(name):
+    """δ(ε) of the survey is the curve's, rounded up, and 0 from the charge on."""
+    group, most, closed = SMALL[name]
+    stated = surveyed(group, most=most, closed=closed)
+    curve = joint_curve(group)
+    for epsilon in EPSILONS:
+        assert delta_at(stated, epsilon) >= curve.delta_at(epsilon) * (1 - 1e-12)
+        assert delta_at(stated, epsilon) == pytest.approx(curve.delta_at(epsilon), rel=1e-8, abs=1e-12)
+    assert delta_at(stated, float(stated.cost) + 1e-9) == 0
+
+
+def surveyed(*groups, most, closed):
+    answers = tuple("abcdefgh"[: groups[0].tracks[0].randomizer.space.answers])
+    calendar = Calendar(0, 60, max(track.last for group in groups for track in group.tracks))
+    return survey(ReleasePlan(groups), answers=answers, calendar=calendar, constraint=AtMost(most), closed=closed)
+
+
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        quiet(MutationSpace(2)),
+        quiet(MOVES),
+        SignedSubset(MutationSpace(3), Odds(7, 2), 1, Fraction(2, 3)),
+        KaryChange(MutationSpace(2), ANY),
+        KaryResponse(StateSpace(3), ANY),
+        SubsetSelection(StateSpace(4), Odds(5, 1), 3),
+    ],
+)
+def test_one_slot_is_the_curve_of_one_report(randomizer):
+    """With a single slot the joint response is the ordinary randomizer, worst between two inputs that both tell."""
+    track = Track(1, randomizer, 0, 4, reported=1)
+    group = jointly(Joint(randomizer.odds, 1, (1,), (1,)), track)
+    assert group.tracks == (track,)
+    worst = worst_curve(node_curve(randomizer, kind) for kind in PairKind if all_pairs(randomizer.space, kind))
+    assert joint_curve(group) == worst
+
+
+def test_the_threshold_moves_delta_and_not_the_pure_figure():
+    """Eight slots at odds e^8: one charge, a δ for each threshold, and ε(δ) is its inverse."""
+    space = MutationSpace(4)
+    stated = [
+        surveyed(jointly(Joint(Odds.within(8), tau, (1,), (8,)), Track(1, quiet(space), 0, 64)), most=8, closed=False)
+        for tau in (1, 3, 5)
+    ]
+    assert len({each.cost for each in stated}) == 1
+    assert len({delta_at(each, 6.0) for each in stated}) == 3
+    for each in stated:
+        assert epsilon_at(each, delta_at(each, 6.0)) == pytest.approx(6.0, abs=1e-6)
+
+
+def test_the_most_slots_are_answered_at_once():
+    """256 slots, exactly, in about a second."""
+    group = jointly(Joint(Odds.within(4), 128, (1,), (256,)), Track(1, quiet(MutationSpace(4)), 0, 1000))
+    assert 0 < joint_curve(group).delta_at(1.0) < 1
+    assert agreeing(group.tracks[0].randomizer).agreement == group.kernel.agreements[0]
+
+
+def test_joint_and_plain_groups_count_by_their_shares():
+    """δ(ε) of drawn groups is the shares' mean of theirs."""
+    joint, _, _ = SMALL["signed"]
+    plain = Group((Track(1, KaryResponse(LIVE, Odds(3, 1)), 0, 3, reported=1),), 3)
+    stated = surveyed(Group(joint.tracks, 2, joint.joint), plain, most=3, closed=True)
+    of_plain = node_curve(plain.tracks[0].randomizer, PairKind.MUTATIONS)
+    for epsilon in EPSILONS:
+        mean = (2 * joint_curve(joint).delta_at(epsilon) + 3 * of_plain.delta_at(epsilon)) / 5
+        assert delta_at(stated, epsilon) == pytest.approx(mean, rel=1e-8, abs=1e-12)
+
+
+def test_a_joint_group_is_one_round_however_many_closings_it_has():
+    """Its reports depend on each other, so that rounds may not be composed: its charge, once, among its entries."""
+    group, most, closed = SMALL["states and one random change"]
+    calendar = Calendar(0, 60, 3)
+    ((each, count),) = differing_rounds(group, calendar, AtMost(most), closed).items()
+    assert (count, each.alike, each.blanket) == (1, 1.0, None)
+    assert each.local == pytest.approx(float(group.joint.odds.epsilon))
+
+
+def test_shuffled_joint_transcripts_are_bounded_as_one_report():
+    """The figure is the linked one, falls with the crowd, and never exceeds (ε, δ)."""
+    group, most, closed = SMALL["anchored"]
+    stated = surveyed(group, most=most, closed=closed)
+    before = float(stated.cost)
+    for entries in (10, 10_000, 1_000_000):
+        loss = shuffled_loss(stated, 1e-6, entries)
+        assert loss.epsilon == pytest.approx(min(epsilon_at(stated, 1e-6), linked_epsilon(stated, 1e-6, entries)))
+        assert loss.epsilon <= before
+        before = loss.epsilon
+    assert before < 0.1
+    assert "whole transcript as one shuffled report" in loss.source
+
+
+def test_a_statement_of_a_joint_survey_is_in_order():
+    """shuffled <= (ε, δ) <= pure, and the source names joint groups."""
+    group, most, closed = SMALL["kary"]
+    figures = loss_statement(surveyed(group, most=most, closed=closed), 1e-3, 5_000)
+    assert figures.shuffled.epsilon <= figures.approximate.epsilon <= figures.pure.epsilon
+    assert "joint groups" in figures.approximate.source

@@ -1,0 +1,225 @@
+"""The charge of joint groups against every pair of changelogs and every transcript, and the law of what is sent."""
+
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+import pytest
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Track,
+    plan_cost,
+)
+from changeling_protocol.cost import lives_cost
+from changeling_protocol.joint import Kernel, agreeing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.joint_loss import lived
+from benchmarks.joint_loss_cases import joint_loss_cases
+from tests.enumeration import all_inputs, changelogs, enumerated_lives_loss, enumerated_loss
+from tests.joint_enumeration import defined_law, worst_joint_ratio
+
+ROUNDING = Decimal("1e-40")
+CASES = {case.name: case for case in joint_loss_cases()}
+LIVED = [name for name, case in CASES.items() if lived(case) and "_z1_" in name and "_states_" not in name]
+ANY = Odds(2, 1)
+
+
+def jointly(joint, *tracks):
+    return Group.jointly(tracks, joint)
+
+
+SMALL = {
+    "signed": (
+        jointly(Joint(Odds(3, 1), 2, (1,), (2,)), Track(1, SignedSubset(MutationSpace(1), ANY), 0, 3)),
+        AtMost(2),
+        1,
+        False,
+    ),
+    "quiet": (
+        jointly(
+            Joint(Odds(3, 1), 1, (1,), (2,)),
+            Track(1, SignedSubset(MutationSpace(1), ANY, spoken=Fraction(1, 2)), 0, 3),
+        ),
+        AtMost(2),
+        1,
+        False,
+    ),
+    "layers": (
+        jointly(
+            Joint(Odds(7, 2), 3, (1, 2), (2, 1)),
+            Track(1, KaryChange(MutationSpace(1), ANY), 0, 2),
+            Track(2, SignedSubset(MutationSpace(1), ANY), 0, 2),
+        ),
+        AtMost(2),
+        1,
+        False,
+    ),
+    "spare": (
+        jointly(Joint(Odds(5, 1), 2, (1,), (3,)), Track(1, KaryChange(MutationSpace(1), ANY), 0, 3)),
+        AtMost(2),
+        1,
+        False,
+    ),
+    "closed": (
+        jointly(
+            Joint(Odds(5, 2), 2, (2, 1), (1, 2)),
+            Track(1, KaryResponse(StateSpace(2, null=False), ANY), 0, 1),
+            Track(1, SignedSubset(MutationSpace(2, null=False), ANY), 1, 3),
+        ),
+        AtMost(3),
+        2,
+        True,
+    ),
+    "panel": (
+        jointly(Joint(Odds(9, 1), 2, (1,), (3,)), Track(1, SubsetSelection(StateSpace(3), ANY, 2), 0, 3)),
+        AtMost(1),
+        3,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_two_changelogs_are_told_apart_beyond_the_odds_of_a_joint_group(name):
+    """Over every pair of changelogs, draw of nodes and transcript; and the odds are attained where nodes suffice."""
+    case = CASES[name]
+    stated = plan_cost(case.plan, case.calendar, case.constraint, case.closed)
+    found = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)
+    assert found <= stated
+    if case.reached:
+        assert stated - found < ROUNDING
+
+
+def test_the_joint_cases_are_all_kinds():
+    """At least 300: all randomizers that can be joint, every constraint, open and closed, mixed, random nodes, spare
+    slots."""
+    tracks = [track for case in CASES.values() for track in case.plan.tracks]
+    kinds = {type(track.randomizer).__name__ for track in tracks}
+    assert len(CASES) >= 300
+    assert kinds == {"KaryResponse", "SubsetSelection", "SignedSubset", "KaryChange"}
+    assert {type(case.constraint).__name__ for case in CASES.values()} == {"AtMost", "TimeBounded", "Hybrid"}
+    assert {case.closed for case in CASES.values()} == {True, False}
+    assert {track.reported is None for track in tracks} == {True, False}
+    assert sum(case.reached for case in CASES.values()) > 300
+    assert len(LIVED) > 20
+
+
+@pytest.mark.parametrize("name", LIVED)
+def test_a_store_that_was_put_back_costs_no_more_than_two_lives(name):
+    """All that both lives send, over every pair of pairs of changelogs that were one until the copy was made."""
+    case = CASES[name]
+    stated = lives_cost(case.plan, case.calendar, case.constraint, case.closed, lives=2)
+    once = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)
+    assert once <= enumerated_lives_loss(case.plan, case.calendar, case.constraint, case.closed) <= stated
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_a_device_draws_report_by_report_has_the_law_of_the_whole(name):
+    """Conditional odds, and the symbol that each drawn integer selects, give every transcript its defined chance; in
+    whatever order the nodes of different tracks come."""
+    group, constraint, answers, closed = SMALL[name]
+    for states in changelogs(answers, Calendar(0, 10, group.tracks[-1].last), constraint, closed):
+        inputs = all_inputs(group, states)
+        expected = defined_law(group, inputs)
+        assert sum(expected.values()) == 1
+        nodes = [(place, number) for place, trues in enumerate(inputs) for number in range(len(trues))]
+        for order in (nodes, nodes[::-1]):
+            drawn = {}
+            for sent, chance in drawn_law(group, inputs, order).items():
+                by_node = dict(zip(order, sent, strict=True))
+                drawn[tuple(by_node[node] for node in nodes)] = chance
+            assert drawn == expected
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_worst_transcript_listed_literally_is_the_one_that_is_found(name):
+    """The largest ratio of two laws, symbol by symbol, over all pairs of changelogs."""
+    group, constraint, answers, closed = SMALL[name]
+    calendar = Calendar(0, 10, group.tracks[-1].last)
+    every = [all_inputs(group, states) for states in changelogs(answers, calendar, constraint, closed)]
+    laws = [defined_law(group, inputs) for inputs in every]
+    listed = max(one[sent] / other[sent] for one, other in product(laws, laws) for sent in one)
+    assert worst_joint_ratio(group, every) == listed
+
+
+RANDOMIZERS = [
+    SignedSubset(MutationSpace(2), ANY),
+    SignedSubset(MutationSpace(3), ANY, 1, Fraction(2, 7)),
+    SignedSubset(MutationSpace(2, null=False), ANY, spoken=Fraction(1, 3)),
+    KaryChange(MutationSpace(2), ANY),
+    KaryResponse(StateSpace(3), ANY),
+    SubsetSelection(StateSpace(4, null=False), ANY, 3),
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(RANDOMIZERS), st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=3),
+    st.integers(1, 40),
+    st.integers(1, 30),
+    st.data(),
+)
+def test_densities_are_means_over_the_slots_that_are_left(tracks, threshold, gain, data):
+    """The kernel's density of any counts and score, and the odds that lead to the next ones, by listing all slots."""
+    randomizers, weights, slots = zip(*tracks, strict=True)
+    heaviest = sum(weight * times for weight, times in zip(weights, slots, strict=True))
+    joint = Joint(Odds(7 + gain, 7), 1 + threshold % heaviest, weights, slots)
+    kernel = Kernel(joint, tuple(randomizer.agreement for randomizer in randomizers))
+    used = [data.draw(st.integers(0, times)) for times in slots]
+    score = data.draw(st.integers(0, joint.threshold))
+    assert kernel.density(used, score) == listed_density(kernel, used, score)
+    for place, times in enumerate(slots):
+        if used[place] < times:
+            after = [gone + (at == place) for at, gone in enumerate(used)]
+            odds = kernel.conditional_odds(place, used, score)
+            agreed, not_agreed = (listed_density(kernel, after, kernel.scored(place, score, x)) for x in (True, False))
+            assert Fraction(odds.favoured, odds.other) == agreed / not_agreed
+
+
+def listed_density(kernel, used, score):
+    """Σ over all patterns of the slots left of their probability, times a/b where the weights reach τ."""
+    joint, total = kernel.joint, Fraction(0)
+    left = []
+    for weight, p, times, gone in zip(joint.weights, kernel.agreements, joint.slots, used, strict=True):
+        left += [(weight, p)] * (times - gone)
+    for pattern in product((0, 1), repeat=len(left)):
+        reached = score + sum(weight * x for (weight, _), x in zip(left, pattern, strict=True)) >= joint.threshold
+        chance = prod((p if x else 1 - p for (_, p), x in zip(left, pattern, strict=True)), start=Fraction(1))
+        total += chance * (Fraction(joint.odds.favoured, joint.odds.other) if reached else 1)
+    return total
+
+
+def drawn_law(group, inputs, order):
+    """The law of what a device sends, as it answers node by node in this order."""
+    law = {(): ((0,) * len(inputs), 0, Fraction(1))}
+    for place, number in order:
+        randomizer, true = agreeing(group.tracks[place].randomizer), inputs[place][number]
+        after = {}
+        for sent, (used, score, chance) in law.items():
+            if randomizer.tells(true):
+                odds = group.kernel.conditional_odds(place, used, score)
+                used = tuple(gone + (at == place) for at, gone in enumerate(used))
+            else:
+                odds = Odds(1, 1)
+            total = randomizer.favoured_total(true, odds)
+            for symbol, ways in Counter(
+                randomizer.favoured_symbol_at(drawn, true, odds) for drawn in range(total)
+            ).items():
+                agreed = randomizer.tells(true) and randomizer.agrees(symbol, true)
+                scored = group.kernel.scored(place, score, agreed)
+                after[(*sent, symbol)] = (used, scored, chance * Fraction(ways, total))
+        law = after
+    return {sent: chance for sent, (_, _, chance) in law.items()}

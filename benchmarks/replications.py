@@ -14,7 +14,7 @@ from changeling_protocol.quantities import NodeNumber
 from changeling_simulations.population import Population
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation.releases import Releases, releases
-from changeling_statistics.estimation.sampling import weighed
+from changeling_statistics.estimation.sampling_weights import weighed
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally, PlanNode, Tallies

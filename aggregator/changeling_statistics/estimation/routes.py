@@ -42,6 +42,15 @@ class Routes:
         """The later time of every pair, as an index into `times`: shape (F(F-1)/2,)."""
         return np.triu_indices(len(self.times), 1)[1].astype(np.intp)
 
+    def pair(self, start: Indices, end: Indices) -> Indices:
+        """The number of the pair of these two times, start < end, among all pairs; -1 if they are not in `times`."""
+        F = len(self.times)
+        if F == 0:
+            return np.full(len(start), -1, np.intp)
+        i, j = (np.minimum(np.searchsorted(self.times, times), F - 1) for times in (start, end))
+        number = i * F - i * (i + 1) // 2 + j - i - 1
+        return np.where((self.times[i] == start) & (self.times[j] == end), number, -1).astype(np.intp)
+
     @cached_property
     def expected(self) -> Floats:
         """The length of each pair's chain, shape (F(F-1)/2,); inf if there is none."""

@@ -167,13 +167,11 @@ class Sampling:
 
     def _routed(self, routes: Routes, on_pair: Floats, *, bounding: bool) -> tuple[Floats, Floats, bool]:
         """The weights of change nodes and of times that make up Σ_{τ<τ'} on_pair Q_ττ', and whether that is a bound."""
-        untold = routes.incidence @ (~self._identified[self._changes]).astype(np.float64)
-        exact = (untold == 0) & ((routes.hops == 1) | ((routes.hops > 1) & self._never_back))
+        exact = routes.told & ((routes.hops == 1) | ((routes.hops > 1) & self._never_back))
         used = np.where(bounding & ~exact & (on_pair < 0), 0.0, on_pair)
         by_chain = exact | ((routes.hops > 0) & (routes.expected <= 1))
-        apart, on_times = np.where(by_chain, 0.0, used), np.zeros(len(routes.times))
-        np.add.at(on_times, routes.first, apart)
-        np.add.at(on_times, routes.second, apart)
+        apart, F = np.where(by_chain, 0.0, used), len(routes.times)
+        on_times = (np.bincount(routes.first, apart, F) + np.bincount(routes.second, apart, F)).astype(np.float64)
         load: Floats = routes.incidence.T @ np.where(by_chain, used, 0.0)
         return load, on_times, bool((np.abs(on_pair[~exact]) > NOTHING).any())
 
@@ -191,7 +189,7 @@ class Sampling:
         start, end = network.start[self._changes], network.end[self._changes]
         spans = zip(start.tolist(), end.tolist(), strict=True)
         length = np.array([max(expected.share_changed(s, e), 1e-6 * (e - s)) for s, e in spans])
-        return Routes(network.periods, start, end, length, times)
+        return Routes(network.periods, start, end, length, self._identified[self._changes], times)
 
     @cached_property
     def _never_back(self) -> bool:

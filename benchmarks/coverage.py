@@ -4,7 +4,7 @@ Forty thousand simulated surveys of one population for each plan, at an early, a
 is what the population holds; what is random is who is asked and what they respond.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -27,9 +27,9 @@ from changeling_simulations.population import Population
 from changeling_statistics.planning import hierarchical_plan
 from scipy.stats import binomtest, chi2, norm
 
-from .replications import Floats, Replicated, published, replicate, tallies_of
+from .replications import Floats, Replicated, View, published, replicate, tallies_of
 
-REPLICATIONS, BATCH, SEED = 40_000, 2_000, 4
+REPLICATIONS, BATCH, SEED = 40_000, 5_000, 4
 ANSWERS, PERIODS, HISTORIES, EACH = 4, 32, 60, 500
 """60 histories of 500 entries each."""
 TIMES = (4, 16, 32)
@@ -44,7 +44,7 @@ class Coverage:
     """The share of replications whose interval, per answer, or region, last, holds the truth."""
 
     plan: str
-    time: int
+    view: View
     shares: tuple[float, ...]
     upper_bound: bool
 
@@ -54,38 +54,43 @@ def measure() -> dict[str, float]:
 
     A survey's figures are not told apart from 95% while that product stays above 0.001.
     """
-    everything = list(coverages())
-    found = [one for one in everything if one.time in TIMES]
-    unaligned = [one.shares for one in everything if one.plan == "sampled_hierarchy" and one.time == UNALIGNED]
-    figures = {f"4_coverage_most_sampled_hierarchy_at_{UNALIGNED}": max(unaligned[0])}
+    views = [View(time, PERIODS) for time in (*TIMES, UNALIGNED)]
+    everything = list(coverages(surveys(), views, SEED))
+    found = [one for one in everything if one.view.period in TIMES]
+    unaligned = [one.shares for one in everything if one.plan == "sampled_hierarchy" and one.view.period == UNALIGNED]
+    return {f"4_coverage_most_sampled_hierarchy_at_{UNALIGNED}": max(unaligned[0]), **figures(found)}
+
+
+def figures(found: Sequence[Coverage]) -> dict[str, float]:
+    """Least and largest coverage and the number of bounds, by plan; and what tests against 95% say of all of them."""
+    stated: dict[str, float] = {}
     for name in dict.fromkeys(one.plan for one in found):
         shares = [share for one in found if one.plan == name for share in one.shares]
-        figures[f"4_coverage_least_{name}"] = min(shares)
-        figures[f"4_coverage_most_{name}"] = max(shares)
-        figures[f"4_bounds_{name}"] = float(sum(one.upper_bound for one in found if one.plan == name))
+        stated[f"4_coverage_least_{name}"] = min(shares)
+        stated[f"4_coverage_most_{name}"] = max(shares)
+        stated[f"4_bounds_{name}"] = float(sum(one.upper_bound for one in found if one.plan == name))
     shares = [share for one in found for share in one.shares]
     tests = [float(binomtest(round(share * REPLICATIONS), REPLICATIONS, LEVEL).pvalue) for share in shares]
-    figures["4_family_wise_p"] = float(min(1.0, len(tests) * min(tests)))
-    figures["4_told_apart_from_95"] = float(sum(p * len(tests) < FAMILY_WISE for p in tests))
-    return figures
+    stated["4_family_wise_p"] = float(min(1.0, len(tests) * min(tests)))
+    stated["4_told_apart_from_95"] = float(sum(p * len(tests) < FAMILY_WISE for p in tests))
+    return stated
 
 
-def coverages() -> Iterator[Coverage]:
-    """Of each plan at each time. Raises ArithmeticError if the batches and the aggregator's front door disagree."""
-    generator = np.random.default_rng(SEED)
-    times = (*TIMES, UNALIGNED)
-    for name, survey in surveys().items():
+def coverages(surveys: Mapping[str, Survey], views: Sequence[View], seed: int) -> Iterator[Coverage]:
+    """Of each survey in each view. Raises ArithmeticError if the batches and the aggregator's front door disagree."""
+    generator = np.random.default_rng(seed)
+    for name, survey in surveys.items():
         population = made_up(generator)
-        check(population, survey)
+        check(population, survey, views)
         truth = population.frozen_histogram().astype(np.float64)
-        held = {time: np.zeros(ANSWERS + 1) for time in times}
-        bounded = dict.fromkeys(times, False)
+        held = {view: np.zeros(ANSWERS + 1) for view in views}
+        bounded = dict.fromkeys(views, False)
         for _ in range(REPLICATIONS // BATCH):
-            for time, replicated in replicate(population, survey, list(times), BATCH, generator).items():
-                held[time] += _held(replicated, truth[time])
-                bounded[time] = replicated.upper_bound
-        for time in times:
-            yield Coverage(name, time, tuple((held[time] / REPLICATIONS).tolist()), bounded[time])
+            for view, replicated in replicate(population, survey, views, BATCH, generator).items():
+                held[view] += _held(replicated, truth[view.period])
+                bounded[view] = replicated.upper_bound
+        for view in views:
+            yield Coverage(name, view, tuple((held[view] / REPLICATIONS).tolist()), bounded[view])
 
 
 def surveys() -> dict[str, Survey]:
@@ -99,9 +104,9 @@ def surveys() -> dict[str, Survey]:
     anchored = Group((Track(1, states, 0, 1), Track(1, changes, 1, PERIODS)), share=3)
     panel = Group((Track(4, states, 0, PERIODS, reported=1),), share=2)
     return {
-        "paper": _survey(paper, closed=False),
-        "sampled_hierarchy": _survey(ReleasePlan(layers), closed=True),
-        "optimal": _survey(ReleasePlan((anchored, panel)), closed=True),
+        "paper": survey_of(paper, closed=False),
+        "sampled_hierarchy": survey_of(ReleasePlan(layers), closed=True),
+        "optimal": survey_of(ReleasePlan((anchored, panel)), closed=True),
     }
 
 
@@ -116,16 +121,16 @@ def made_up(generator: np.random.Generator) -> Population:
     return Population(answers, states, states, np.full(HISTORIES, EACH, np.int64))
 
 
-def check(population: Population, survey: Survey, rows: int = 3) -> None:
+def check(population: Population, survey: Survey, views: Sequence[View], rows: int = 3) -> None:
     """The same random numbers through both ways give the same values and covariances."""
-    batch = replicate(population, survey, list(TIMES), rows, np.random.default_rng(SEED))
+    batch = replicate(population, survey, views, rows, np.random.default_rng(SEED))
     alone = tallies_of(population, survey, rows, np.random.default_rng(SEED))
-    for time, replicated in batch.items():
+    for view, replicated in batch.items():
         for at, tallies in enumerate(alone):
-            values, covariance = published(survey, tallies, time)
+            values, covariance = published(survey, tallies, view)
             same = np.allclose(values, replicated.values[at]) and np.allclose(covariance, replicated.covariances[at])
             if not same:
-                raise ArithmeticError(f"replication {at} at period {time} is not what the aggregator publishes")
+                raise ArithmeticError(f"replication {at} at {view} is not what the aggregator publishes")
 
 
 def _held(replicated: Replicated, truth: Floats) -> Floats:
@@ -141,7 +146,8 @@ def _held(replicated: Replicated, truth: Floats) -> Floats:
     return np.append(inside.sum(0), ellipsoid.sum()).astype(np.float64)
 
 
-def _survey(plan: ReleasePlan, *, closed: bool) -> Survey:
+def survey_of(plan: ReleasePlan, *, closed: bool) -> Survey:
+    """A survey of the four answers with this plan."""
     return Survey.at_cost(
         question="Do intervals hold what they promise?",
         answers=tuple(f"answer {a}" for a in range(1, ANSWERS + 1)),

@@ -5,28 +5,43 @@ is linear in the tallies but for what a closed cohort centres. Decoding, weights
 aggregator's own; only the loop over surveys is unrolled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import Survey, Track
-from changeling_protocol.quantities import NodeNumber
+from changeling_protocol import Survey
+from changeling_protocol.quantities import TrackNumber
 from changeling_simulations.population import Population
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation.releases import Releases, releases
-from changeling_statistics.estimation.sampling import weighed
+from changeling_statistics.estimation.sampling_weights import weighed
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally, PlanNode, Tallies
 from numpy.typing import NDArray
 
+from .replicated_reports import split, tallies_of_group
+
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An estimate that is asked for.
+
+    period: of the histogram.
+    known_until: the period until which nodes have closed; tallies of later ones are not there.
+    retrospective: whether to use all of them.
+    """
+
+    period: int
+    known_until: int
+    retrospective: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicated:
-    """Of R surveys: values (R, z) and covariances (R, z, z) at one time; whether they claim to be upper bounds."""
+    """Of R surveys: values (R, z) and covariances (R, z, z) of one view; whether they claim to be upper bounds."""
 
     values: Floats
     covariances: Floats
@@ -34,36 +49,29 @@ class Replicated:
 
 
 def replicate(
-    population: Population, survey: Survey, periods: list[int], rows: int, generator: np.random.Generator
-) -> dict[int, Replicated]:
+    population: Population, survey: Survey, views: Iterable[View], rows: int, generator: np.random.Generator
+) -> dict[View, Replicated]:
     """`rows` surveys of one population: who is asked and what they respond is drawn afresh in each.
 
-    Groups, and the entries that draw each node of one random node, are split in fixed proportion, which is what
-    a ratio estimator's covariance is given. Tracks report all nodes or one, and one track of each group draws.
+    Groups, and the entries that draw each set of nodes, are split in fixed proportion, which is what a ratio
+    estimator's covariance is given. Of each group at most one track draws nodes.
     """
-    tallies = dict(_tallies(population, survey, rows, generator))
-    known = releases(survey, {key: column[0] for key, column in tallies.items()})
-    solution = Solution(known)
-    values, covariances, products = _decoded(known, tallies)
-    fit = np.array([known.network.row(t) if t else np.zeros(len(known)) for t in range(survey.calendar.periods + 1)])
-    histograms = np.einsum("te,rez->rtz", fit, values)
-    found = {}
-    for period in periods:
-        row = solution.row(period)
-        spread = np.einsum("e,reyz->ryz", row**2, covariances)
-        bounded = False
-        if solution.sampling.needed:
-            weights = solution.sampling.weights(row)
-            spread = spread + weighed(weights, solution.sampling.design, products, histograms)
-            bounded = weights.bounded
-        found[period] = Replicated(np.einsum("e,rez->rz", row, values), spread, bounded or known.bounded)
-    return found
+    columns = dict(_tallies(population, survey, rows, generator))
+    decoded = dict(_decoded(survey, columns))
+    return {view: _published(survey, columns, decoded, view) for view in views}
 
 
-def published(survey: Survey, tallies: Tallies, period: int) -> tuple[Floats, Floats]:
+def published(survey: Survey, tallies: Tallies, view: View) -> tuple[Floats, Floats]:
     """The same of one survey by the aggregator's front door."""
-    estimate = Solution(releases(survey, tallies)).estimate(period)
+    solution = Solution(releases(survey, closed_by(survey, tallies, view.known_until)), view.retrospective)
+    estimate = solution.estimate(view.period)
     return estimate.values, estimate.covariance
+
+
+def closed_by(survey: Survey, tallies: Tallies, period: int) -> Tallies:
+    """The tallies of the nodes that have closed by a period."""
+    tracks = survey.plan.tracks
+    return {key: tally for key, tally in tallies.items() if tracks[key[0]].node(key[1]).end <= period}
 
 
 def tallies_of(
@@ -74,21 +82,54 @@ def tallies_of(
     return [{key: column[at] for key, column in columns.items()} for at in range(rows)]
 
 
-def _decoded(known: Releases, tallies: dict[PlanNode, list[NodeTally]]) -> tuple[Floats, Floats, Floats]:
-    values, covariances, products = [], [], []
-    tracks = known.survey.plan.tracks
-    for used, x in zip(known.nodes, known.expansion.tolist(), strict=True):
-        decoded = counterpart_of(tracks[used.track].randomizer).estimates(tallies[used.track, used.number])
+def _published(
+    survey: Survey,
+    columns: dict[PlanNode, list[NodeTally]],
+    decoded: dict[PlanNode, tuple[Floats, Floats, Floats]],
+    view: View,
+) -> Replicated:
+    known = releases(survey, closed_by(survey, {key: column[0] for key, column in columns.items()}, view.known_until))
+    solution = Solution(known, view.retrospective)
+    values, covariances, products = _expanded(known, decoded)
+    row = solution.row(view.period)
+    spread, bounded = np.einsum("e,reyz->ryz", row**2, covariances), known.bounded
+    if solution.sampling.needed:
+        weights = solution.sampling.weights(row)
+        histograms = np.einsum("te,rez->rtz", _fit(known), values)
+        spread = spread + weighed(weights, solution.sampling.design, products, histograms)
+        bounded = bounded or weights.bounded
+    return Replicated(np.einsum("e,rez->rz", row, values), spread, bounded)
+
+
+def _fit(known: Releases) -> Floats:
+    """The weights of nodes in the histogram at every time, shape (periods + 1, E); 0 where none reach it."""
+    network = known.network
+    times = range(network.periods + 1)
+    return np.array([network.row(t) if t and network.connected(t, 0) else np.zeros(len(known)) for t in times])
+
+
+def _decoded(
+    survey: Survey, columns: dict[PlanNode, list[NodeTally]]
+) -> Iterator[tuple[PlanNode, tuple[Floats, Floats, Floats]]]:
+    """Values (R, z), covariances (R, z, z) and Q̂ (R, z, z) of each node, of those that report there."""
+    for (number, at), tallies in columns.items():
+        track = survey.plan.tracks[number]
+        decoded = counterpart_of(track.randomizer).estimates(tallies)
         change, spread, told = decoded.values, decoded.covariances, decoded.products
-        if told is None and tracks[used.track].reports_changes:
-            raise ValueError(f"track {used.track}'s tallies do not tell who changed, which is not replicated here")
+        if told is None and track.reports_changes:
+            raise ValueError(f"track {number}'s tallies do not tell who changed, which is not replicated here")
         told = np.zeros_like(spread) if told is None else told
-        if conserves(known.survey.closed, tracks[used.track].reports_changes, used.node.start):
+        if conserves(survey.closed, track.reports_changes, track.node(at).start):
             (change, spread), (_, told) = without_sum(change, spread), without_sum(change, told)
-        values.append(change * x)
-        covariances.append(spread * x**2)
-        products.append(told * x)
-    return tuple(np.stack(column, axis=1) for column in (values, covariances, products))  # type: ignore[return-value]
+        yield (number, at), (change, spread, told)
+
+
+def _expanded(known: Releases, decoded: dict[PlanNode, tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
+    x = known.expansion[:, None]
+    values, covariances, products = (
+        np.stack([decoded[used.track, used.number][part] for used in known.nodes], axis=1) for part in range(3)
+    )
+    return values * x, covariances * (x**2)[..., None], products * x[..., None]
 
 
 def _tallies(
@@ -99,46 +140,7 @@ def _tallies(
     groups[-1] += n - sum(groups)
     everybody = np.tile(population.weights, (rows, 1))
     for number_of_group, members in enumerate(split(everybody, groups, generator)):
-        for number, track in plan.numbered(number_of_group):
-            for at, reporting in zip(track.node_numbers(), _reporting(track, members, generator), strict=True):
-                yield (number, at), _node(population, track, at, reporting, generator)
-
-
-def _reporting(track: Track, members: Counts, generator: np.random.Generator) -> Iterator[Counts]:
-    if track.reported is None:
-        for _ in range(track.count):
-            yield members
-        return
-    if track.reported != 1:
-        raise ValueError(f"only one random node can be drawn at a time here, got {track.reported}")
-    each, rest = divmod(int(members[0].sum()), track.count)
-    yield from split(members, [each + (at < rest) for at in range(track.count)], generator)
-
-
-def split(weights: Counts, sizes: list[int], generator: np.random.Generator) -> Iterator[Counts]:
-    """Each row of entries, by history, dealt at random into parts of these sizes; weights of shape (R, histories)."""
-    left = weights.copy()
-    for size in sizes[:-1]:
-        part, wanted = np.zeros_like(left), np.full(len(left), size)
-        others = left.sum(1)
-        for history in range(left.shape[1]):
-            others -= left[:, history]
-            drawn = generator.hypergeometric(left[:, history], others, wanted)
-            part[:, history] = drawn
-            wanted -= drawn
-        left -= part
-        yield part
-    yield left
-
-
-def _node(
-    population: Population, track: Track, at: NodeNumber, reporting: Counts, generator: np.random.Generator
-) -> list[NodeTally]:
-    """The tally of a node in every replication."""
-    node, space = track.node(at), track.randomizer.space
-    pairs = zip(population.frozen[:, node.start].tolist(), population.frozen[:, node.end].tolist(), strict=True)
-    true = np.array([space.index(*pair) for pair in pairs])
-    counts = np.stack([reporting[:, true == each].sum(1) for each in range(space.size)], axis=1)
-    slots = counterpart_of(track.randomizer).sample_slots(counts, generator)
-    reports = int(counts[0].sum())
-    return [NodeTally(reports, row) for row in slots]
+        group = plan.groups[number_of_group]
+        first = next(number for number, _ in plan.numbered(number_of_group))
+        for (place, at), tallies in tallies_of_group(population, group, members, generator):
+            yield (TrackNumber(first + place), at), tallies

@@ -32,6 +32,6 @@ def mean_report_variances(randomizer: Randomizer) -> tuple[float, float]:
         mean_variance(randomizer, inputs) for inputs in (classes.none, classes.came, classes.left, classes.moved)
     )
     if space.reports_changes:
-        return none, (came + left + (z - 1) * moved) / (z + 1)
+        return none, (came + left + (z - 1) * moved) / (z + 1) if space.null else moved
     over_states = ((space.size - z) * none + z * came) / space.size
     return over_states, over_states

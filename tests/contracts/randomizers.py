@@ -6,6 +6,7 @@ from math import lcm
 import numpy as np
 from changeling_protocol import (
     CustomResponse,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
@@ -39,6 +40,7 @@ RANDOMIZERS = [
     KaryResponse(MutationSpace(2), Odds(7, 2)),
     KaryResponse(MutationSpace(3), Odds(3, 2)),
     KaryResponse(MutationSpace(2, repeats=True), Odds(2, 1)),
+    KaryResponse(MutationSpace(3, null=False), Odds(7, 2)),
     KaryResponse(StateSpace(2), Odds(3, 2)),
     KaryResponse(StateSpace(3, null=False), Odds(5, 1)),
     KaryResponse(StateSpace(1, null=False), Odds(5, 1)),
@@ -47,6 +49,15 @@ RANDOMIZERS = [
         for z, pluses in [(1, BALANCED), (2, BALANCED), (2, 1), (3, BALANCED), (3, 1)]
         for odds, spoken in [(Odds(3, 1), Fraction(1)), (Odds(7, 2), Fraction(2, 5))]
     ),
+    *(
+        SignedSubset(MutationSpace(z, null=False), odds, pluses, spoken)
+        for z, pluses in [(2, BALANCED), (3, BALANCED), (3, 1), (4, BALANCED), (4, 1)]
+        for odds, spoken in [(Odds(3, 1), Fraction(1)), (Odds(7, 2), Fraction(2, 5))]
+    ),
+    KaryChange(MutationSpace(1), Odds(3, 1)),
+    KaryChange(MutationSpace(2), Odds(7, 2)),
+    KaryChange(MutationSpace(2, null=False), Odds(3, 1)),
+    KaryChange(MutationSpace(3, null=False), Odds(7, 2)),
     SubsetSelection(StateSpace(1), Odds(3, 1), 1),
     SubsetSelection(StateSpace(2), Odds(7, 2), 1),
     SubsetSelection(StateSpace(3), Odds(3, 1), 2),
@@ -58,6 +69,7 @@ RANDOMIZERS = [
     steep(MutationSpace(1)),
     steep(MutationSpace(2)),
     steep(MutationSpace(2, repeats=True)),
+    steep(MutationSpace(2, null=False)),
     steep(StateSpace(3)),
     steep(StateSpace(2, null=False)),
     only_what_is_estimated(MutationSpace(3)),
@@ -67,6 +79,9 @@ LARGER = [
     SignedSubset(MutationSpace(4), Odds(20, 1), BALANCED, Fraction(1, 6)),
     SignedSubset(MutationSpace(5), Odds(20, 1), BALANCED, Fraction(1, 6)),
     SignedSubset(MutationSpace(5), Odds(3, 1), 2),
+    SignedSubset(MutationSpace(5, null=False), Odds(20, 1), BALANCED, Fraction(1, 6)),
+    SignedSubset(MutationSpace(6, null=False), Odds(3, 1), 2, Fraction(1, 2)),
+    KaryChange(MutationSpace(4), Odds(20, 1)),
     SubsetSelection(StateSpace(5), Odds(7, 2), 3),
     UnaryEncoding(StateSpace(5), Odds(3, 1)),
 ]

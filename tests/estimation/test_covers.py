@@ -84,7 +84,7 @@ def test_the_papers_plan_uses_its_budget_and_never_more(k, c, h, epsilon):
 
 @pytest.mark.parametrize(
     ("c", "h", "epsilon", "says"),
-    [(2, 0, 8, "layers"), (1, 2, 8, "branching"), (2, 5, 8, "fewer layers"), (2, 1, 0, "loss of one report")],
+    [(2, 0, 8, "layers"), (1, 2, 8, "branching"), (2, 5, 8, "fewer layers"), (2, 1, 0, "a loss must be above 0")],
 )
 def test_impossible_plans_are_refused(c, h, epsilon, says):
     """With the value that is wrong and what would do."""

@@ -19,6 +19,7 @@ from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT
 from changeling_statistics.planning.losses import Span, odds_within, reports_that_tell
 from changeling_statistics.planning.randomizer_choice import best_change, best_state
 from changeling_statistics.randomizers import class_variances, kary
+from changeling_statistics.randomizers.offers import ONE_CHANGE
 from changeling_statistics.randomizers.signed_subset import offers as signed
 
 from .wishes import wish
@@ -32,7 +33,7 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
         return
     for pluses in range(answers // 2 + 1):
         for moved in (0.0, 0.03, 0.5):
-            offer = signed.offer(answers, Odds(12, 1), pluses, moved, conserved)
+            offer = signed.offer(MutationSpace(answers), Odds(12, 1), pluses, moved, conserved)
             found, exact = offer.conserved, class_variances(offer.make(), conserved)
             assert found.none == pytest.approx(exact.none, rel=1e-9)
             assert found.moved == pytest.approx(exact.moved, rel=1e-9)
@@ -43,13 +44,15 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
 @pytest.mark.parametrize(("loss", "stated"), [(1, 8.6), (3, 0.70), (8, 0.004)])
 def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, stated):
     """z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
-    assert signed.offer(4, Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(stated, rel=0.12)
+    assert signed.offer(MutationSpace(4), Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(
+        stated, rel=0.12
+    )
 
 
 @pytest.mark.parametrize("moved", [0.001, 0.02, 0.3])
 def test_the_chance_to_speak_is_the_best_one(moved):
     """No other u gives less variance for this share of changes."""
-    best = signed.offer(4, Odds(20, 1), 0, moved, False)
+    best = signed.offer(MutationSpace(4), Odds(20, 1), 0, moved, False)
     randomizer = best.make()
     u = float(randomizer.spoken)
     for factor in (0.5, 0.9, 1.1, 2.0):
@@ -85,10 +88,10 @@ def test_reports_that_tell_are_counted_as_the_charge_counts_them(closed, constra
     of = wish(constraint=constraint, closed=closed)
     budget = Decimal(5)
     truth_odds = odds_within(budget, reports_that_tell(of, span, kary.UNIT_LOSSES))
-    sign_odds = odds_within(budget, reports_that_tell(of, span, signed.UNIT_LOSSES))
+    sign_odds = odds_within(budget, reports_that_tell(of, span, ONE_CHANGE))
     for randomizer, unit in (
         (KaryResponse(MutationSpace(3), truth_odds), kary.UNIT_LOSSES),
-        (signed.offer(3, sign_odds, 0, 0.1, False).make(), signed.UNIT_LOSSES),
+        (signed.offer(MutationSpace(3), sign_odds, 0, 0.1, False).make(), ONE_CHANGE),
     ):
         track = span.track(randomizer)
         cost = track_cost(track, of.calendar, of.constraint, closed)
@@ -102,6 +105,6 @@ def test_only_what_can_be_made_is_offered(answers):
     """From 66 answers on balanced vectors do not fit into a symbol; vectors of fewer signs do, and are taken."""
     best = best_change(wish(answers=answers), Span(1, 0, 16), Decimal(6), 0.01).make()
     assert best.symbols < SYMBOL_LIMIT
-    offered = {offer.make().pluses for offer in signed.changes(answers, Odds(12, 1), 0.01, False)}
+    offered = {offer.make().pluses for offer in signed.changes(MutationSpace(answers), Odds(12, 1), 0.01, False)}
     assert (BALANCED in offered) == (answers < 66)
     assert 1 in offered

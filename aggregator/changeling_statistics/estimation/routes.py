@@ -23,6 +23,7 @@ class Routes:
     periods: the last time there may be.
     start, end: the two times of each edge, shape (E,).
     length: the share of entries that is expected to change on each edge, above 0, shape (E,).
+    tells: whether each edge's tally tells who changed from what to what, shape (E,).
     times: the F times between which chains are sought, rising, shape (F,).
     """
 
@@ -30,6 +31,7 @@ class Routes:
     start: Indices
     end: Indices
     length: Floats
+    tells: NDArray[np.bool_]
     times: Indices
 
     @cached_property
@@ -42,6 +44,15 @@ class Routes:
         """The later time of every pair, as an index into `times`: shape (F(F-1)/2,)."""
         return np.triu_indices(len(self.times), 1)[1].astype(np.intp)
 
+    def pair(self, start: Indices, end: Indices) -> Indices:
+        """The number of the pair of these two times, start < end, among all pairs; -1 if they are not in `times`."""
+        F = len(self.times)
+        if F == 0:
+            return np.full(len(start), -1, np.intp)
+        i, j = (np.minimum(np.searchsorted(self.times, times), F - 1) for times in (start, end))
+        number = i * F - i * (i + 1) // 2 + j - i - 1
+        return np.where((self.times[i] == start) & (self.times[j] == end), number, -1).astype(np.intp)
+
     @cached_property
     def expected(self) -> Floats:
         """The length of each pair's chain, shape (F(F-1)/2,); inf if there is none."""
@@ -53,6 +64,13 @@ class Routes:
         """How many edges each pair's chain has, shape (F(F-1)/2,); 0 if there is none."""
         counts: NDArray[np.int64] = np.diff(self.incidence.indptr).astype(np.int64)
         return counts
+
+    @cached_property
+    def told(self) -> NDArray[np.bool_]:
+        """Whether every edge of a pair's chain tells who changed, shape (F(F-1)/2,); true if it has none."""
+        silent = self.incidence @ (~self.tells).astype(np.float64)
+        told: NDArray[np.bool_] = silent == 0
+        return told
 
     @cached_property
     def incidence(self) -> Any:

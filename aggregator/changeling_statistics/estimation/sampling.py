@@ -1,7 +1,8 @@
-"""The sampling error of shares: the error that comes from asking only some of the entries on each node.
+"""What the reports of one entry have in common: the part of a covariance that does not add up node by node.
 
-Entries of one track are the same people at all its nodes, so these errors do not add up node by node. They are
-quadratic forms of the entries' histories x_i(τ):
+Entries of one track are the same people at all its nodes, so that the error of asking only some of them is common to
+the nodes; and a joint response draws an entry's reports together. Both are quadratic forms of the entries' histories
+x_i(τ):
 
     Σ_i d_i d_i' = (Σ_τ c_τ) Σ_τ c_τ V_τ - Σ_{τ<τ'} c_τ c_τ' Q_ττ',     d_i = Σ_τ c_τ x_i(τ), times τ >= 1
 
@@ -10,12 +11,14 @@ Reports cannot be linked, so only a node of changes over just (τ, τ'] tells it
 
     0 <= Q_ττ' <= the sum of Q over a chain of nodes from τ to τ', or V_τ + V_τ' if there is no chain
 
-(who changes and comes back is counted in the sum). Of these limits the one is taken that makes the error larger.
+(who changes and comes back is counted in the sum). Where Q adds to the error the upper limit is taken, where it takes
+off from it, as under many joint responses, the lower. Nodes whose tallies do not tell Q, as those of signed subsets
+over an even number of states, are between 0 and the lesser of V_τ + V_τ' and how many changed.
 
-So the figure is linear in the tallies. It is unbiased for the error if every span that matters is a node, as for one
-share and prefix sums, (1/f - 1)·v_t, or for panels of one node. It is unbiased too in a closed cohort where entries
-change at most once after the first period, as nobody comes back. Else it is unbiased for an upper bound, and labelled
-so. A bound holds for the variance of each answer; for a region it holds to second order in the rate of changes.
+So the figure is linear in the tallies. It is unbiased if every span that matters is a node, as for one share and
+prefix sums, (1/f - 1)·v_t, or for panels. It is unbiased too in a closed cohort where entries change at most once
+after the first period, as nobody comes back. Else it is unbiased for an upper bound, and labelled so. A bound holds
+for the variance of each answer; for a region it holds to second order in the rate of changes.
 """
 
 from dataclasses import dataclass
@@ -29,7 +32,8 @@ from ..estimate import Floats
 from .network import Indices
 from .releases import Releases, shares
 from .routes import Routes
-from .sampling_forms import Design, Forms, draws, forms
+from .sampling_forms import Design, Forms, Scatter, draws, forms, scatter, ties
+from .sampling_weights import SamplingWeights, weighed
 
 WHOLE = 600
 """With up to so many times, the chains between all of them are kept; with more, only between those that matter."""
@@ -37,32 +41,9 @@ NOTHING = 1e-9
 """Weights below this are rounding, not weights."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SamplingWeights:
-    """A sampling covariance as a weighted sum of what tallies tell: Σ_e edges[e] Q̂_e + diag(Σ_t times[t] v̂_t).
-
-    In a closed cohort products of means are taken off. The weights depend on the plan and on how many reported, never
-    on what was answered.
-
-    edges: the weight of each Q̂_e, shape (E,).
-    times: the weight of the histogram at each time, shape (periods + 1,).
-    omega: how often each of the K pairs of means is taken off, shape (K,).
-    means: the pairs, as weights of histograms, each of shape (K, periods + 1).
-    spans: how often the square of each edge's own mean is taken off, shape (E,).
-    bounded: whether the sum is an upper bound.
-    """
-
-    edges: Floats
-    times: Floats
-    omega: Floats
-    means: tuple[Floats, Floats]
-    spans: Floats
-    bounded: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """The sampling error of estimates on one release graph.
+    """What the reports of one entry have in common, in estimates on one release graph.
 
     releases: the published nodes.
     """
@@ -71,11 +52,11 @@ class Sampling:
 
     @property
     def needed(self) -> bool:
-        """Whether there is any; there is none if every entry reports on every node."""
+        """Whether there is anything: a group or a node that not everybody reports, or a joint response."""
         return self.design.needed
 
     def covariance(self, row: Floats) -> tuple[Floats, bool]:
-        """The sampling covariance of an estimate, shape (z, z), in entries squared, and whether it is an upper bound.
+        """What is added to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
 
         row: the weight of each edge in the estimate, shape (E,).
         """
@@ -86,11 +67,11 @@ class Sampling:
         return weighed(weights, self.design, self._products, self._histograms), weights.bounded
 
     def joint_covariance(self, rows: Floats) -> Floats:
-        """The sampling covariances between k estimates, shape (k, k, z, z), in entries squared; their symmetric parts.
+        """What is added to the covariances between k estimates, shape (k, k, z, z), in entries squared.
 
         rows: the weight of each edge in each estimate, shape (k, E).
-        For a span that is no node a chain of nodes stands in, as if nobody came back. That is no bound, as whether a
-        covariance ought to be large or small depends on its use.
+        Each is made symmetric in the two answers. For a span that is no node a chain of nodes stands in, as if nobody
+        came back. That is no bound, as whether a covariance ought to be large or small depends on its use.
         """
         k, z = len(rows), len(self.releases.survey.answers)
         joint = np.zeros((k, k, z, z))
@@ -99,22 +80,21 @@ class Sampling:
         quadratics = [self._forms(row) for row in rows]
         for i, first in enumerate(quadratics):
             for j, second in enumerate(quadratics[: i + 1]):
-                scatter = np.sign(rows[i] * rows[j]) * np.sqrt(first.scatter * second.scatter)
-                weights = self._weights(first.omega, first.c, second.c, scatter, bounding=False)
+                weights = self._weights(first, second, scatter(self.design, rows[i] * rows[j]), bounding=False)
                 joint[i, j] = weighed(weights, self.design, self._products, self._histograms)
                 joint[j, i] = joint[i, j]
         return joint
 
     def weights(self, row: Floats) -> SamplingWeights:
-        """The sampling covariance of the estimate with these weights of edges, as a sum of what tallies tell."""
+        """What is added to the covariance of the estimate with these weights, as a sum of what tallies tell."""
         quadratic = self._forms(row)
-        return self._weights(quadratic.omega, quadratic.c, quadratic.c, quadratic.scatter, bounding=True)
+        return self._weights(quadratic, quadratic, scatter(self.design, row**2), bounding=True)
 
     @cached_property
     def design(self) -> Design:
-        """Who reports on which node, and with what chance."""
+        """Who reports on which node, with what chance, and which reports hang together."""
         known, survey = self.releases, self.releases.survey
-        kept, scatter = draws(survey)
+        kept, alone = draws(survey)
         f, n = shares(survey), known.entries
         seen = f[~np.isnan(known.members)].sum()
         expansion = np.where(np.isnan(known.members), 0.0, n / known.members) if survey.closed else 1.0 / f
@@ -125,52 +105,75 @@ class Sampling:
             track=known.track,
             expansion=expansion,
             kept=kept,
-            scatter=scatter,
+            scatter=alone,
             centred=survey.closed,
             entries=n,
             unseen=(1.0 / seen - 1.0) / n if survey.closed and n else 0.0,
+            ties=ties(survey),
         )
 
     def _forms(self, row: Floats) -> Forms:
         return forms(self.design, row, self.releases.network.periods)
 
-    def _weights(self, omega: Floats, c: Floats, other: Floats, scatter: Floats, *, bounding: bool) -> SamplingWeights:
-        """The weights of Σ_k ω_k Σ_i d_ik d'_ik' and of the scatter, d from c and d' from `other`, symmetric in them.
+    def _weights(self, first: Forms, second: Forms, single: Scatter, *, bounding: bool) -> SamplingWeights:
+        """The weights of Σ_k ω_k Σ_i d_ik d'_ik' and of the scatter, d from the first forms and d' from the second.
 
-        bounding: whether spans that are no nodes are to make the sum larger.
+        They are made symmetric in the two.
+        single: the scatter.
+        bounding: whether what tallies do not tell is to make the sum larger.
         """
-        active = np.flatnonzero((np.abs(c) + np.abs(other)).max(0) > NOTHING)
+        omega, c, other = first.omega, first.c, second.c
+        active = np.flatnonzero((np.abs(c) + np.abs(other)).max(0, initial=0.0) > NOTHING)
         routes = self._routes(active[active > 0])
         left, right = c[:, routes.times], other[:, routes.times]
-        on_time = 0.5 * ((omega * left.sum(1)) @ right + (omega * right.sum(1)) @ left)
         pairs = (omega[:, None] * left).T @ right
         on_pair = -0.5 * (pairs + pairs.T)[routes.first, routes.second]
-        load, on_time, bounded = self._routed(routes, on_time, on_pair, bounding=bounding)
-        edges, times = np.zeros(len(self.releases)), np.zeros(self.releases.network.periods + 1)
-        edges[self._changes] = load
-        times[routes.times] = on_time
-        changes = np.zeros(len(edges), np.bool_)
-        changes[self._changes] = True
-        edges[changes] += scatter[changes]
-        np.add.at(times, self.design.end[~changes], scatter[~changes])
-        guessed = bool((np.abs(scatter[changes]) > 0)[~self._identified[changes]].any())
-        return SamplingWeights(edges, times, omega, (c, other), scatter, bounded or guessed)
+        on_edge, alone = self._told(routes, on_pair, single.sampled + single.tied, bounding=bounding)
+        by_chain, on_times, loose = self._routed(routes, on_pair, bounding=bounding)
+        on_edge[self._changes] += by_chain
+        times = np.zeros(c.shape[1])
+        times[routes.times] = on_times + 0.5 * ((omega * left.sum(1)) @ right + (omega * right.sum(1)) @ left)
+        np.add.at(times, self.design.end[self._from_nothing], (single.sampled + single.tied)[self._from_nothing])
+        level: Floats = 0.5 * ((omega * second.base) @ c + (omega * first.base) @ other)
+        np.add.at(level, self.design.end, single.tied * single.base)
+        rows = slice(first.sampled)
+        return SamplingWeights(
+            edges=on_edge,
+            times=times,
+            level=level,
+            flat=float(omega @ (first.base * second.base) + single.tied @ single.base**2),
+            omega=omega[rows],
+            means=(c[rows], other[rows]),
+            spans=single.sampled,
+            bounded=alone or loose,
+        )
 
-    def _routed(
-        self, routes: Routes, on_time: Floats, on_pair: Floats, *, bounding: bool
-    ) -> tuple[Floats, Floats, bool]:
-        """The weights of edges and of times that make up Σ_{τ<τ'} on_pair Q_ττ', and whether that is a bound."""
-        exact = routes.hops == 1
-        first_edge = self._changes[routes.incidence.indices[routes.incidence.indptr[:-1][exact]]]
-        exact[exact] = self._identified[first_edge]
-        exact |= (routes.hops > 1) & self._never_back
+    def _told(self, routes: Routes, on_pair: Floats, single: Floats, *, bounding: bool) -> tuple[Floats, bool]:
+        """The weights of single change nodes, shape (E,), and whether one of them is a bound.
+
+        Where a tally does not tell Q, the weight goes to the node's span in `on_pair`, if that is a pair of `routes`:
+        it is the sum of all that is about one span that makes the error larger or smaller.
+        single: the weight of every edge's Σ_i δ_i δ_i', shape (E,).
+        """
+        on_edge, told = np.zeros(len(single)), self._identified[self._changes]
+        on_edge[self._changes[told]] = single[self._changes[told]]
+        untold = self._changes[~told]
+        untold = untold[np.abs(single[untold]) > NOTHING]
+        pair = routes.pair(self.design.start[untold], self.design.end[untold])
+        np.add.at(on_pair, pair[pair >= 0], single[untold[pair >= 0]])
+        alone = untold[pair < 0]
+        on_edge[alone] = np.maximum(single[alone], 0.0) if bounding else single[alone]
+        return on_edge, bool(len(alone))
+
+    def _routed(self, routes: Routes, on_pair: Floats, *, bounding: bool) -> tuple[Floats, Floats, bool]:
+        """The weights of change nodes and of times that make up Σ_{τ<τ'} on_pair Q_ττ', and whether that is a bound."""
+        exact = routes.told & ((routes.hops == 1) | ((routes.hops > 1) & self._never_back))
         used = np.where(bounding & ~exact & (on_pair < 0), 0.0, on_pair)
         by_chain = exact | ((routes.hops > 0) & (routes.expected <= 1))
-        apart = np.where(by_chain, 0.0, used)
-        np.add.at(on_time, routes.first, apart)
-        np.add.at(on_time, routes.second, apart)
+        apart, F = np.where(by_chain, 0.0, used), len(routes.times)
+        on_times = (np.bincount(routes.first, apart, F) + np.bincount(routes.second, apart, F)).astype(np.float64)
         load: Floats = routes.incidence.T @ np.where(by_chain, used, 0.0)
-        return load, on_time, bool((np.abs(on_pair[~exact]) > NOTHING).any())
+        return load, on_times, bool((np.abs(on_pair[~exact]) > NOTHING).any())
 
     def _routes(self, active: Indices) -> Routes:
         if self.releases.network.periods <= WHOLE:
@@ -186,7 +189,7 @@ class Sampling:
         start, end = network.start[self._changes], network.end[self._changes]
         spans = zip(start.tolist(), end.tolist(), strict=True)
         length = np.array([max(expected.share_changed(s, e), 1e-6 * (e - s)) for s, e in spans])
-        return Routes(network.periods, start, end, length, times)
+        return Routes(network.periods, start, end, length, self._identified[self._changes], times)
 
     @cached_property
     def _never_back(self) -> bool:
@@ -196,10 +199,19 @@ class Sampling:
 
     @cached_property
     def _changes(self) -> Indices:
-        """The edges of change nodes that start after time 0: those that tell who changed between two times."""
+        """The edges of change nodes that start after time 0: those that may tell who changed between two times.
+
+        First those whose tallies do tell it, so that of several over one span such a one is taken.
+        """
         tracks = self.releases.survey.plan.tracks
         changes = np.array([track.reports_changes for track in tracks], dtype=np.bool_)[self.releases.track]
-        return np.flatnonzero(changes & (self.releases.network.start > 0)).astype(np.intp)
+        later = np.flatnonzero(changes & (self.releases.network.start > 0)).astype(np.intp)
+        return later[np.argsort(~self._identified[later], kind="stable")]
+
+    @cached_property
+    def _from_nothing(self) -> Indices:
+        """All other edges: those from time 0, whose Σ_i δ_i δ_i' is diag(v_end)."""
+        return np.setdiff1d(np.arange(len(self.releases)), self._changes).astype(np.intp)
 
     @cached_property
     def _identified(self) -> NDArray[np.bool_]:
@@ -221,22 +233,3 @@ class Sampling:
         V = network.fit(self.releases.changes)
         V[network.components != network.components[0]] = self.releases.entries
         return V
-
-
-def weighed(weights: SamplingWeights, design: Design, products: Floats, histograms: Floats) -> Floats:
-    """The sampling covariance that follows from some weights, shape (..., z, z), in entries squared.
-
-    products: Q̂, shape (..., E, z, z). histograms: v̂, shape (..., periods + 1, z).
-    """
-    z = histograms.shape[-1]
-    on_answers = np.einsum("t,...tz->...z", weights.times, histograms)
-    spread: Floats = np.einsum("e,...eyz->...yz", weights.edges, products) + on_answers[..., None] * np.eye(z)
-    if design.centred:
-        n = design.entries
-        left, right = (mean @ histograms for mean in weights.means)
-        moved = histograms[..., design.end, :] - histograms[..., design.start, :]
-        centre = np.einsum("k,...ky,...kz->...yz", weights.omega, left, right)
-        centre += np.einsum("e,...ey,...ez->...yz", weights.spans, moved, moved)
-        spread = (spread - centre / n) * (n / max(n - 1.0, 1.0))
-        spread = spread + design.unseen * left[..., -1, :, None] * right[..., -1, None, :]
-    return 0.5 * (spread + np.swapaxes(spread, -1, -2))

@@ -1,6 +1,6 @@
 """The solution of a release graph: the weights of nodes, the estimates, and their covariance.
 
-    v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + sampling error of shares
+    v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + what reports of one entry have in common
 
 y_e is the change measured on edge e. The weights K follow from planned variances, and C_e from the node's own tally;
 so the covariance is that of the very sum that is published, whatever its weights are.
@@ -134,7 +134,7 @@ class Solution:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """The sampling error of these estimates."""
+        """What the reports of one entry have in common in these estimates."""
         return Sampling(self.releases)
 
     @cached_property

@@ -49,7 +49,8 @@ class KaryChangeCounterpart(Counted[KaryChange]):
 
     def changed(self, tallies: Sequence[NodeTally]) -> Floats:
         """From how often the symbol 0 was sent, which nobody favours."""
-        return np.array([tally.reports - self.input_counts(tally)[0] for tally in tallies])
+        m = self.randomizer.symbols
+        return np.array([tally.reports - m * tally.slots[0] for tally in tallies], np.float64) / self.gap
 
     def report_covariance(self, true: int) -> Floats:
         """{(1 - gap)/m · M_δv M_δv' + gap δδ'} / gap² - δδ'; without a change the first term, with gap = 0 inside."""

@@ -43,7 +43,8 @@ class KaryResponse:
     def losses(self) -> Losses:
         """ln(a/b) between any two inputs; 0 where there is only one input of a kind."""
         epsilon = self.odds.epsilon if self.symbols > 1 else Decimal(0)
-        insertions = Decimal(0) if self.space.reports_changes and self.space.answers == 1 else epsilon
+        alike = self.space.reports_changes and (self.space.answers == 1 or not self.space.null)
+        insertions = Decimal(0) if alike else epsilon  # one insertion, or none, is told apart from no other
         return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=insertions)
 
     def weight(self, symbol: int, true: int) -> int:

@@ -1,0 +1,350 @@
+"""The covariance between the reports of one entry of a joint group, against every transcript that it can send."""
+
+from collections import Counter
+from fractions import Fraction
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from changeling_protocol import (
+    AtMost,
+    Group,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Node,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Track,
+)
+from changeling_protocol.cost import most_telling
+from changeling_protocol.joint import Joint
+from changeling_protocol.randomizers import BALANCED
+from changeling_statistics.conservation import conserves, without_sum
+from changeling_statistics.estimation import change, histogram, series
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.sampling import Sampling
+from changeling_statistics.estimation.solution import Solution, sandwich
+from changeling_statistics.joint import correlations
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import NodeTally
+
+from tests.report_variances import report_covariance
+from tests.true_sampling import true_sampling_covariance
+
+from ..protocol.examples import survey
+from .graphs import calendar
+from .test_sampling import CLOSED, OPEN, SCALE, T, choices, noiseless
+
+ANY, Z, SPOKEN = Odds(9, 1), 2, Fraction(1, 2)
+WIDER = np.array([[0, 1, 1, 3, 3], [0, 0, 2, 2, 1], [0, 3, 2, 2, 2]])
+"""Histories of three answers: changes between four states are not told by balanced signed subsets."""
+
+
+def changes(width=1, first=0, reported=None, *, null=True):
+    return Track(width, KaryChange(MutationSpace(Z, null=null), ANY), first, T, reported)
+
+
+def signed(width=1, first=0, *, answers=Z, spoken=Fraction(1)):
+    return Track(width, SignedSubset(MutationSpace(answers), ANY, BALANCED, spoken), first, T)
+
+
+def states(first=0, last=T, reported=None, *, null=True):
+    return Track(1, KaryResponse(StateSpace(Z, null=null), ANY), first, last, reported)
+
+
+def jointly(*tracks, k=5, odds=Odds(12, 1), threshold=1, weights=None, share=1, closed=False):  # noqa: B008
+    slots = tuple(most_telling(track, calendar(T), AtMost(k), closed) for track in tracks)
+    joint = Joint(odds, threshold, weights or (1,) * len(tracks), slots)
+    return Group.jointly(tracks, joint, share)
+
+
+def asked(*groups, k=5, closed=False, answers=Z):
+    names = tuple("abc"[:answers])
+    return survey(ReleasePlan(groups), answers=names, calendar=calendar(T), constraint=AtMost(k), closed=closed)
+
+
+ANCHORED = jointly(states(last=1), changes(first=1), threshold=2, weights=(2, 1))
+PLANS = {
+    "changes, low threshold": asked(jointly(changes())),
+    "changes, high threshold": asked(jointly(changes(), threshold=4)),
+    "anchored": asked(ANCHORED),
+    "every span a node": asked(
+        jointly(states(last=1), changes(first=1), changes(2, 1), changes(3, 1), changes(2, 2), threshold=3)
+    ),
+    "hierarchy": asked(jointly(changes(), changes(2), changes(4), threshold=3, weights=(1, 2, 3))),
+    "panel": asked(jointly(states(reported=2), threshold=2)),
+    "subsets": asked(
+        jointly(Track(2, SubsetSelection(StateSpace(Z), ANY, 1), 0, T), changes(2, reported=1), threshold=2)
+    ),
+    "random changes": asked(jointly(changes(reported=2))),
+    "signed subsets that always speak": asked(jointly(signed())),
+    "shares": asked(
+        jointly(states(last=1), changes(first=1), threshold=2, share=2),
+        jointly(states(reported=2), share=1),
+        Group((changes(2),), share=3),
+    ),
+}
+CLOSED_PLANS = {
+    "anchored": asked(
+        jointly(states(last=1, null=False), changes(first=1, null=False), threshold=2, closed=True), closed=True
+    ),
+    "shares": asked(
+        jointly(states(last=1, null=False), changes(first=1, null=False), closed=True, share=2),
+        jointly(states(reported=1, null=False), changes(2, 2, null=False), closed=True),
+        closed=True,
+    ),
+}
+
+
+@cache
+def law(randomizer, true, odds):
+    """How likely each symbol is at these odds, from what every drawn integer selects."""
+    total = randomizer.favoured_total(true, odds)
+    drawn = Counter(randomizer.favoured_symbol_at(number, true, odds) for number in range(total))
+    return tuple((symbol, count / total) for symbol, count in drawn.items())
+
+
+def moments(group, nodes, history, worth):
+    """Mean and second moment of what one entry's transcript is worth, over all its symbols, as a device draws them.
+
+    nodes: those it reports, as (place of the track in the group, number). worth: of each symbol, on each of them.
+    """
+    tracks, z = group.tracks, worth[0].shape[1]
+
+    @cache
+    def from_here(at, used, score):
+        mean, second = np.zeros(z), np.zeros((z, z))
+        if at == len(nodes):
+            return mean, second
+        place, number = nodes[at]
+        randomizer, node = tracks[place].randomizer, tracks[place].node(number)
+        true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
+        tells = group.joint is not None and randomizer.tells(true)
+        if group.joint is None:
+            odds = randomizer.odds
+        else:
+            odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
+        for symbol, chance in law(randomizer, true, odds):
+            after, scored = used, score
+            if tells:
+                after = (*used[:place], used[place] + 1, *used[place + 1 :])
+                scored = group.kernel.scored(place, score, randomizer.agrees(symbol, true))
+            rest, squares = from_here(at + 1, after, scored)
+            said = worth[at][symbol]
+            mean = mean + chance * (said + rest)
+            second = second + chance * (np.outer(said, said) + np.outer(said, rest) + np.outer(rest, said) + squares)
+        return mean, second
+
+    return from_here(0, (0,) * len(tracks), 0)
+
+
+@cache
+def decoded(randomizer, conserved):
+    """What each symbol decodes to, shape (symbols, z)."""
+    counterpart = counterpart_of(randomizer)
+    tallies = [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
+    values = np.array([counterpart.estimate(tally).values for tally in tallies])
+    return without_sum(values, np.zeros((*values.shape, values.shape[1])))[0] if conserved else values
+
+
+def conserved(known, edge):
+    used = known.nodes[edge]
+    track = known.survey.plan.tracks[used.track]
+    return conserves(known.survey.closed, track.reports_changes, used.node.start)
+
+
+def enumerated(known, row, history):
+    """Mean and covariance of Σ_e K_e y_e, expanded, over groups, drawn nodes and symbols of one entry."""
+    plan, z = known.survey.plan, len(known.survey.answers)
+    edge = {(used.track, used.number): e for e, used in enumerate(known.nodes)}
+    mean, second = np.zeros(z), np.zeros((z, z))
+    for chance, g, drawn in choices(plan):
+        group, first = plan.groups[g], next(plan.numbered(g))[0]
+        nodes = sorted((track - first, number) for track, number in drawn)
+        worth = [
+            row[e] * known.expansion[e] * decoded(group.tracks[place].randomizer, conserved(known, e))
+            for place, number in nodes
+            for e in [edge[first + place, number]]
+        ]
+        first_moment, second_moment = moments(group, nodes, history, worth)
+        mean += chance * first_moment
+        second += chance * second_moment
+    return mean, second - np.outer(mean, mean)
+
+
+def response(known, row, histories):
+    """Σ_e K_e² C_e of so many entries, from the exact covariance of each report."""
+    z = len(known.survey.answers)
+    C = np.zeros((len(known), z, z))
+    for e, used in enumerate(known.nodes):
+        randomizer = known.survey.plan.tracks[used.track].randomizer
+        for history in histories:
+            true = randomizer.space.index(int(history[used.node.start]), int(history[used.node.end]))
+            one = report_covariance(randomizer, true)
+            C[e] += known.expansion[e] * (without_sum(np.zeros(z), one)[1] if conserved(known, e) else one)
+    return sandwich(row, C)
+
+
+def estimable(known, retrospective):
+    """(solution, the time asked for, the one it is compared with) wherever nodes connect them."""
+    solution = Solution(known, retrospective)
+    for plus, minus in [(t, 0) for t in range(1, T + 1)] + [(3, 1), (4, 2)]:
+        if solution.reaches(plus, minus):
+            yield solution, plus, minus
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_formula_is_the_covariance_over_all_transcripts(name):
+    """Given the histories, for every time and window: responses, who is asked, and what the joint response ties."""
+    known = noiseless(PLANS[name], OPEN)
+    for solution, plus, minus in estimable(known, retrospective=False):
+        row = solution.row(plus, minus)
+        one_by_one = [enumerated(known, row, history) for history in OPEN]
+        x = (OPEN[:, [plus, minus]][:, :, None] == [1, 2]).astype(float)
+        np.testing.assert_allclose([mean for mean, _ in one_by_one], x[:, 0] - x[:, 1], atol=1e-9)
+        stated = response(known, row, OPEN) + true_sampling_covariance(solution.sampling.design, row, OPEN, Z)
+        exact = sum(covariance for _, covariance in one_by_one)
+        np.testing.assert_allclose(stated, exact, atol=1e-9 * abs(exact).max())
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_is_published_is_unbiased_or_a_labelled_bound(closed, retrospective):
+    """Published figures are linear in tallies, so those of expected tallies are their means: the exact covariance
+    where they are not labelled; where they are, no answer's variance is below it."""
+    labels = set()
+    histories, plans = (CLOSED, CLOSED_PLANS) if closed else (OPEN, PLANS)
+    many = np.repeat(histories, SCALE, axis=0)
+    for name, plan in plans.items():
+        known = noiseless(plan, histories)
+        for solution, plus, minus in estimable(known, retrospective):
+            row = solution.row(plus, minus)
+            tied = true_sampling_covariance(solution.sampling.design, row, many, Z)
+            exact = tied + SCALE * response(known, row, histories)
+            estimate = solution.estimate(plus, minus)
+            if estimate.upper_bound:
+                labels.add((name, minus > 0))
+            if estimate.upper_bound:
+                assert (np.diag(estimate.covariance) >= np.diag(exact) * (1 - 1e-9)).all()
+            else:
+                np.testing.assert_allclose(estimate.covariance, exact, atol=1e-6 * abs(exact).max())
+    told = {("every span a node", False), ("every span a node", True), ("panel", False), ("subsets", False)}
+    assert labels.isdisjoint(told)
+
+
+@pytest.mark.parametrize("threshold", [1, 4])
+@pytest.mark.parametrize("share", [1, 3])
+def test_changes_that_tallies_do_not_tell_are_bounded_by_how_many_changed(threshold, share):
+    """Balanced signed subsets over four states: ρ negative or positive, one group or two, never below the exact."""
+    groups = [jointly(signed(answers=3, spoken=SPOKEN), threshold=threshold, share=share)]
+    if share > 1:
+        groups.append(Group((Track(2, SignedSubset(MutationSpace(3), ANY, BALANCED, SPOKEN), 0, T),)))
+    known = noiseless(asked(*groups, answers=3), WIDER)
+    assert (correlations(groups[0])[0, 0] < 0) == (threshold == 1)
+    many = np.repeat(WIDER, SCALE, axis=0)
+    for solution, plus, minus in estimable(known, retrospective=True):
+        row = solution.row(plus, minus)
+        exact = true_sampling_covariance(solution.sampling.design, row, many, 3)
+        published, bounded = solution.sampling.covariance(row)
+        assert bounded or np.allclose(published, exact)
+        assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
+
+
+@pytest.mark.parametrize("threshold", [1, 3])
+def test_nobody_coming_back_makes_no_chain_exact_whose_nodes_do_not_tell(threshold):
+    """At most one change after the first period, and signed subsets that always speak: a labelled bound."""
+    once = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 2, 2], [0, 1, 1, 1, 1]])
+    moves = Track(1, SignedSubset(MutationSpace(Z, null=False), ANY), 1, T)
+    group = jointly(states(last=1, null=False), moves, k=2, closed=True, threshold=threshold, weights=(2, 1))
+    known = noiseless(asked(group, k=2, closed=True), once)
+    many = np.repeat(once, SCALE, axis=0)
+    for solution, plus, minus in estimable(known, retrospective=True):
+        row = solution.row(plus, minus)
+        exact = true_sampling_covariance(solution.sampling.design, row, many, Z)
+        published, bounded = solution.sampling.covariance(row)
+        assert bounded or np.allclose(published, exact)
+        assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
+
+
+def literal(group, nodes, history):
+    """Every transcript of one entry on these nodes, (place of the track, number): (probability, symbols)."""
+    found = [(1.0, (), (0,) * len(group.tracks), 0)]
+    for place, number in nodes:
+        randomizer, node = group.tracks[place].randomizer, group.tracks[place].node(number)
+        true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
+        longer = []
+        for chance, symbols, used, score in found:
+            tells = randomizer.tells(true)
+            odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
+            now = tuple(count + (at == place and tells) for at, count in enumerate(used))
+            for symbol, p in law(randomizer, true, odds):
+                agreed = tells and randomizer.agrees(symbol, true)
+                scored = group.kernel.scored(place, score, agreed) if tells else score
+                longer.append((chance * p, (*symbols, symbol), now, scored))
+        found = longer
+    return [(chance, symbols) for chance, symbols, _, _ in found]
+
+
+def test_two_entries_literally_enumerated():
+    """Two entries that change once at most, all their transcripts, through the front door: the values are right on
+    average, and so are the covariances of every time and between times."""
+    group = jointly(states(last=1, null=False), changes(first=1, null=False), k=2, closed=True)
+    plan, histories = asked(group, k=2, closed=True), np.array([[0, 1, 1, 2, 2], [0, 2, 1, 1, 1]])
+    nodes = [(0, 1), (1, 1), (1, 2)]
+    chances = Counter()
+    one, other = (literal(group, nodes, history) for history in histories)
+    for (p, symbols), (q, others) in product(one, other):
+        chances[tuple(tuple(sorted(pair)) for pair in zip(symbols, others, strict=True))] += p * q
+    assert sum(chances.values()) == pytest.approx(1)
+    values, published, between = [], [], []
+    for pairs in chances:
+        tallies = {
+            (place, number): NodeTally(2, np.bincount(pair, minlength=group.tracks[place].randomizer.symbols))
+            for (place, number), pair in zip(nodes, pairs, strict=True)
+        }
+        found = [one.estimate for one in series(plan, tallies, 3)]
+        assert not any(estimate.upper_bound for estimate in found)
+        values.append([estimate.values for estimate in found])
+        published.append([estimate.covariance for estimate in found])
+        between.append(Solution(releases(plan, tallies)).joint_covariance([2, 3])[0, 1])
+    p, values = np.array(list(chances.values())), np.array(values)
+    truth = np.array([[(histories[:, t] == a).sum() for a in (1, 2)] for t in (1, 2, 3)])
+    np.testing.assert_allclose(np.einsum("p,pty->ty", p, values), truth, atol=1e-9)
+    away = values - truth
+    exact = np.einsum("p,pty,pSz->tSyz", p, away, away)
+    np.testing.assert_allclose(np.einsum("p,ptyz->tyz", p, published), [exact[t, t] for t in range(3)], atol=1e-9)
+    symmetric = (exact[1, 2] + exact[1, 2].T) / 2
+    np.testing.assert_allclose(np.einsum("p,pyz->yz", p, between), symmetric, atol=1e-9)
+
+
+def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling_error():
+    """What a joint response ties together is there even if nobody was left out; a plan of lone reports has neither."""
+    tied = Sampling(noiseless(PLANS["changes, low threshold"], OPEN))
+    alone = Sampling(noiseless(asked(Group((changes(),))), OPEN))
+    assert tied.needed
+    assert not tied.design.sampled
+    assert not alone.needed
+    assert (tied.design.ties[0].rho < 0).all()
+    assert len(asked(jointly(changes(4))).plan.groups) == 1
+    assert not Sampling(noiseless(asked(jointly(changes(4))), OPEN)).needed
+
+
+def test_windows_and_series_have_it_too():
+    """The same figure from the series, from the variances alone, from one time, and from a window that begins at 0."""
+    plan = PLANS["hierarchy"]
+    known = noiseless(plan, OPEN)
+    tallies = {(used.track, used.number): tally for used, tally in zip(known.nodes, known.tallies, strict=True)}
+    every = series(plan, tallies, T)
+    for period, variances in enumerate(Solution(known).variances(T), 1):
+        alone = histogram(plan, tallies, period).estimate.covariance
+        np.testing.assert_allclose(every[period - 1].estimate.covariance, alone, atol=1e-6)
+        np.testing.assert_allclose(variances, np.diag(alone), atol=1e-6)
+        window = change(plan, tallies, Node(0, period)).estimate.covariance
+        np.testing.assert_allclose(window, alone, atol=1e-6)
+    joint = Solution(known).joint_covariance([3, 4])
+    np.testing.assert_allclose(joint[1, 1], every[3].estimate.covariance, atol=1e-6)

@@ -21,7 +21,7 @@ from ..estimate import Floats
 from ..estimation.network import Indices
 from .candidates import Candidate
 
-MANY = 32
+MANY = 150
 """If so many edges end between two times that are looked at, L is inverted anew for each, which is faster then."""
 
 

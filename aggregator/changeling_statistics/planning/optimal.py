@@ -21,7 +21,7 @@ ONE_THREAD = 1
 one another than they work wherever cores are shared."""
 MOST_TIMES, FIRST_TIMES = 48, 8
 """At first the planner looks at so many times at most, among them the first FIRST_TIMES."""
-ROUGH, FINE = 0.02, 0.005
+ROUGH, FINE = 0.02, 0.006
 """The gaps at which the search ends, at first and at last."""
 
 

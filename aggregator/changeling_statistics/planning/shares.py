@@ -9,15 +9,17 @@ from ..estimate import Floats
 from .design_problem import Evaluation, Problem
 from .wish import Objective
 
-LITTLE = 0.3
+LITTLE = 0.5
 """Newton steps among few groups end at this part of the gap that is asked for among all."""
 ROUNDS, STEPS, WARM = 12, 8, 4
 """The most rounds, the most Newton steps of each, and how many multiplicative steps come before the first."""
 FEW, JOINING = 40, 12
 """How many groups a search begins with, and how many may join with each round."""
+SPARSE = 4
+"""The search looks first at every so-manieth group."""
 JOIN = 0.02
 """Groups that join get this share together at most, and no more than the gap."""
-CURVED = 32
+CURVED = 16
 """At how many times the curvature is taken."""
 STEEP = 1.5
 """The power of a multiplicative step."""
@@ -68,7 +70,7 @@ def optimal_shares(
 def _for_the_mean(problem: Problem, weights: Floats, gap: float, start: Floats | None) -> Shares:
     """Newton steps among few groups alternate with a look at all; those whose slope says that they would help join."""
     n = len(problem.candidates)
-    f = even(n) if start is None else start
+    f = _normed(np.arange(n) % SPARSE == 0) if start is None else start
     evaluation = problem.at(f, weights)
     if start is None:
         few = np.sort(np.argsort(-evaluation.slopes)[:FEW])
@@ -186,7 +188,7 @@ def _scattered(few: Floats, chosen: NDArray[np.intp], n: int) -> Floats:
     return f
 
 
-def _normed(f: Floats) -> Floats:
+def _normed(f: NDArray[np.generic]) -> Floats:
     kept = np.where(f < NOTHING * f.sum(), 0.0, f)
     normed: Floats = kept / kept.sum()
     return normed

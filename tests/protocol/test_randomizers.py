@@ -1,6 +1,8 @@
 """Coins, spaces and odds, and what is particular to each randomizer; what they share is in tests/contracts."""
 
+import random
 from collections import Counter
+from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import exp, log, nextafter
@@ -9,7 +11,6 @@ import pytest
 from changeling_protocol import (
     AtMost,
     Calendar,
-    Coins,
     CustomResponse,
     Group,
     KaryResponse,
@@ -19,6 +20,7 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     SubsetSelection,
+    SystemCoins,
     Track,
     UnaryEncoding,
     plan_cost,
@@ -31,6 +33,8 @@ from changeling_protocol.randomizers import (
     rounded_up,
 )
 
+from tests.coins import SeededCoins
+
 SPACES = [
     MutationSpace(1),
     MutationSpace(3),
@@ -38,18 +42,6 @@ SPACES = [
     StateSpace(3),
     StateSpace(3, null=False),
 ]
-
-
-class ListedCoins(Coins):
-    """Coins whose bytes are given, so that every stream of a length can be tried."""
-
-    __slots__ = ("_bytes",)
-
-    def __init__(self, stream: bytes) -> None:
-        self._bytes = iter(stream)
-
-    def _take(self, size: int) -> bytes:
-        return bytes(next(self._bytes) for _ in range(size))
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
@@ -70,27 +62,28 @@ def test_inputs_are_numbered_without_gaps(space):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 127, 128, 129, 255, 256])
-def test_an_integer_below_n_is_exactly_uniform(n):
-    """Over all 256 values of the first byte, every integer below n is accepted equally often, the rest redrawn."""
+def test_an_integer_below_n_is_exactly_uniform(n, monkeypatch):
+    """Over all values of the system's first two bytes every integer below n is taken equally often."""
+    stream = (first.to_bytes(2) for first in range(2**16))
+    monkeypatch.setattr(random, "_urandom", lambda size: next(stream)[:size])
     drawn = Counter()
-    for byte in range(256):
-        try:
-            drawn[ListedCoins(bytes([byte])).below(n)] += 1
-        except (StopIteration, RuntimeError):
-            drawn["again"] += 1
-    counts = {drawn[i] for i in range(n)}
-    assert len(counts) == 1
-    assert counts.pop() >= 1
+    with suppress(StopIteration):
+        while True:
+            drawn[SystemCoins().below(n)] += 1
+    assert set(drawn) == set(range(n))
+    assert len(set(drawn.values())) == 1
 
 
-def test_integers_wider_than_a_block_are_in_range_and_repeat():
-    """A draw may need several blocks of the stream; the same key and context give the same integers."""
-    first, again = (Coins(b"k" * 32, b"context") for _ in range(2))
-    n = 2**600 + 1
-    assert [first.below(n) for _ in range(4)] == [again.below(n) for _ in range(4)]
-    assert Coins(b"k" * 32, b"other").below(n) != Coins(b"k" * 32, b"context").below(n)
-    with pytest.raises(ValueError, match="no integer"):
-        first.below(0)
+def test_a_device_has_the_operating_systems_integers_of_any_width():
+    """Two draws of 600 bits are not the same; there is no integer below nothing."""
+    coins, n = SystemCoins(), 2**600 + 1
+    drawn = [coins.below(n) for _ in range(4)]
+    assert len(set(drawn)) == 4
+    assert all(0 <= each < n for each in drawn)
+    assert coins.below(1) == 0
+    for nothing in (0, -1):
+        with pytest.raises(ValueError, match="positive"):
+            coins.below(nothing)
 
 
 def test_the_loss_is_the_exact_log_ratio_rounded_up():
@@ -113,9 +106,9 @@ def test_odds_within_an_epsilon_use_almost_all_of_it_and_never_more(epsilon):
     assert odds.favoured / odds.other > exp(float(wanted)) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("bad", [(0, 0), (1, 2), (2**64, 1), (-1, -2)])
+@pytest.mark.parametrize("bad", [(0, 0), (1, 2), (-1, -2)])
 def test_impossible_odds_are_refused(bad):
-    """Odds below one, or too large to draw from, are named."""
+    """Odds below one are named."""
     with pytest.raises(ValueError, match=str(bad[0])):
         Odds(*bad)
     with pytest.raises(ValueError, match="loss of one report"):
@@ -196,7 +189,8 @@ def test_a_symbol_fits_into_a_column_up_to_the_largest_alphabet():
     """63 answers, balanced, are the most that signed subsets can number; a response draws in a moment."""
     response = SignedSubset(MutationSpace(64), Odds(10**9, 3), spoken=Fraction(1, 10**6))
     assert response.symbols < SYMBOL_LIMIT < 3 * response.symbols
-    symbols = {response.respond(9, Coins(bytes(32), bytes([i]))) for i in range(50)}
+    coins = SeededCoins(1)
+    symbols = {response.respond(9, coins) for _ in range(50)}
     assert max(symbols) < response.symbols
     assert len(symbols) > 40
 

@@ -13,6 +13,7 @@ from changeling_protocol import (
     Calendar,
     CustomResponse,
     Group,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
@@ -39,6 +40,8 @@ SPACES = [
     MutationSpace(1),
     MutationSpace(3),
     MutationSpace(2, repeats=True),
+    MutationSpace(2, null=False),
+    MutationSpace(4, null=False),
     StateSpace(3),
     StateSpace(3, null=False),
 ]
@@ -48,14 +51,16 @@ SPACES = [
 def test_inputs_are_numbered_without_gaps(space):
     """Every (old, new) has a number below the size, every possible number names one pair, and 0 is no change."""
     z = space.answers
-    lowest = 0 if getattr(space, "null", True) else 1
-    pairs = [(old, new) for old in range(z + 1) for new in range(lowest, z + 1)]
+    lowest = 0 if space.null else 1
+    oldest = lowest if space.reports_changes else 0
+    pairs = [(old, new) for old in range(oldest, z + 1) for new in range(lowest, z + 1)]
     numbers = {space.index(old, new) for old, new in pairs}
     assert numbers <= set(range(space.size))
     if space.reports_changes:
         assert all(space.index(old, new) == 0 for old, new in pairs if old == new)
         assert all(space.pair(space.index(old, new)) == (old, new) for old, new in pairs if old != new)
-        assert len(numbers) == z * z + z + 1
+        d = z + 1 - lowest
+        assert len(numbers) == d * (d - 1) + 1
     else:
         assert numbers == set(range(space.size))
         assert all(space.pair(space.index(old, new)) == (0, new) for old, new in pairs)
@@ -115,6 +120,29 @@ def test_impossible_odds_are_refused(bad):
         Odds.within(28)
 
 
+def test_a_move_has_two_answers():
+    """Where there is no NULL nobody appears or goes; an error does not show where an entry was."""
+    space = MutationSpace(3, null=False)
+    assert (space.states, space.size, MutationSpace(1, null=False).size) == (3, 7, 1)
+    for old, new in ((0, 2), (2, 0), (0, 0)):
+        with pytest.raises(ValueError, match="the cohort is closed"):
+            space.index(old, new)
+    assert randomizer_as_fields(KaryResponse(space, Odds(3, 1)))["space"] == "moves"
+
+
+def test_k_rr_of_changes_costs_its_odds_once():
+    """L_mm = L_m0 + L_0m = ln(a/b), where plain k-RR costs each of the two as much."""
+    for space in (MutationSpace(1), MutationSpace(3), MutationSpace(4, null=False)):
+        losses = KaryChange(space, Odds(7, 2)).losses
+        assert losses.mutations == Odds(7, 2).epsilon
+        with localcontext(prec=60):
+            assert 0 <= losses.appears + losses.vanishes - losses.mutations < Decimal("1e-40")
+        track = Track(1, KaryChange(space, Odds(7, 2)), 1, 8)
+        cost = plan_cost(ReleasePlan((Group((track,)),)), Calendar(0, 10, 8), AtMost(2), closed=not space.null)
+        with localcontext(prec=60):
+            assert 0 <= cost - (1 + space.null) * Odds(7, 2).epsilon < Decimal("1e-40")
+
+
 def test_states_outside_the_survey_are_refused_without_being_shown():
     """An error never holds an answer."""
     with pytest.raises(ValueError, match="states are numbered") as raised:
@@ -162,6 +190,12 @@ def test_answers_kept_with_bias_cost_a_logarithm():
         (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(3, 2)), "got 3/2"),
         (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(1, 2**64)), "2\\^64"),
         (lambda: SignedSubset(MutationSpace(70), Odds(3, 1)), "63 bits"),
+        (lambda: SignedSubset(MutationSpace(1, null=False), Odds(3, 1)), "over 1 answer there is no mutation"),
+        (lambda: MutationSpace(2, repeats=True, null=False), "NULL included"),
+        (lambda: KaryChange(StateSpace(2), Odds(3, 1)), "for states there is k-RR"),
+        (lambda: KaryChange(MutationSpace(2, repeats=True), Odds(3, 1)), "none"),
+        (lambda: KaryChange(MutationSpace(1, null=False), Odds(3, 1)), "over 1 answer there is no mutation"),
+        (lambda: KaryChange(MutationSpace(2), Odds(3, 3)), "3:3"),
         (lambda: SubsetSelection(StateSpace(3), Odds(3, 1), 4), "got 4"),
         (lambda: SubsetSelection(StateSpace(3), Odds(3, 1), 0), "got 0"),
         (lambda: SubsetSelection(StateSpace(3), Odds(2, 2), 1), "2:2"),
@@ -218,7 +252,13 @@ def test_a_fraction_not_in_lowest_terms_is_no_field_of_a_survey():
 
 def test_a_randomizer_keeps_to_the_spaces_it_is_made_for():
     """A survey cannot ask for signed subsets of states, or for subsets of mutations."""
-    for kind, space in [("signed-subset", "states"), ("subset", "mutations"), ("unary", "mutation-pairs")]:
+    for kind, space in [
+        ("signed-subset", "states"),
+        ("subset", "mutations"),
+        ("unary", "mutation-pairs"),
+        ("subset", "moves"),
+        ("k-rr-change", "answers"),
+    ]:
         fields = {"kind": kind, "space": space, "odds": [3, 1], "pluses": 0, "spoken": [1, 1], "chosen": 1}
         with pytest.raises(ValueError, match="not a randomizer"):
             randomizer_from_fields(fields, 3)

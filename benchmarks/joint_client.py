@@ -94,7 +94,7 @@ def seconds(survey: Survey, coins: Coins, count: int = 20) -> float:
             now_ms = UnixMilliseconds(close_ms(survey.calendar, period) + 1000 * (survey.skew + SPREAD))
             with store.transaction() as db:
                 for entry in entries.load_all(db, survey.id):
-                    joint._density.cache_clear()
+                    joint._patterns.cache_clear()
                     began = process_time()
                     answer_due(db, survey, entry, now_ms, False, coins)
                     taken += process_time() - began

@@ -1,25 +1,28 @@
 """Which nodes of an entry are due, and the report that each one gets.
 
 A node is answered once, whatever happened in it: when its last period has closed, and the clock's skew and a random
-delay have passed. One transaction puts the report into the outbox and moves the entry's key past the node, so the
-report is never computed twice. Knows nothing of networks. The caller brings the time, and says whether it is sure
-enough of it to drop what is too late.
+delay have passed. One transaction puts the report into the outbox, and keeps that the node is answered, the slots that
+are left, and the delay of the next closing. Nothing leaves the device before; a retry repeats what is stored. Knows
+nothing of networks. The caller brings the coins and the time, and says whether it is sure enough of the time to drop
+what is too late.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from dataclasses import replace
 
-from changeling_protocol import Report, Survey
-from changeling_protocol.entry_secret import Subkeys
+from changeling_protocol import Coins, Report, Survey
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_protocol.upload import closings
+from changeling_protocol.upload import closings, draw_report_id
 
-from . import changelog, entries, outbox
+from . import changelog, ending, entries, outbox
 from .clock import close_ms
 from .entries import Entry
+from .responding import respond
 
 
-def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: UnixMilliseconds, may_drop: bool) -> Entry:
+def answer_due(
+    db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: UnixMilliseconds, may_drop: bool, coins: Coins
+) -> Entry:
     """Answers every closing of an entry that is due, in order; those past grace are dropped without an answer.
 
     now_ms: the device's time without its lead, in Unix milliseconds.
@@ -28,20 +31,27 @@ def answer_due(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: Uni
     """
     before = entry
     for period in closings(survey.plan, entry.answered, survey.calendar.closed(UnixSeconds(now_ms / 1000))):
-        subkeys = entry.secret.advanced(period).subkeys(survey.id)
         if past_grace(survey, period, now_ms):
             if not may_drop:
                 break
-            entry = entry.after(period).dropping(1)
-        elif now_ms > _due_ms(survey, period, subkeys):
-            outbox.put(db, survey, entry, period, list(_reports(db, survey, entry, period, subkeys)))
-            entry = entry.after(period)
+            entry = entry.dropping(1)
+        elif now_ms > _due_ms(survey, entry, period):
+            entry = _answer(db, survey, entry, period, coins)
         else:
             break
-    if entry is not before:
-        entries.update(db, entry)
-        changelog.prune(db, survey, entry)
+        entry = entry.after(period, draw_delay(survey, coins))
+    if entry is before:
+        return entry
+    if ending.has_ended(survey, entry):
+        return ending.clear(db, entry)
+    entries.update(db, entry)
+    changelog.prune(db, survey, entry)
     return entry
+
+
+def draw_delay(survey: Survey, coins: Coins) -> int:
+    """How long an entry waits before it answers a closing, beyond the skew: up to the survey's spread, in ms."""
+    return coins.below(1000 * survey.spread)
 
 
 def past_grace(survey: Survey, period: int, now_ms: UnixMilliseconds) -> bool:
@@ -61,23 +71,24 @@ def hangs_on_time(db: sqlite3.Connection, survey: Survey, entry: Entry, now_ms: 
     return len(unanswered) > 1 or any(past_grace(survey, period, now_ms) for period in oldest)
 
 
-def _due_ms(survey: Survey, period: int, subkeys: Subkeys) -> UnixMilliseconds:
-    """When nodes that end with a period are answered: later than this, in Unix milliseconds."""
-    delay = subkeys.delay_coins(period).below(1000 * survey.spread)
-    return UnixMilliseconds(close_ms(survey.calendar, period) + 1000 * survey.skew + delay)
+def _due_ms(survey: Survey, entry: Entry, period: int) -> UnixMilliseconds:
+    """When the entry answers its next closing, at that period: later than this, in Unix milliseconds."""
+    return UnixMilliseconds(close_ms(survey.calendar, period) + 1000 * survey.skew + entry.delay_ms)
 
 
-def _reports(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, subkeys: Subkeys) -> Iterator[Report]:
+def _answer(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, coins: Coins) -> Entry:
+    """Puts the entry's reports on the nodes that end with a period into the outbox. Returns the entry as it now is."""
     new = changelog.state_at_close(db, survey, entry, period)
-    for index, track in survey.plan.numbered(entry.group):
+    group, slots, reports = survey.plan.groups[entry.group], entry.slots, []
+    for place, (index, track) in enumerate(survey.plan.numbered(entry.group)):
         number = track.ending_at(period)
         if number is None or (track.reported is not None and not _take_drawn(db, entry, index, number)):
             continue
-        node = track.node(number)
-        old = changelog.state_at_close(db, survey, entry, node.start)
-        true = track.randomizer.space.index(old, new)
-        symbol = track.randomizer.respond(true, subkeys.response_coins(index, node, true))
-        yield Report(index, number, subkeys.report_id(index, node), symbol)
+        old = changelog.state_at_close(db, survey, entry, track.node(number).start)
+        symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
+        reports.append(Report(index, number, draw_report_id(coins), symbol))
+    outbox.put(db, survey, entry, period, reports)
+    return replace(entry, slots=slots)
 
 
 def _take_drawn(db: sqlite3.Connection, entry: Entry, track: int, node: int) -> bool:

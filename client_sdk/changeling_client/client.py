@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from changeling_protocol import ProtocolError, Survey
+from changeling_protocol import Coins, ProtocolError, Survey, SystemCoins
 from changeling_protocol.quantities import SurveyId
 
 from . import entries, surveys
@@ -55,6 +55,7 @@ class Client:
         self._authority = _checked_authority(authority)
         self._max_epsilon = _checked_epsilon(max_epsilon)
         self._clock = DeviceClock(clock, lead_ms=0)
+        self._coins: Coins = SystemCoins()
         self._server = Server(server, http, self._clock)
         self._store = Store(path)
         with self._store.transaction() as db:
@@ -89,7 +90,7 @@ class Client:
             survey = self._verified(id_, signed)
             with self._store.transaction() as db:
                 keep_heard(db, self._clock)
-                enrol(db, survey, entries, answers, self._max_epsilon, self._clock)
+                enrol(db, survey, entries, answers, self._max_epsilon, self._clock, self._coins)
         return SurveyHandle(survey, self._store, self._clock)
 
     def flush(self) -> Flushed:
@@ -98,7 +99,7 @@ class Client:
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
         Raises StoreBusy or StoreUnusable.
         """
-        return self._flusher.flush()
+        return self._flusher.flush(self._coins)
 
     @property
     def spent(self) -> Decimal:

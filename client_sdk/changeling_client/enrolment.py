@@ -1,23 +1,25 @@
 """Joining a survey: the bound on epsilon is checked, then each entry draws its group and its nodes, once.
 
-Each entry draws from a secret of its own. All of it is one transaction: entries are enrolled wholly or not at all, and
-never draw again.
+All of it is one transaction: entries are enrolled wholly or not at all, and never draw these again.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
 
-from changeling_protocol import EntrySecret, Survey
+from changeling_protocol import Coins, Survey
 from changeling_protocol.plan import draw_nodes
 from changeling_protocol.quantities import EntryNumber, UnixSeconds
 from changeling_protocol.upwards import upwards
 
 from . import entries, surveys
+from .answering import draw_delay
 from .clock import DeviceClock, see
+from .ending import last_closing
 from .entries import Entry
 from .errors import EnrolmentOver, TooCostly
 from .recording import record, state_of
+from .responding import Slots
 
 
 def enrol(
@@ -27,6 +29,7 @@ def enrol(
     answers: Sequence[str] | None,
     max_epsilon: Decimal,
     clock: DeviceClock,
+    coins: Coins,
 ) -> None:
     """Enrols entries from the first period on that is still open; does nothing if they are enrolled already.
 
@@ -34,6 +37,7 @@ def enrol(
     answers: one for each of them, recorded at once; None if they have none yet.
     max_epsilon: what all surveys of the store may cost together.
     clock: the device's; it decides which periods are still open.
+    coins: what each entry draws its group, its nodes and its first delay from.
     Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers than fits.
     """
     if enrolled := entries.count(db, survey.id):
@@ -47,13 +51,13 @@ def enrol(
     if total > max_epsilon:
         raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
     closed = survey.calendar.closed(UnixSeconds(see(db, clock) / 1000))
-    if closed == survey.calendar.periods:
-        raise EnrolmentOver("the survey's calendar has ended")
+    if closed >= last_closing(survey.plan):
+        raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
     if survey.closed and closed:
         raise EnrolmentOver("the survey's cohort is closed since its first period ended")
     surveys.insert(db, survey)
     for number in range(count):
-        entry = _draw(db, survey, EntryNumber(number), EntrySecret.fresh(closed + 1))
+        entry = _draw(db, survey, EntryNumber(number), closed, coins)
         if states:
             record(db, survey, entry, states[number], clock)
 
@@ -74,16 +78,19 @@ def _initial_states(survey: Survey, count: int, answers: Sequence[str] | None) -
     return [state_of(survey, answer) for answer in answers]
 
 
-def _draw(db: sqlite3.Connection, survey: Survey, number: EntryNumber, secret: EntrySecret) -> Entry:
-    """A new entry with the group that it draws, and the nodes that it draws on tracks where it reports only some."""
-    subkeys = secret.subkeys(survey.id)
-    group = survey.plan.draw_group(subkeys.group_coins())
-    entry = Entry(survey.id, number, group, answered=secret.period - 1, key=secret.key)
+def _draw(db: sqlite3.Connection, survey: Survey, number: EntryNumber, closed: int, coins: Coins) -> Entry:
+    """A new entry with all that it draws: its group, its nodes on tracks where it reports only some, its first delay.
+
+    closed: how many periods have closed.
+    """
+    group = survey.plan.draw_group(coins)
+    slots = Slots.unused(survey.plan.groups[group])
+    entry = Entry(survey.id, number, group, closed, draw_delay(survey, coins), slots)
     entries.insert(db, entry)
     for index, track in survey.plan.numbered(group):
         if track.reported is not None:
             db.executemany(
                 "INSERT INTO drawn_nodes VALUES (?, ?, ?, ?)",
-                [(survey.id, number, index, node) for node in draw_nodes(track, subkeys.node_coins(index))],
+                [(survey.id, number, index, node) for node in draw_nodes(track, coins)],
             )
     return entry

@@ -1,12 +1,16 @@
-"""What a device keeps of an entry: its group, its key, how far it has answered, how often it has mutated."""
+"""What a device keeps of an entry: its group, how far it has answered, its slots, how often it has mutated."""
 
 import sqlite3
 from dataclasses import dataclass, replace
+from typing import Any
 
-from changeling_protocol import EntrySecret
 from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
 
-_COLUMNS = "survey, number, track_group, answered, key, mutations, first_ms, dropped"
+from .responding import Slots
+
+_KEPT = "answered, delay_ms, used, score, mutations, first_ms, dropped"
+"""The columns of what changes."""
+_COLUMNS = f"survey, number, track_group, {_KEPT}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -17,7 +21,8 @@ class Entry:
     number: the entry's number in the survey, from 0.
     group: the group that it drew, numbered as in the plan.
     answered: every node that ends by this period is answered or dropped.
-    key: that of the entry's secret at the period after `answered`.
+    delay_ms: how long it waits before it answers the next closing, once the clock's skew has passed, in milliseconds.
+    slots: what it remembers of a joint group; None if no slot is left, or the group is not joint.
     mutations: how many it has made, as its constraint counts them.
     first_ms: when the first was, in Unix milliseconds; None if there was none.
     dropped: how many closings were past grace.
@@ -27,19 +32,15 @@ class Entry:
     number: EntryNumber
     group: int
     answered: int
-    key: bytes
+    delay_ms: int
+    slots: Slots | None = None
     mutations: int = 0
     first_ms: UnixMilliseconds | None = None
     dropped: int = 0
 
-    @property
-    def secret(self) -> EntrySecret:
-        """The entry's secret at the period after `answered`."""
-        return EntrySecret(self.answered + 1, self.key)
-
-    def after(self, period: int) -> "Entry":
-        """The entry once `period` is answered or dropped; its key is then the next period's."""
-        return replace(self, answered=period, key=self.secret.advanced(period + 1).key)
+    def after(self, period: int, delay_ms: int) -> "Entry":
+        """The entry once `period` is answered or dropped, with the delay that it drew for the closing after it."""
+        return replace(self, answered=period, delay_ms=delay_ms)
 
     def dropping(self, closings: int) -> "Entry":
         """The entry with so many more closings dropped."""
@@ -54,34 +55,16 @@ class Entry:
 def insert(db: sqlite3.Connection, entry: Entry) -> None:
     """Keeps a new entry."""
     db.execute(
-        f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (
-            entry.survey,
-            entry.number,
-            entry.group,
-            entry.answered,
-            entry.key,
-            entry.mutations,
-            entry.first_ms,
-            entry.dropped,
-        ),
+        f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (entry.survey, entry.number, entry.group, *_kept(entry)),
     )
 
 
 def update(db: sqlite3.Connection, entry: Entry) -> None:
     """Keeps what has changed of an entry; its group never does."""
     db.execute(
-        "UPDATE entries SET answered = ?, key = ?, mutations = ?, first_ms = ?, dropped = ?"
-        " WHERE survey = ? AND number = ?",
-        (
-            entry.answered,
-            entry.key,
-            entry.mutations,
-            entry.first_ms,
-            entry.dropped,
-            entry.survey,
-            entry.number,
-        ),
+        f"UPDATE entries SET ({_KEPT}) = (?, ?, ?, ?, ?, ?, ?) WHERE survey = ? AND number = ?",  # noqa: S608
+        (*_kept(entry), entry.survey, entry.number),
     )
 
 
@@ -94,7 +77,7 @@ def load(db: sqlite3.Connection, survey: SurveyId, number: EntryNumber) -> Entry
         row = None
     if row is None:
         raise ValueError(f"entries are numbered 0 to {count(db, survey) - 1}, got {number}")
-    return Entry(*row)
+    return _entry(*row)
 
 
 def load_all(db: sqlite3.Connection, survey: SurveyId) -> list[Entry]:
@@ -103,10 +86,33 @@ def load_all(db: sqlite3.Connection, survey: SurveyId) -> list[Entry]:
         f"SELECT {_COLUMNS} FROM entries WHERE survey = ? ORDER BY number",  # noqa: S608
         (survey,),
     )
-    return [Entry(*row) for row in rows]
+    return [_entry(*row) for row in rows]
 
 
 def count(db: sqlite3.Connection, survey: SurveyId) -> int:
     """How many entries the survey has; 0 if this store has not joined it."""
     (entries,) = db.execute("SELECT count(*) FROM entries WHERE survey = ?", (survey,)).fetchone()
     return int(entries)
+
+
+def _kept(entry: Entry) -> tuple[int | bytes | None, ...]:
+    """The values of the columns of what changes.
+
+    A byte holds how many slots of a track are used: a group has at most 256, and when the last is used nothing is kept.
+    """
+    used, score = (None, None) if entry.slots is None else (bytes(entry.slots.used), entry.slots.score)
+    return entry.answered, entry.delay_ms, used, score, entry.mutations, entry.first_ms, entry.dropped
+
+
+def _entry(
+    survey: SurveyId,
+    number: EntryNumber,
+    group: int,
+    answered: int,
+    delay_ms: int,
+    used: bytes | None,
+    score: int,
+    *rest: Any,
+) -> Entry:
+    slots = None if used is None else Slots(tuple(used), score)
+    return Entry(survey, number, group, answered, delay_ms, slots, *rest)

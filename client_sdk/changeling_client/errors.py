@@ -10,7 +10,7 @@
         ├── TooCostly       with it the store would exceed max_epsilon
         └── EnrolmentOver   its calendar has ended, or its cohort is closed
 
-A bad argument is a plain ValueError with the value in it. No error holds an answer or a key.
+A bad argument is a plain ValueError with the value in it. No error holds an answer or a coin.
 """
 
 from changeling_protocol.errors import ChangelingError

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from changeling_protocol import seal
+from changeling_protocol import Coins, seal
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 
@@ -48,12 +48,16 @@ class Flusher:
     def __init__(self, store: Store, server: Server, keys: SealingKeys, clock: DeviceClock) -> None:
         self._store, self._server, self._keys, self._clock = store, server, keys, clock
 
-    def flush(self) -> Flushed:
-        """Answers and sends; trouble with the server is returned, never raised. Raises StoreBusy or StoreUnusable."""
+    def flush(self, coins: Coins) -> Flushed:
+        """Answers and sends; trouble with the server is returned, never raised.
+
+        coins: where the chances of what is answered come from.
+        Raises StoreBusy or StoreUnusable.
+        """
         self._clock.forget_heard()
         doubtful = self._doubts_the_time()
         trouble = self._ask_the_time() if doubtful else None
-        uploads, dropped, answered = self._answer(may_drop=doubtful and trouble is None)
+        uploads, dropped, answered = self._answer(coins, may_drop=doubtful and trouble is None)
         self._store.erase_past(answered)  # the network may take its time
         lost, sent = dropped, 0
         try:
@@ -95,7 +99,7 @@ class Flusher:
                 keep_heard(db, self._clock)
         return None
 
-    def _answer(self, may_drop: bool) -> tuple[list[Upload], int, bool]:
+    def _answer(self, coins: Coins, may_drop: bool) -> tuple[list[Upload], int, bool]:
         """Answers what is due. Returns all that waits, how many closings were past grace, whether any was new."""
         now_ms = self._clock.delayed_ms()
         uploads: list[Upload] = []
@@ -105,7 +109,7 @@ class Flusher:
             for survey in surveys.load_all(db):
                 for before in entries.load_all(db, survey.id):
                     entry = changelog.bring_back(db, survey, before, seen_ms)
-                    entry = answer_due(db, survey, entry, now_ms, may_drop)
+                    entry = answer_due(db, survey, entry, now_ms, may_drop, coins)
                     waiting = outbox.waiting(db, survey.id, entry.number)
                     late = [period for period in waiting if may_drop and past_grace(survey, period, now_ms)]
                     if late:
@@ -126,7 +130,7 @@ class Flusher:
             for index, upload in enumerate(body):
                 if index not in refused:
                     sent += outbox.remove(db, upload.survey, upload.entry, upload.periods)
-                elif refused[index] == Refusal.CLOSED and _has_ended(db, upload.survey, now_ms):
+                elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
                     gone = outbox.remove(db, upload.survey, upload.entry, upload.periods)
                     entries.update(db, entries.load(db, upload.survey, upload.entry).dropping(gone))
                     dropped += gone
@@ -136,7 +140,7 @@ class Flusher:
         return sent, dropped, _told(reasons)
 
 
-def _has_ended(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
+def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
     """Whether the survey's calendar has ended. A server says "closed" also of one that has not begun, to a clock that
     is ahead."""
     joined = surveys.load(db, survey)

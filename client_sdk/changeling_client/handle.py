@@ -10,7 +10,7 @@ from changeling_protocol.quantities import EntryNumber
 from . import changelog, entries, outbox, recording
 from .changelog import NULL
 from .clock import DeviceClock
-from .ledger import Ledger
+from .ledger import Ledger, cost_if_restored
 from .recording import Recorded
 from .store import Store
 
@@ -45,7 +45,7 @@ class SurveyHandle:
         return self._record(NULL, entry)
 
     def answer(self, entry: int = 0) -> str | None:
-        """The entry's answer as it was last recorded; None if there is none."""
+        """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
         with self._store.transaction() as db:
             state = changelog.current_state(db, entries.load(db, self.survey.id, EntryNumber(entry)))
         return None if state == NULL else self.survey.answers[state - 1]
@@ -60,7 +60,7 @@ class SurveyHandle:
         with self._store.transaction() as db:
             account = entries.load(db, self.survey.id, EntryNumber(entry))
             waiting = len(outbox.waiting(db, self.survey.id, account.number))
-        return Ledger(self.survey.epsilon, account.answered, waiting, account.dropped)
+        return Ledger(self.survey.epsilon, cost_if_restored(self.survey), account.answered, waiting, account.dropped)
 
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:

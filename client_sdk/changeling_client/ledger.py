@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from decimal import Decimal
 
+from changeling_protocol import Survey
+from changeling_protocol.cost import lives_cost
+from changeling_protocol.survey import from_micro, micro
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -10,12 +14,20 @@ class Ledger:
 
     epsilon: over the survey's whole calendar, no reports of the entry are more than e^epsilon times likelier under
     one changelog than under another.
+    epsilon_if_restored: the same of the reports of two lives together, if a backup of the store was put back once, so
+    that nodes were answered again. Nothing on the device notices.
     answered: every node that ends by this period, numbered from 1, is answered or dropped.
     waiting: how many closings are answered and not yet acknowledged by the server.
     dropped: how many closings came too late, and never reached the server.
     """
 
     epsilon: Decimal
+    epsilon_if_restored: Decimal
     answered: int
     waiting: int
     dropped: int
+
+
+def cost_if_restored(survey: Survey) -> Decimal:
+    """What two lives of one entry cost at most, rounded up to millionths."""
+    return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraint, survey.closed, lives=2)))

@@ -13,6 +13,7 @@ from changeling_protocol.quantities import UnixMilliseconds
 from . import changelog, entries
 from .changelog import NULL
 from .clock import DeviceClock, close_ms, see
+from .ending import has_ended
 from .entries import Entry
 
 
@@ -43,9 +44,11 @@ def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clo
     state: 0 for NULL, or the number of an answer from 1.
     The change is dated now, which is the server's time if the device is known to be ahead of it. It is never dated
     before a time that the store has seen, and always after everything that was answered; so a clock that went back
-    writes nothing into a node that is closed.
+    writes nothing into a node that is closed. Once all is answered nothing is kept.
     """
     seen = see(db, clock)
+    if has_ended(survey, entry):
+        return Recorded.FROZEN
     if state == changelog.current_state(db, entry):
         return Recorded.UNCHANGED
     entry = changelog.bring_back(db, survey, entry, seen)

@@ -2,7 +2,7 @@
 
 APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE clock (              -- one row
@@ -22,7 +22,9 @@ CREATE TABLE entries (
     number INTEGER NOT NULL,
     track_group INTEGER NOT NULL,
     answered INTEGER NOT NULL,    -- every node that ends by this period is answered or dropped
-    key BLOB NOT NULL,            -- the ratchet's key at period answered + 1
+    delay_ms INTEGER NOT NULL,    -- drawn for the next closing
+    used BLOB,                    -- of a joint group: slots used, a byte for each track; NULL once none is left
+    score INTEGER,                -- and the weights of those that agreed, up to the threshold
     mutations INTEGER NOT NULL,
     first_ms INTEGER,             -- when the first mutation was
     dropped INTEGER NOT NULL,     -- closings past grace

@@ -24,7 +24,7 @@ _PRAGMAS = (
     "synchronous = FULL",
     "secure_delete = ON",
     "foreign_keys = ON",
-    "temp_store = MEMORY",  # no copy of a secret in a temporary file
+    "temp_store = MEMORY",  # no copy of an answer in a temporary file
 )
 
 
@@ -68,7 +68,7 @@ class Store:
                 raise
 
     def erase_past(self, changed: bool = True) -> None:
-        """Rewrites the file and empties its log, so that no copy is left of keys and answers that were overwritten.
+        """Rewrites the file and empties its log, so that no copy is left of answers and counts that were overwritten.
 
         SQLite's secure_delete zeroes rows that are deleted, but not copies that stay in a page when rows move.
         changed: whether anything was overwritten since the last time.

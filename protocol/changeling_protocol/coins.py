@@ -17,7 +17,7 @@ class Coins(Protocol):
 
 
 class SystemCoins:
-    """The operating system's generator: integers of as many bits as n - 1 has, until one is below n."""
+    """The operating system's generator: integers of as many bits as n has, until one is below n."""
 
     __slots__ = ()
 

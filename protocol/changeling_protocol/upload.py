@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgpack
 
 from .calendar import Node
+from .coins import Coins
 from .errors import MalformedBytes
 from .plan import ReleasePlan, Track
 from .quantities import NodeNumber, TrackNumber
@@ -36,6 +37,11 @@ class Report:
     node: NodeNumber
     id: bytes
     symbol: int
+
+
+def draw_report_id(coins: Coins) -> bytes:
+    """The id of a new report: 16 uniform bytes, which tell nothing of the entry, and which no other report has."""
+    return coins.below(1 << 8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES)
 
 
 def closings(plan: ReleasePlan, after: int, until: int) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import httpx
 from changeling_client import Client
-from changeling_protocol import Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
+from changeling_protocol import Coins, Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
 from changeling_protocol.sealing import head_of
 from changeling_protocol.upload import decode_upload
 from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
@@ -98,9 +98,13 @@ def opened(envelope: bytes, surveys, private: X25519PrivateKey) -> list[tuple[Re
     ]
 
 
-def client(path, server: FakeServer, clock: Clock, **options) -> Client:
+def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, **options) -> Client:
+    """A client of this server by this clock. coins: the test's own, which no app can bring."""
     options = {"max_epsilon": 10_000, "http": server.http(), **options}
-    return Client(path / "store.db", URL, PINNED, clock=clock, **options)
+    device = Client(path / "store.db", URL, PINNED, clock=clock, **options)
+    if coins is not None:
+        device._coins = coins
+    return device
 
 
 def by_node(server: FakeServer) -> dict[tuple[int, int], int]:

@@ -3,10 +3,11 @@
 import operator
 import tempfile
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import pytest
-from changeling_client import Recorded, entries
+from changeling_client import Client, Recorded, entries
 from changeling_protocol import (
     AtMost,
     Group,
@@ -17,12 +18,15 @@ from changeling_protocol import (
     ReleasePlan,
     Report,
     StateSpace,
+    SystemCoins,
     TimeBounded,
     Track,
 )
 from changeling_protocol.plan import draw_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.coins import ListedCoins, SeededCoins
 
 from ..protocol.examples import hierarchical, mixed, survey
 from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, by_node, client
@@ -137,7 +141,7 @@ def test_no_node_is_answered_before_its_delay_is_over(tmp_path):
 
 
 def test_what_is_past_grace_is_dropped_and_counted(tmp_path):
-    """Nodes past close + grace get no report, and the key moves past them; later ones are answered."""
+    """Nodes past close + grace get no report; later ones are answered."""
     asked = replace(PLAIN, grace=90)
     server, clock = FakeServer(asked), Clock()
     with client(tmp_path, server, clock) as device:
@@ -178,47 +182,72 @@ def test_a_closed_cohort_reports_states_without_null(tmp_path):
     assert by_node(server) == {(0, 2): 0, (2, 4): 0, (4, 6): 2, (6, 8): 2}
 
 
-def test_reports_are_what_the_entrys_secret_says(tmp_path):
-    """Every id and symbol is the protocol's derivation from the key at enrolment, the node and the true input."""
+def test_reports_are_what_the_coins_say(tmp_path):
+    """Group and first delay on joining; at each closing the symbol and the id of each track, then the next delay."""
     asked = survey(hierarchical(3, 8, (1, 2, 4), Odds(3, 2)), grace=10**6)
     server, clock = FakeServer(asked), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(asked.id)
-        with device._store.transaction() as db:
-            secret = entries.load(db, asked.id, 0).secret
-        assert secret.period == 1
-        handle.record("tea")
+    with client(tmp_path, server, clock, SeededCoins(5)) as device:
+        device.join(asked.id).record("tea")
         for moment in (START + 200, LATE):
             clock.now = moment
             device.flush()
-    expected = []
-    for number, track in enumerate(asked.plan.tracks):
-        for index, node in enumerate(track.nodes(), 1):
-            subkeys = secret.advanced(node.end).subkeys(asked.id)
-            true = CHANGES.index(0, 1) if node.start == 0 else 0
-            symbol = track.randomizer.respond(true, subkeys.response_coins(number, node, true))
-            expected.append(Report(number, index, subkeys.report_id(number, node), symbol))
+    coins, expected = SeededCoins(5), []
+    assert coins.below(1) == 0
+    coins.below(1000 * asked.spread)
+    for period in range(1, 9):
+        for number, track in enumerate(asked.plan.tracks):
+            if (node := track.ending_at(period)) is not None:
+                true = CHANGES.index(0, 1) if node == 1 else 0
+                symbol = track.randomizer.respond(true, coins)
+                expected.append(Report(number, node, coins.below(2**128).to_bytes(16), symbol))
+        coins.below(1000 * asked.spread)
     order = operator.attrgetter("track", "node")
-    assert sorted((report for report, _, _ in server.reports()), key=order) == expected
+    assert sorted((report for report, _, _ in server.reports()), key=order) == sorted(expected, key=order)
 
 
-def test_group_and_nodes_are_what_the_entrys_secret_says(tmp_path):
-    """Both are drawn at enrolment by the protocol's coins from the key the entry has then."""
+def test_group_delay_and_nodes_are_what_the_coins_say(tmp_path):
+    """All are drawn at enrolment, entry by entry, and stored."""
     asked = survey(mixed(3, 8), grace=10**6)
-    with client(tmp_path, FakeServer(asked), Clock(at(2.5))) as device:
+    with client(tmp_path, FakeServer(asked), Clock(at(2.5)), SeededCoins(6)) as device:
         device.join(asked.id, entries=20)
         with device._store.transaction() as db:
             drawn = db.execute("SELECT entry, track, node FROM drawn_nodes ORDER BY 1, 2, 3").fetchall()
             enrolled = entries.load_all(db, asked.id)
-    expected = []
+    coins, expected = SeededCoins(6), []
     for entry in enrolled:
-        assert entry.secret.period == 3
-        subkeys = entry.secret.subkeys(asked.id)
-        assert entry.group == asked.plan.draw_group(subkeys.group_coins())
+        assert entry.group == asked.plan.draw_group(coins)
+        assert entry.delay_ms == coins.below(1000 * asked.spread)
+        assert entry.answered == 2
         if entry.group == 0:
-            nodes = draw_nodes(asked.plan.tracks[0], subkeys.node_coins(0))
-            expected += [(entry.number, 0, node) for node in nodes]
+            expected += [(entry.number, 0, node) for node in draw_nodes(asked.plan.tracks[0], coins)]
     assert drawn == expected
+    assert {entry.group for entry in enrolled} == {0, 1, 2}
+
+
+def test_a_delay_is_drawn_once_and_not_again_at_each_flush(tmp_path):
+    """Whoever drew the longest waits it out, flush by flush and start by start; the shortest waits for nothing."""
+    for number, drawn in enumerate((0, 1000 * PLAIN.spread - 1)):
+        (tmp_path / str(number)).mkdir()
+        server, clock = FakeServer(PLAIN), Clock()
+        coins = ListedCoins([0, drawn, None, None, drawn, None, None, None, None, None])
+        with client(tmp_path / str(number), server, clock, coins) as device:
+            device.join(PLAIN.id)
+        for period in (1, 2):
+            due = at(period) + PLAIN.skew + drawn / 1000
+            for moment in (at(period) + PLAIN.skew, due - 3, due):
+                clock.now = moment
+                with client(tmp_path / str(number), server, clock, coins) as device:
+                    assert device.flush().sent == 0
+            clock.now = due + 0.001
+            with client(tmp_path / str(number), server, clock, coins) as device:
+                assert device.flush().sent == 1
+
+
+def test_what_an_app_embeds_has_the_operating_systems_coins(tmp_path):
+    """It has no way to bring others: there is no such argument."""
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        assert type(device._coins) is SystemCoins
+    assert not [name for name in signature(Client).parameters if "coin" in name]
 
 
 def test_groups_are_drawn_by_their_shares(tmp_path):

@@ -1,10 +1,11 @@
-"""SIGKILL between any two steps, and several processes on one store: one report a node, always the same."""
+"""SIGKILL between any two steps, and several processes on one store: one report a node, stored before it is sent."""
 
 import os
 import signal
 import sqlite3
 import tempfile
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -13,10 +14,15 @@ from changeling_client import Client
 from changeling_protocol import (
     AtMost,
     Group,
+    Joint,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
     ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    Survey,
     Track,
     canonical,
 )
@@ -41,6 +47,25 @@ PLAN = ReleasePlan(
     )
 )
 ASKED = survey(PLAN, grace=10**6, constraint=AtMost(3))
+JOINT = Joint(Odds(3, 1), 5, (3, 2, 1), (3, 2, 9))
+TOGETHER = survey(
+    ReleasePlan(
+        (
+            Group.jointly(
+                (
+                    Track(1, SignedSubset(CHANGES, TRUTHFUL), 0, 4),
+                    Track(2, KaryChange(CHANGES, TRUTHFUL), 0, 4),
+                    Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 4),
+                ),
+                JOINT,
+            ),
+        )
+    ),
+    grace=10**6,
+    constraint=AtMost(3),
+)
+"""A joint group, with more slots of states than there are reports, so that its counts are kept until the end; and a
+server that refuses all of them, so that they are kept as well."""
 ENTRIES = 2
 
 
@@ -56,9 +81,11 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def scenario(directory, steps: Steps) -> None:
+def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
     """A device's life in actions that are done once each; those a killed process finished are not repeated."""
-    server, clock = FakeServer(ASKED), Clock()
+    server, clock = FakeServer(asked), Clock()
+    if asked is TOGETHER:
+        server.refused = [[index, "malformed"] for index in range(ENTRIES)]
     done = directory / "done"
     answered = httpx.MockTransport(server._serve)
 
@@ -85,7 +112,7 @@ def scenario(directory, steps: Steps) -> None:
         path = directory / "store.db"
         with http, Client(path, URL, PINNED, max_epsilon=10**4, http=http, clock=clock) as device:
             actions = [
-                (1, lambda: device.join(ASKED.id, entries=ENTRIES)),
+                (1, lambda: device.join(asked.id, entries=ENTRIES)),
                 (5, lambda: handle().record("tea", 0)),
                 (80, device.flush),
                 (130, lambda: handle().record("coffee", 0)),
@@ -97,7 +124,7 @@ def scenario(directory, steps: Steps) -> None:
             ]
 
             def handle():
-                return device.join(ASKED.id, entries=ENTRIES)
+                return device.join(asked.id, entries=ENTRIES)
 
             for number, (moment, action) in enumerate(actions):
                 if done.exists() and number < int(done.read_text()):
@@ -110,14 +137,14 @@ def scenario(directory, steps: Steps) -> None:
         sqlite3.connect = connect
 
 
-def sent_reports(directory):
+def sent_reports(directory, asked: Survey = ASKED):
     """All reports in all bodies any process of the device tried to send: (track, node) -> id -> symbols."""
     content = (directory / "sent").read_bytes()
     symbols = defaultdict(lambda: defaultdict(set))
     while content:
         size = int.from_bytes(content[:4])
         for envelope in canonical.decode(content[4 : 4 + size])["envelopes"]:
-            for report, node, _ in opened(envelope, {ASKED.id: ASKED}, PRIVATE):
+            for report, node, _ in opened(envelope, {asked.id: asked}, PRIVATE):
                 symbols[report.track, node][report.id].add(report.symbol)
         content = content[4 + size :]
     return symbols
@@ -127,15 +154,62 @@ EXPECTED = {1: [(0, 1), (0, 0)], 2: [(0, 0), (0, 0)], 3: [(1, 2), (0, 1)], 4: [(
 """The true inputs of both entries in each period."""
 
 
-def assert_one_report_a_node(directory):
-    symbols = sent_reports(directory)
-    assert set(symbols) == {(number, node) for number, track in enumerate(PLAN.tracks) for node in track.nodes()}
+STATES = [(0, 1, 1, 2, 0), (0, 0, 0, 1, 1)]
+"""Those of both entries at the ends of the periods."""
+
+
+def assert_one_report_a_node(directory, asked: Survey = ASKED):
+    symbols = sent_reports(directory, asked)
+    tracks = asked.plan.tracks
+    assert set(symbols) == {(number, node) for number, track in enumerate(tracks) for node in track.nodes()}
     for (track, node), ids in symbols.items():
         assert len(ids) == ENTRIES, "an entry answered a node under two ids"
         assert all(len(drawn) == 1 for drawn in ids.values()), "a node was answered with two symbols"
-        if track == 2:
+        if asked is ASKED and track == 2:
             inputs = sorted(symbol for drawn in ids.values() for symbol in drawn)
             assert inputs == sorted(CHANGES.index(*change) for change in EXPECTED[node.end])
+
+
+def assert_the_store_is_of_one_mind(directory, known):
+    """Every node up to `answered` has a report, no other has one, and slots and score are those of these reports.
+
+    known: ids and symbols by entry, track and node, as they were stored before; what is known never changes.
+    Returns up to which periods the entries have answered.
+    """
+    if not (directory / "store.db").exists():
+        return set()
+    with closing(sqlite3.connect(directory / "store.db")) as db:
+        stored = {row[:3]: row[3:] for row in db.execute("SELECT entry, track, node, id, symbol FROM reports")}
+        kept = db.execute("SELECT number, answered, used, score FROM entries").fetchall()
+    assert known.items() <= stored.items()
+    known.update(stored)
+    group = TOGETHER.plan.groups[0]
+    for entry, answered, used, score in kept:
+        told = {tuple(at): int.from_bytes(symbol) for (number, *at), (_, symbol) in stored.items() if number == entry}
+        due = [
+            (p, n)
+            for p, track in enumerate(group.tracks)
+            for n in track.node_numbers()
+            if track.node(n).end <= answered
+        ]
+        assert sorted(told) == due
+        if answered == 4:
+            assert (used, score) == (None, None)
+            continue
+        slots = [0, 0, 0]
+        reached = 0
+        for place, number in due:
+            randomizer, true = group.tracks[place].randomizer, true_input(group.tracks[place], entry, number)
+            if randomizer.tells(true):
+                slots[place] += 1
+                reached += JOINT.weights[place] * randomizer.agrees(told[place, number], true)
+        assert (list(used), score) == (slots, min(JOINT.threshold, reached))
+    return {answered for _, answered, _, _ in kept}
+
+
+def true_input(track, entry, number):
+    node = track.node(number)
+    return track.randomizer.space.index(STATES[entry][node.start], STATES[entry][node.end])
 
 
 def forked(work) -> int:
@@ -172,6 +246,26 @@ def test_a_kill_at_any_step_changes_no_report(fast_path):
         assert forked(lambda: scenario(directory, Steps(last))) == -signal.SIGKILL  # noqa: B023
         scenario(directory, Steps())
         assert_one_report_a_node(directory)
+
+
+def test_a_kill_at_any_step_leaves_reports_and_slots_that_belong_together(fast_path):
+    """In a joint group, for every SQL statement and every end of a request: in what is on disk after the kill each node
+    up to the mark is answered once, and the counts are those of its reports; and so again at the end."""
+    counting = Steps()
+    (fast_path / "whole").mkdir()
+    scenario(fast_path / "whole", counting, TOGETHER)
+    assert_one_report_a_node(fast_path / "whole", TOGETHER)
+    seen = set()
+    for last in range(1, counting.count + 1):
+        directory, known = fast_path / str(last), {}
+        directory.mkdir()
+        assert forked(lambda: scenario(directory, Steps(last), TOGETHER)) == -signal.SIGKILL  # noqa: B023
+        seen |= assert_the_store_is_of_one_mind(directory, known)
+        scenario(directory, Steps(), TOGETHER)
+        assert_the_store_is_of_one_mind(directory, known)
+        assert len(known) == ENTRIES * 10
+        assert_one_report_a_node(directory, TOGETHER)
+    assert seen == {0, 1, 3, 4}
 
 
 def test_a_device_killed_again_and_again_gets_there(tmp_path):

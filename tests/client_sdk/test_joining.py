@@ -101,6 +101,16 @@ def test_a_survey_that_understates_its_epsilon_is_refused(tmp_path):
         assert_nothing_joined(device)
 
 
+def test_a_survey_of_another_protocol_version_is_refused_by_name(tmp_path):
+    """Its version and the one that this client speaks are in the error."""
+    payload = canonical.encode({**canonical.decode(PLAIN.payload), "version": 1})
+    old = canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
+    with client(tmp_path, FakeServer(), Clock()) as device:
+        with pytest.raises(BadSurvey, match="has protocol version 1; this is version 2"):
+            device.join(PLAIN.id, signed=old)
+        assert_nothing_joined(device)
+
+
 @pytest.mark.parametrize("signed_survey", [b"", b"\xc1", b"no survey at all", PLAIN.payload, PLAIN.signed_by(STRANGER)])
 def test_whatever_is_wrong_with_a_survey_is_a_client_error(tmp_path, signed_survey):
     """An app that catches ClientError around `join` catches it, be the bytes its own or the server's."""

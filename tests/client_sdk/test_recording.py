@@ -4,11 +4,29 @@ import os
 import signal
 from dataclasses import replace
 
+import httpx
 import pytest
-from changeling_client import Recorded
-from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_client import EnrolmentOver, Recorded, entries
+from changeling_client.responding import Slots
+from changeling_protocol import (
+    AtMost,
+    Group,
+    Hybrid,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    TimeBounded,
+    Track,
+)
 
+from ..protocol.examples import hierarchical, survey
 from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client
+
+ODDS = Odds(3, 1)
 
 
 def test_a_record_survives_sigkill_right_after_it_returns(tmp_path):
@@ -135,6 +153,58 @@ def test_a_record_after_the_calendar_changes_nothing(tmp_path):
         assert handle.answer() == "tea"
 
 
+@pytest.mark.parametrize("last", [8, 6])
+def test_when_a_survey_has_ended_all_that_it_knew_of_the_entry_goes(tmp_path, last):
+    """The answer, the mutations and when the first was, slots, delay and nodes drawn, with the last closing; what waits
+    stays. Then nothing is kept, wherever the clock steps and whoever starts again, and what it cost still counts."""
+    joint = Joint(Odds(9, 1), 2, (1, 1), (3, 3))
+    states = Track(1, KaryResponse(StateSpace(3), ODDS), 0, last, reported=3)
+    changes = Track(2, KaryChange(MutationSpace(3), ODDS), 0, last)
+    asked = survey(ReleasePlan((Group.jointly((states, changes), joint),)), grace=10**6)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        handle.record("tea")
+        clock.now = START + 60 * last - 30
+        device.flush()
+        handle.record("coffee")
+        server.reply = lambda _: httpx.Response(503)
+        clock.now = START + 60 * last + 20
+        assert device.flush().waiting == 1
+        assert handle.ledger().waiting == 1
+        for moment in (0, 30, 60 * last + 30, 481, 10**6, 90):
+            clock.now = START + moment
+            assert handle.answer() is None
+            assert handle.record("tea") is F
+            assert handle.delete() is F
+            device.flush()
+            with device._store.transaction() as db:
+                entry = entries.load(db, asked.id, 0)
+                rows = [
+                    db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("changelog", "drawn_nodes")
+                ]
+            assert (entry.slots, entry.mutations, entry.first_ms, entry.delay_ms) == (None, 0, None, 0)
+            assert rows == [0, 0]
+        server.reply = lambda _: None
+        assert device.flush().sent == 1
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        assert handle.record("tea") is F
+        assert handle.answer() is None
+        assert device.spent == asked.epsilon
+        assert (handle.ledger().answered, handle.ledger().waiting) == (last, 0)
+    assert len({(report.track, report.node) for report, _, _ in server.reports()}) == 3 + last // 2
+
+
+def test_nobody_joins_when_nothing_is_left_to_answer(tmp_path):
+    """Though the calendar goes on: an entry would be charged for nothing."""
+    asked = survey(hierarchical(3, 6, (1,), ODDS), grace=10**6)
+    with client(tmp_path, FakeServer(asked), Clock(START + 361)) as device:
+        with pytest.raises(EnrolmentOver):
+            device.join(asked.id)
+        assert device.spent == 0
+
+
 def test_a_clock_that_goes_back_writes_nothing_into_an_answered_node(tmp_path):
     """After period 3 was answered a record made 'in period 1' falls into period 4."""
     server, clock = FakeServer(PLAIN), Clock()
@@ -177,16 +247,20 @@ def test_a_clock_that_goes_back_answers_nothing_again(tmp_path):
     assert len(by_node(server)) == 8 + 4 + 2
 
 
-def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_key(tmp_path, caplog):
-    """Objects, results and log lines at every level hold no answer, no state and no secret."""
+def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path, caplog):
+    """Objects, results and log lines at every level hold no answer, no state, no count and no report's id."""
     caplog.set_level(0)
     server, clock = FakeServer(PLAIN), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id)
         handle.record("coffee")
         with device._store.transaction() as db:
-            (key,) = db.execute("SELECT key FROM entries").fetchone()
+            entry = entries.load(db, PLAIN.id, 0)
         clock.now = LATE
         printed = [repr(device), repr(handle), repr(handle.ledger()), repr(device.flush()), caplog.text]
+    ids = [report.id for report, _, _ in server.reports()]
+    assert len(ids) == 14
     for text in printed:
-        assert not [word for word in ("coffee", repr(key), key.hex()) if word in text]
+        assert not [word for id_ in ids for word in ("coffee", repr(id_), id_.hex()) if word in text]
+    for kept in (entry, Slots((1, 2), 3)):
+        assert not any(digit in repr(kept).split("0x")[0] for digit in "0123456789")

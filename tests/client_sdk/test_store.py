@@ -11,8 +11,10 @@ import httpx
 import pytest
 from changeling_client import StoreBusy, StoreUnusable
 from changeling_client.store import Store
+from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track
 
-from .device import PLAIN, START, Clock, FakeServer, client
+from ..protocol.examples import hierarchical, survey
+from .device import PLAIN, START, TRUTHFUL, Clock, FakeServer, client
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ DAMAGES = {
     "cut after a page": cut(4096),
     "torn pages": torn,
     "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
-    "of a later version": marked("user_version = 2"),
+    "of a later version": marked("user_version = 3"),
     "of another application": marked("application_id = 7"),
 }
 
@@ -88,7 +90,7 @@ def test_every_commit_is_on_disk(used):
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_nobody_else_may_read_it(used):
-    """The file, which holds secrets and answers, is its owner's alone; making it leaves nothing beside it."""
+    """The file, which holds answers, is its owner's alone; making it leaves nothing beside it."""
     assert used.stat().st_mode & 0o077 == 0
     assert [file.name for file in used.parent.iterdir()] == ["store.db"]
 
@@ -97,19 +99,37 @@ def on_disk(path):
     return b"".join(file.read_bytes() for file in path.iterdir())
 
 
-def test_an_erased_key_is_on_no_page_of_any_file(tmp_path):
-    """After a flush the old key, and after the acknowledgement ids, are gone from database and log, while open."""
-    server, clock = FakeServer(PLAIN), Clock()
+WEEKLY = survey(hierarchical(3, 8, (1,), TRUTHFUL), grace=10**6, constraint=AtMost(50))
+"""Every period that closes forgets the mutations before its last one."""
+
+
+def moments(device) -> set[bytes]:
+    """When mutations were that the store still knows of, as SQLite writes such times: so they can be looked for."""
+    with device._store.transaction() as db:
+        known = db.execute(
+            "SELECT at_ms FROM changelog UNION SELECT first_ms FROM entries UNION SELECT seen_ms FROM clock"
+        )
+        return {at.to_bytes(6) for (at,) in known if at}
+
+
+def test_what_is_erased_is_on_no_page_of_any_file(tmp_path):
+    """After a flush the mutations that no node needs are gone from database and log, while it is open, and after the
+    acknowledgement the ids of reports."""
+    server, clock = FakeServer(WEEKLY), Clock()
     with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id, entries=30)
+        handle = device.join(WEEKLY.id, entries=30)
         for period in range(1, 9):
-            with device._store.transaction() as db:
-                keys = [key for (key,) in db.execute("SELECT key FROM entries")]
-            assert all(key in on_disk(tmp_path) for key in keys)
+            for entry in range(30):
+                clock.now += 0.25
+                handle.record(WEEKLY.answers[period % 3], entry)
+            before = moments(device)
+            assert all(moment in on_disk(tmp_path) for moment in before)
             clock.now = START + 60 * period + 20
             server.refused = [[index, "malformed"] for index in range(30)]
             device.flush()
-            assert not any(key in on_disk(tmp_path) for key in keys)
+            gone = before - moments(device)
+            assert len(gone) >= 30 or period <= 2  # an entry's first stays
+            assert not any(moment in on_disk(tmp_path) for moment in gone)
             with device._store.transaction() as db:
                 ids = [id_ for (id_,) in db.execute("SELECT id FROM reports")]
             assert len(ids) >= 30
@@ -117,33 +137,49 @@ def test_an_erased_key_is_on_no_page_of_any_file(tmp_path):
             server.refused = []
             device.flush()
             assert not any(id_ in on_disk(tmp_path) for id_ in ids)
+        assert len(moments(device)) == 1
 
 
-def test_an_erased_key_is_in_no_gap_of_a_page(tmp_path):
+def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path):
+    """Those of 12 tracks stand in a row of bytes, which is found nowhere once they have changed or gone."""
+    tracks = [Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 4) for _ in range(12)]
+    joint = Joint(Odds(99, 1), 4, (5,) * 12, (4,) * 12)
+    asked = survey(ReleasePlan((Group.jointly(tracks, joint),)), grace=10**6)
+    server, clock, past = FakeServer(asked), Clock(), set()
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id, entries=3)
+        for period in range(1, 5):
+            clock.now = START + 60 * period + 20
+            device.flush()
+            with device._store.transaction() as db:
+                kept = {used for (used,) in db.execute("SELECT used FROM entries")}
+            assert kept == ({bytes([period]) * 12} if period < 4 else {None})
+            assert not any(used in on_disk(tmp_path) for used in past)
+            past |= kept
+
+
+def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
     """SQLite overwrites what it deletes, not what it leaves behind as it splits and merges pages: over the life of
-    hundreds of entries that grow and move about, no past key is left on disk once its period is answered."""
-    chance = Random(11)  # of the lives that were tried, one that leaves a key behind without VACUUM
-    asked = [replace(PLAIN, question=f"q{number}") for number in range(5)]
+    hundreds of entries that grow and move about, no mutation is left on disk that no open node needs."""
+    chance = Random(2)  # without VACUUM every seed that was tried leaves some behind
+    asked = [replace(WEEKLY, question=f"q{number}") for number in range(5)]
     server, clock = FakeServer(*asked), Clock()
     past = set()
-
-    def keys(device):
-        with device._store.transaction() as db:
-            return {key for (key,) in db.execute("SELECT key FROM entries")}
-
     with client(tmp_path, server, clock, max_epsilon=10**6) as device:
         sizes = {device.join(each.id, entries=size): size for each in asked for size in [chance.randint(1, 200)]}
-        for moment in range(0, 160, 20):
+        for moment in range(0, 320, 20):
             clock.now = START + moment
             for handle, size in sizes.items():
-                for _ in range(3):
-                    handle.record(chance.choice(PLAIN.answers), chance.randrange(size))
-            past |= keys(device)
+                for _ in range(chance.randint(1, size)):
+                    clock.now += 0.01
+                    handle.record(chance.choice(WEEKLY.answers), chance.randrange(size))
+            past |= moments(device)
             down = httpx.Response(503) if chance.random() < 0.3 else None
             server.reply = lambda _, reply=down: reply
             device.flush()
             content = on_disk(tmp_path)
-            assert not [key for key in past - keys(device) if key in content]
+            assert not [each for each in past - moments(device) if each in content]
+    assert len(past) > 300
 
 
 class Crowded:
@@ -165,23 +201,26 @@ class Crowded:
 
 def test_what_cannot_be_erased_for_want_of_room_is_erased_later(tmp_path):
     """A full disk holds no report back; the next flush with room erases, though nothing new is due."""
-    server, clock = FakeServer(PLAIN), Clock()
+    server, clock = FakeServer(WEEKLY), Clock()
     with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id)
-        with device._store.transaction() as db:
-            (key,) = db.execute("SELECT key FROM entries").fetchone()
+        handle = device.join(WEEKLY.id)
+        for answer in ("tea", "coffee", "neither"):
+            clock.now += 1
+            handle.record(answer)
+        forgotten = (1000 * (START + 2)).to_bytes(6)
         roomy = device._store._connection
         device._store._connection = Crowded(roomy)
         clock.now = START + 80
         assert device.flush().sent == 1
-        assert key in on_disk(tmp_path)
+        assert forgotten not in moments(device)
+        assert forgotten in on_disk(tmp_path)
         device._store._connection = roomy
         assert device.flush().sent == 0
-        assert key not in on_disk(tmp_path)
+        assert forgotten not in on_disk(tmp_path)
 
 
 def test_the_changelog_is_forgotten_when_no_open_node_needs_it(tmp_path):
-    """While (4, 8] is open the states at 4 and after are kept; at the end only the answer that stands."""
+    """While (4, 8] is open the states at 4 and after are kept; at the end nothing."""
     server, clock = FakeServer(PLAIN), Clock()
     kept = []
     with client(tmp_path, server, clock) as device:
@@ -194,8 +233,8 @@ def test_the_changelog_is_forgotten_when_no_open_node_needs_it(tmp_path):
             device.flush()
             with device._store.transaction() as db:
                 kept.append([state for (state,) in db.execute("SELECT state FROM changelog ORDER BY number")])
-        assert handle.answer() == "neither"
-    assert kept == [[1, 2, 3]] * 3 + [[2, 3]] * 4 + [[3]]
+            assert handle.answer() == ("neither" if period < 8 else None)
+    assert kept == [[1, 2, 3]] * 3 + [[2, 3]] * 4 + [[]]
 
 
 def test_a_store_that_is_held_too_long_is_busy_and_unchanged(used, monkeypatch):

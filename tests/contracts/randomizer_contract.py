@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from changeling_protocol import Coins, Randomizer, Track
+from changeling_protocol import Randomizer, Track
 from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered, symbol_bytes
 from changeling_protocol.upload import Report, _columns
 from changeling_statistics.accounting import curve_of
@@ -17,6 +17,7 @@ from changeling_statistics.randomizers.likelihoods import all_pairs, listed_like
 from changeling_statistics.randomizers.variances import InputClasses
 from scipy.stats import chi2_contingency
 
+from tests.coins import ListedCoins, SeededCoins
 from tests.enumeration import log_from_below
 from tests.report_variances import mean_report_variance, report_covariance
 
@@ -61,9 +62,11 @@ class RandomizerContract:
     def test_a_response_is_the_symbol_of_one_integer_below_the_total(self, randomizer):
         """So the coins of a report decide it, and nothing else does."""
         for true in range(randomizer.space.size):
-            for key in range(20):
-                response = randomizer.respond(true, Coins(bytes(32), bytes([key])))
-                drawn = Coins(bytes(32), bytes([key])).below(randomizer.total(true))
+            for seed in range(20):
+                drawn = SeededCoins(seed).below(randomizer.total(true))
+                coins = ListedCoins([drawn])
+                response = randomizer.respond(true, coins)
+                assert coins.asked == [randomizer.total(true)]
                 assert response == randomizer.symbol_at(drawn, true)
                 assert 0 <= response < randomizer.symbols
 
@@ -87,7 +90,7 @@ class RandomizerContract:
         """An error never holds an answer."""
         for outside in (small_one.space.size, 777, -1):
             with pytest.raises(ValueError, match="numbered") as raised:
-                small_one.respond(outside, Coins(b"k", b"c"))
+                small_one.respond(outside, SeededCoins(1))
             assert "777" not in str(raised.value)
 
     def test_a_randomizer_comes_back_from_its_fields(self, randomizer):
@@ -237,12 +240,12 @@ class RandomizerContract:
             np.testing.assert_allclose(P, stated, atol=1e-15)
 
     def test_the_device_and_the_aggregated_sampler_are_not_told_apart(self, small_one):
-        """2,000 devices with coins of their own against one draw: chi-squared of the two tallies, per input."""
+        """2,000 devices' responses against one draw: chi-squared of the two tallies, per input."""
         n, size = 2000, small_one.space.size
         counterpart, generator = counterpart_of(small_one), np.random.default_rng(7)
         for true in sorted({0, size // 2, size - 1}):
-            coins = (Coins(bytes(32), bytes([true]) + i.to_bytes(4)) for i in range(n))
-            devices = counterpart.tally(np.array([small_one.respond(true, own) for own in coins], np.uint64))
+            coins = SeededCoins(true)
+            devices = counterpart.tally(np.array([small_one.respond(true, coins) for _ in range(n)], np.uint64))
             sampled = counterpart.sample(n * np.eye(size, dtype=np.int64)[true], generator)
             assert sampled.reports == devices.reports == n
             table = np.array([devices.slots, sampled.slots])

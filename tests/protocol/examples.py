@@ -1,14 +1,18 @@
 """Surveys, keys and plans that tests of every package share."""
 
+from fractions import Fraction
+
 from changeling_protocol import (
     AtMost,
     Calendar,
     Constraint,
     Group,
+    Joint,
     KaryResponse,
     MutationSpace,
     Odds,
     ReleasePlan,
+    SignedSubset,
     StateSpace,
     Survey,
     Track,
@@ -36,6 +40,15 @@ def mixed(answers: int, periods: int) -> ReleasePlan:
         )
     )
     return ReleasePlan((panel, flat, anchored))
+
+
+def joint_plan(answers: int, periods: int) -> ReleasePlan:
+    """One budget for two random states and the changes over nodes of two periods, for at most three mutations."""
+    tracks = (
+        Track(1, KaryResponse(StateSpace(answers), Odds(2, 1)), 0, periods, reported=2),
+        Track(2, SignedSubset(MutationSpace(answers), Odds(2, 1), spoken=Fraction(2, 3)), 0, periods),
+    )
+    return ReleasePlan((Group.jointly(tracks, Joint(Odds(55, 1), 4, (2, 1), (2, 3))),))
 
 
 def survey(

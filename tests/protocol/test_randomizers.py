@@ -1,6 +1,8 @@
 """Coins, spaces and odds, and what is particular to each randomizer; what they share is in tests/contracts."""
 
+import random
 from collections import Counter
+from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import exp, log, nextafter
@@ -9,9 +11,9 @@ import pytest
 from changeling_protocol import (
     AtMost,
     Calendar,
-    Coins,
     CustomResponse,
     Group,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
@@ -19,6 +21,7 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     SubsetSelection,
+    SystemCoins,
     Track,
     UnaryEncoding,
     plan_cost,
@@ -31,66 +34,61 @@ from changeling_protocol.randomizers import (
     rounded_up,
 )
 
+from tests.coins import SeededCoins
+
 SPACES = [
     MutationSpace(1),
     MutationSpace(3),
     MutationSpace(2, repeats=True),
+    MutationSpace(2, null=False),
+    MutationSpace(4, null=False),
     StateSpace(3),
     StateSpace(3, null=False),
 ]
-
-
-class ListedCoins(Coins):
-    """Coins whose bytes are given, so that every stream of a length can be tried."""
-
-    __slots__ = ("_bytes",)
-
-    def __init__(self, stream: bytes) -> None:
-        self._bytes = iter(stream)
-
-    def _take(self, size: int) -> bytes:
-        return bytes(next(self._bytes) for _ in range(size))
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_inputs_are_numbered_without_gaps(space):
     """Every (old, new) has a number below the size, every possible number names one pair, and 0 is no change."""
     z = space.answers
-    lowest = 0 if getattr(space, "null", True) else 1
-    pairs = [(old, new) for old in range(z + 1) for new in range(lowest, z + 1)]
+    lowest = 0 if space.null else 1
+    oldest = lowest if space.reports_changes else 0
+    pairs = [(old, new) for old in range(oldest, z + 1) for new in range(lowest, z + 1)]
     numbers = {space.index(old, new) for old, new in pairs}
     assert numbers <= set(range(space.size))
     if space.reports_changes:
         assert all(space.index(old, new) == 0 for old, new in pairs if old == new)
         assert all(space.pair(space.index(old, new)) == (old, new) for old, new in pairs if old != new)
-        assert len(numbers) == z * z + z + 1
+        d = z + 1 - lowest
+        assert len(numbers) == d * (d - 1) + 1
     else:
         assert numbers == set(range(space.size))
         assert all(space.pair(space.index(old, new)) == (0, new) for old, new in pairs)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 127, 128, 129, 255, 256])
-def test_an_integer_below_n_is_exactly_uniform(n):
-    """Over all 256 values of the first byte, every integer below n is accepted equally often, the rest redrawn."""
+def test_an_integer_below_n_is_exactly_uniform(n, monkeypatch):
+    """Over all values of the system's first two bytes every integer below n is taken equally often."""
+    stream = (first.to_bytes(2) for first in range(2**16))
+    monkeypatch.setattr(random, "_urandom", lambda size: next(stream)[:size])
     drawn = Counter()
-    for byte in range(256):
-        try:
-            drawn[ListedCoins(bytes([byte])).below(n)] += 1
-        except (StopIteration, RuntimeError):
-            drawn["again"] += 1
-    counts = {drawn[i] for i in range(n)}
-    assert len(counts) == 1
-    assert counts.pop() >= 1
+    with suppress(StopIteration):
+        while True:
+            drawn[SystemCoins().below(n)] += 1
+    assert set(drawn) == set(range(n))
+    assert len(set(drawn.values())) == 1
 
 
-def test_integers_wider_than_a_block_are_in_range_and_repeat():
-    """A draw may need several blocks of the stream; the same key and context give the same integers."""
-    first, again = (Coins(b"k" * 32, b"context") for _ in range(2))
-    n = 2**600 + 1
-    assert [first.below(n) for _ in range(4)] == [again.below(n) for _ in range(4)]
-    assert Coins(b"k" * 32, b"other").below(n) != Coins(b"k" * 32, b"context").below(n)
-    with pytest.raises(ValueError, match="no integer"):
-        first.below(0)
+def test_a_device_has_the_operating_systems_integers_of_any_width():
+    """Two draws of 600 bits are not the same; there is no integer below nothing."""
+    coins, n = SystemCoins(), 2**600 + 1
+    drawn = [coins.below(n) for _ in range(4)]
+    assert len(set(drawn)) == 4
+    assert all(0 <= each < n for each in drawn)
+    assert coins.below(1) == 0
+    for nothing in (0, -1):
+        with pytest.raises(ValueError, match="positive"):
+            coins.below(nothing)
 
 
 def test_the_loss_is_the_exact_log_ratio_rounded_up():
@@ -104,7 +102,7 @@ def test_the_loss_is_the_exact_log_ratio_rounded_up():
     assert log_ratio(7, 7) == 0
 
 
-@pytest.mark.parametrize("epsilon", ["0.001", "0.5", "1", "3.7", "8", "27"])
+@pytest.mark.parametrize("epsilon", ["0.001", "0.5", "1", "3.7", "8", "27", "43"])
 def test_odds_within_an_epsilon_use_almost_all_of_it_and_never_more(epsilon):
     """Odds chosen for a loss stay within it and waste less than 1e-9 of the ratio (more only where e^27 is large)."""
     wanted = Decimal(epsilon)
@@ -113,13 +111,36 @@ def test_odds_within_an_epsilon_use_almost_all_of_it_and_never_more(epsilon):
     assert odds.favoured / odds.other > exp(float(wanted)) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("bad", [(0, 0), (1, 2), (2**64, 1), (-1, -2)])
+@pytest.mark.parametrize("bad", [(0, 0), (1, 2), (-1, -2)])
 def test_impossible_odds_are_refused(bad):
-    """Odds below one, or too large to draw from, are named."""
+    """Odds below one are named."""
     with pytest.raises(ValueError, match=str(bad[0])):
         Odds(*bad)
-    with pytest.raises(ValueError, match="loss of one report"):
-        Odds.within(28)
+    with pytest.raises(ValueError, match="at most 43, got 44"):
+        Odds.within(44)
+
+
+def test_a_move_has_two_answers():
+    """Where there is no NULL nobody appears or goes; an error does not show where an entry was."""
+    space = MutationSpace(3, null=False)
+    assert (space.states, space.size, MutationSpace(1, null=False).size) == (3, 7, 1)
+    for old, new in ((0, 2), (2, 0), (0, 0)):
+        with pytest.raises(ValueError, match="the cohort is closed"):
+            space.index(old, new)
+    assert randomizer_as_fields(KaryResponse(space, Odds(3, 1)))["space"] == "moves"
+
+
+def test_k_rr_of_changes_costs_its_odds_once():
+    """L_mm = L_m0 + L_0m = ln(a/b), where plain k-RR costs each of the two as much."""
+    for space in (MutationSpace(1), MutationSpace(3), MutationSpace(4, null=False)):
+        losses = KaryChange(space, Odds(7, 2)).losses
+        assert losses.mutations == Odds(7, 2).epsilon
+        with localcontext(prec=60):
+            assert 0 <= losses.appears + losses.vanishes - losses.mutations < Decimal("1e-40")
+        track = Track(1, KaryChange(space, Odds(7, 2)), 1, 8)
+        cost = plan_cost(ReleasePlan((Group((track,)),)), Calendar(0, 10, 8), AtMost(2), closed=not space.null)
+        with localcontext(prec=60):
+            assert 0 <= cost - (1 + space.null) * Odds(7, 2).epsilon < Decimal("1e-40")
 
 
 def test_states_outside_the_survey_are_refused_without_being_shown():
@@ -169,6 +190,12 @@ def test_answers_kept_with_bias_cost_a_logarithm():
         (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(3, 2)), "got 3/2"),
         (lambda: SignedSubset(MutationSpace(3), Odds(3, 1), spoken=Fraction(1, 2**64)), "2\\^64"),
         (lambda: SignedSubset(MutationSpace(70), Odds(3, 1)), "63 bits"),
+        (lambda: SignedSubset(MutationSpace(1, null=False), Odds(3, 1)), "over 1 answer there is no mutation"),
+        (lambda: MutationSpace(2, repeats=True, null=False), "NULL included"),
+        (lambda: KaryChange(StateSpace(2), Odds(3, 1)), "for states there is k-RR"),
+        (lambda: KaryChange(MutationSpace(2, repeats=True), Odds(3, 1)), "none"),
+        (lambda: KaryChange(MutationSpace(1, null=False), Odds(3, 1)), "over 1 answer there is no mutation"),
+        (lambda: KaryChange(MutationSpace(2), Odds(3, 3)), "3:3"),
         (lambda: SubsetSelection(StateSpace(3), Odds(3, 1), 4), "got 4"),
         (lambda: SubsetSelection(StateSpace(3), Odds(3, 1), 0), "got 0"),
         (lambda: SubsetSelection(StateSpace(3), Odds(2, 2), 1), "2:2"),
@@ -196,7 +223,8 @@ def test_a_symbol_fits_into_a_column_up_to_the_largest_alphabet():
     """63 answers, balanced, are the most that signed subsets can number; a response draws in a moment."""
     response = SignedSubset(MutationSpace(64), Odds(10**9, 3), spoken=Fraction(1, 10**6))
     assert response.symbols < SYMBOL_LIMIT < 3 * response.symbols
-    symbols = {response.respond(9, Coins(bytes(32), bytes([i]))) for i in range(50)}
+    coins = SeededCoins(1)
+    symbols = {response.respond(9, coins) for _ in range(50)}
     assert max(symbols) < response.symbols
     assert len(symbols) > 40
 
@@ -224,7 +252,13 @@ def test_a_fraction_not_in_lowest_terms_is_no_field_of_a_survey():
 
 def test_a_randomizer_keeps_to_the_spaces_it_is_made_for():
     """A survey cannot ask for signed subsets of states, or for subsets of mutations."""
-    for kind, space in [("signed-subset", "states"), ("subset", "mutations"), ("unary", "mutation-pairs")]:
+    for kind, space in [
+        ("signed-subset", "states"),
+        ("subset", "mutations"),
+        ("unary", "mutation-pairs"),
+        ("subset", "moves"),
+        ("k-rr-change", "answers"),
+    ]:
         fields = {"kind": kind, "space": space, "odds": [3, 1], "pluses": 0, "spoken": [1, 1], "chosen": 1}
         with pytest.raises(ValueError, match="not a randomizer"):
             randomizer_from_fields(fields, 3)

@@ -12,10 +12,12 @@ from changeling_protocol import (
     Group,
     KaryResponse,
     MalformedBytes,
+    MutationSpace,
     Odds,
     ProtocolError,
     ReleasePlan,
     SealingKey,
+    SignedSubset,
     StateSpace,
     Survey,
     Track,
@@ -25,10 +27,16 @@ from changeling_protocol import (
 from changeling_protocol.signing import payload_bytes, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from .examples import AUTHORITY, PINNED, mixed, survey
+from .examples import AUTHORITY, PINNED, hierarchical, joint_plan, mixed, survey
 
 SEALING = SealingKey(b"p" * 32, 0, 1)
-SURVEYS = [survey(), replace(survey(), expected=ExpectedChanges(5, 7)), survey(mixed(3, 8)), survey(closed=True)]
+SURVEYS = [
+    survey(),
+    replace(survey(), expected=ExpectedChanges(5, 7)),
+    survey(mixed(3, 8)),
+    survey(closed=True),
+    survey(joint_plan(3, 8)),
+]
 
 
 @pytest.mark.parametrize("original", SURVEYS)
@@ -77,15 +85,16 @@ def test_a_survey_never_states_less_than_its_plan_costs():
 
 
 def test_an_object_of_another_kind_or_version_is_not_a_survey():
-    """A signature over a sealing key never passes for one over a survey, nor one of a later protocol."""
+    """A signature over a sealing key never passes for one over a survey, nor one of an earlier or a later protocol."""
     key = SealingKey(b"p" * 32, 0, 1)
     with pytest.raises(MalformedBytes, match="not a survey"):
         Survey.from_signed(key.signed_by(AUTHORITY), PINNED)
     with pytest.raises(MalformedBytes, match="not a sealing-key"):
         SealingKey.from_signed(survey().signed_by(AUTHORITY), PINNED)
-    payload = canonical.encode({**canonical.decode(payload_bytes("survey", {})), "version": 2})
-    with pytest.raises(MalformedBytes, match="version 2"):
-        Survey.from_signed(canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)}), PINNED)
+    for version in (1, 3):
+        payload = canonical.encode({**canonical.decode(payload_bytes("survey", {})), "version": version})
+        with pytest.raises(MalformedBytes, match=f"has protocol version {version}; this is version 2"):
+            Survey.from_signed(canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)}), PINNED)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +123,27 @@ def test_an_entry_without_an_answer_is_never_given_away_by_silence():
     assert survey(plan, closed=True).plan == plan
     with pytest.raises(ValueError, match="silence would tell"):
         survey(plan)
+
+
+def test_changes_without_null_are_for_closed_cohorts_after_the_first_period():
+    """There an insertion would have no input, and in an open cohort a deletion."""
+    space = MutationSpace(3, null=False)
+
+    def moves(first: int) -> ReleasePlan:
+        return ReleasePlan((Group((Track(1, SignedSubset(space, Odds(3, 1)), first, 8),)),))
+
+    assert survey(moves(1), closed=True).plan == moves(1)
+    assert Survey.from_signed(survey(moves(1), closed=True).signed_by(AUTHORITY), PINNED).plan == moves(1)
+    with pytest.raises(ValueError, match="only a closed cohort"):
+        survey(moves(1))
+    with pytest.raises(ValueError, match="in the first period answers appear"):
+        survey(moves(0), closed=True)
+
+
+def test_odds_beyond_64_bits_are_not_signed():
+    """A survey's bytes have no room for them."""
+    with pytest.raises(ValueError, match="2\\^64 - 1"):
+        survey(hierarchical(3, 8, (1,), Odds(2**64, 1))).signed_by(AUTHORITY)
 
 
 def test_fields_that_are_missing_added_or_of_another_type_are_refused():

@@ -3,7 +3,17 @@
 import random
 
 import pytest
-from changeling_protocol import CannotOpen, MalformedBytes, Node, Odds, Report, SealingKey, open_envelope, seal
+from changeling_protocol import (
+    VERSION,
+    CannotOpen,
+    MalformedBytes,
+    Node,
+    Odds,
+    Report,
+    SealingKey,
+    open_envelope,
+    seal,
+)
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES, head_of
 from changeling_protocol.upload import closings, decode_upload, encode_upload, upload_bytes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -86,7 +96,7 @@ def test_a_seal_opens_with_its_key_and_under_its_head_only():
     assert open_envelope(envelope, PRIVATE) == b"plaintext"
     assert len(envelope) == HEAD_BYTES + SEAL_BYTES + len(b"plaintext")
     head = head_of(envelope)
-    assert (head.version, head.survey, head.key) == (1, survey().id, KEY.id)
+    assert (head.version, head.survey, head.key) == (VERSION, survey().id, KEY.id)
     assert seal(b"plaintext", survey().id, KEY) != envelope
     with pytest.raises(CannotOpen):
         open_envelope(envelope, X25519PrivateKey.from_private_bytes(b"q" * 32))

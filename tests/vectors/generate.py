@@ -5,17 +5,23 @@ raise its version.
 """
 
 import json
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from changeling_protocol import (
-    Coins,
     CustomResponse,
-    EntrySecret,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
     MutationSpace,
     Node,
     Odds,
+    ReleasePlan,
     Report,
     SealingKey,
     SignedSubset,
@@ -25,6 +31,8 @@ from changeling_protocol import (
     UnaryEncoding,
     seal,
 )
+from changeling_protocol.joint import agreeing
+from changeling_protocol.plan_fields import plan_as_fields
 from changeling_protocol.randomizers import randomizer_as_fields
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import open_envelope
@@ -41,81 +49,117 @@ from changeling_protocol.wire import (
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..protocol.examples import AUTHORITY, PINNED, mixed, survey
+from ..protocol.examples import AUTHORITY, PINNED, joint_plan, mixed, survey
 
 HERE = Path(__file__).parent
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
 SEALING_KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 1_800_000_000, 1_900_000_000)
-SECRET = EntrySecret(1, bytes(range(32)))
 RANDOMIZERS = (
+    KaryResponse(MutationSpace(3), Odds(3, 1)),
+    KaryResponse(StateSpace(3), Odds(5, 1)),
+    KaryResponse(MutationSpace(2, repeats=True), Odds(9, 2)),
+    KaryChange(MutationSpace(2), Odds(7, 2)),
+    KaryChange(MutationSpace(3, null=False), Odds(20, 1)),
     SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(2, 7)),
     SignedSubset(MutationSpace(4), Odds(20, 1), pluses=2, spoken=Fraction(1)),
+    SignedSubset(MutationSpace(4, null=False), Odds(20, 1), spoken=Fraction(1, 2)),
     SignedSubset(MutationSpace(16), Odds(3, 1), spoken=Fraction(1, 3)),
+    SignedSubset(MutationSpace(63), Odds(2**40, 3), spoken=Fraction(1, 10**6)),
     SubsetSelection(StateSpace(5), Odds(3, 1), 2),
     UnaryEncoding(StateSpace(5, null=False), Odds(3, 1)),
     CustomResponse(StateSpace(2), ((3, 1, 1), (1, 2, 1), (1, 1, 4))),
 )
-BOUNDS = [1, 2, 6, 255, 256, 257, 10**6, 2**64 - 1, 2**64, 2**300]
+ANY = Odds(2, 1)
+JOINT_GROUPS = (
+    joint_plan(3, 8).groups[0],
+    Group.jointly([Track(1, SignedSubset(MutationSpace(2), ANY), 0, 8)], Joint(Odds(3, 1), 1, (1,), (2,))),
+    Group.jointly([Track(1, KaryChange(MutationSpace(2), ANY), 0, 8)], Joint(Odds(20, 1), 2, (1,), (3,))),
+    Group.jointly(
+        [
+            Track(2, SubsetSelection(StateSpace(3, null=False), ANY, 2), 0, 8, reported=1),
+            Track(1, SignedSubset(MutationSpace(3, null=False), ANY, spoken=Fraction(1, 2)), 1, 8),
+        ],
+        Joint(Odds(2981, 1000), 3, (3, 2), (1, 2)),
+    ),
+)
 
 
 def deterministic() -> dict[str, Any]:
     """Every vector that the protocol determines, by file name."""
     return {
-        "coins": _coins(),
-        "secrets": _secrets(),
         "symbols": _symbols(),
+        "joint": _joint(),
         "signed": _signed(),
         "upload": _upload(),
         "bodies": _bodies(),
     }
 
 
-def _coins() -> dict[str, Any]:
-    coins = Coins(SECRET.key, b"context")
-    drawn = [str(coins.below(n)) for n in BOUNDS]
-    return {"key": SECRET.key.hex(), "context": b"context".hex(), "below": [str(n) for n in BOUNDS], "drawn": drawn}
-
-
-def _secrets() -> dict[str, Any]:
-    id_ = survey().id
-    subkeys = SECRET.subkeys(id_)
-    return {
-        "period": SECRET.period,
-        "key": SECRET.key.hex(),
-        "survey": id_.hex(),
-        "ratchet": {str(i): SECRET.advanced(i).key.hex() for i in (2, 3, 10)},
-        "report ids": [
-            {"track": track, "node": [node.start, node.end], "id": subkeys.report_id(track, node).hex()}
-            for track, node in ((0, Node(0, 1)), (1, Node(0, 2)), (65535, Node(6, 8)))
-        ],
-        "first below 2^32": {
-            "delay of period 3": subkeys.delay_coins(3).below(2**32),
-            "group": subkeys.group_coins().below(2**32),
-            "nodes of track 2": subkeys.node_coins(2).below(2**32),
-        },
-    }
-
-
 def _symbols() -> list[dict[str, Any]]:
-    subkeys = SECRET.subkeys(survey().id)
-    node = Node(2, 3)
+    """Which symbol a drawn integer selects. Whoever draws it uniformly below the total has the randomizer's law."""
     return [
         {
             "randomizer": randomizer_as_fields(randomizer),
             "answers": randomizer.space.answers,
-            "track": number,
-            "node": [node.start, node.end],
-            "symbols by true input": [
-                randomizer.respond(true, subkeys.response_coins(number, node, true))
-                for true in range(randomizer.space.size)
+            "inputs": [
+                {
+                    "true": true,
+                    "total": str(randomizer.total(true)),
+                    "symbols": _selected(randomizer.total(true), partial(randomizer.symbol_at, true=true), 12),
+                }
+                for true in _some(randomizer.space.size, 13)
             ],
         }
-        for number, randomizer in enumerate((*(track.randomizer for track in _tracks()), *RANDOMIZERS))
+        for randomizer in RANDOMIZERS
     ]
 
 
-def _tracks() -> tuple[Track, ...]:
-    return (*survey().plan.tracks, *mixed(3, 8).tracks)
+def _joint() -> list[dict[str, Any]]:
+    """How the next report of a joint group is drawn, by what is remembered of those before it."""
+    return [
+        {
+            "answers": group.tracks[0].randomizer.space.answers,
+            "group": plan_as_fields(ReleasePlan((group,)))[0],
+            "odds of one report by itself": [_odds(track.randomizer.odds) for track in group.tracks],
+            "reports": [*_joint_reports(group)],
+        }
+        for group in JOINT_GROUPS
+    ]
+
+
+def _joint_reports(group: Group) -> Iterator[dict[str, Any]]:
+    joint = group.joint
+    assert joint is not None
+    for place, used in product(range(len(group.tracks)), product(*(range(slots + 1) for slots in joint.slots))):
+        randomizer = agreeing(group.tracks[place].randomizer)
+        most = min(joint.threshold, sum(weight * slots for weight, slots in zip(joint.weights, used, strict=True)))
+        for score, true in product(sorted({0, max(most - 1, 0), most}), (0, randomizer.space.size - 1)):
+            telling = randomizer.tells(true) and used[place] < joint.slots[place]
+            odds = group.kernel.conditional_odds(place, used, score) if telling else Odds(1, 1)
+            total = randomizer.favoured_total(true, odds)
+            yield {
+                "track": place,
+                "used": list(used),
+                "score": score,
+                "true": true,
+                "odds": _odds(odds),
+                "total": str(total),
+                "symbols": _selected(total, partial(randomizer.favoured_symbol_at, true=true, odds=odds), 6),
+            }
+
+
+def _selected(total: int, symbol_at: Callable[[int], int], most: int) -> list[list[str]]:
+    """Some drawn integers, spread evenly, each with its symbol; as text, as they may have more than 64 bits."""
+    return [[str(drawn), str(symbol_at(drawn))] for drawn in _some(total, most)]
+
+
+def _some(count: int, most: int) -> list[int]:
+    """Numbers below a count, at most so many and spread evenly; the first and the last are among them."""
+    return [*range(count)] if count <= most else sorted({i * (count - 1) // (most - 1) for i in range(most)})
+
+
+def _odds(odds: Odds) -> list[str]:
+    return [str(odds.favoured), str(odds.other)]
 
 
 def _signed() -> dict[str, Any]:
@@ -123,7 +167,7 @@ def _signed() -> dict[str, Any]:
         "authority": PINNED[0].hex(),
         "surveys": [
             {"id": each.id.hex(), "epsilon_micro": each.epsilon_micro, "signed": each.signed_by(AUTHORITY).hex()}
-            for each in (survey(), survey(mixed(3, 8)))
+            for each in (survey(), survey(mixed(3, 8)), survey(joint_plan(3, 8)))
         ],
         "sealing key": {"id": SEALING_KEY.id.hex(), "signed": SEALING_KEY.signed_by(AUTHORITY).hex()},
     }

@@ -1,11 +1,15 @@
 """The protocol's bytes, fixed for implementations in other languages."""
 
-import hmac
 import json
 
 import pytest
+from changeling_client.responding import Slots, respond
 from changeling_protocol import Survey, open_envelope
+from changeling_protocol.plan_fields import plan_from_fields
+from changeling_protocol.randomizers import randomizer_from_fields
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tests.coins import ListedCoins
 
 from .generate import HERE, deterministic
 
@@ -15,7 +19,7 @@ def read(name):
 
 
 @pytest.mark.parametrize("name", sorted(deterministic()))
-def test_bytes_coins_and_symbols_are_what_they_were(name):
+def test_bytes_and_symbols_are_what_they_were(name):
     """What the code makes today is what the file holds."""
     assert deterministic()[name] == read(name)
 
@@ -36,17 +40,29 @@ def test_an_old_survey_still_verifies():
         assert survey.epsilon_micro == each["epsilon_micro"]
 
 
-def test_coins_are_hmac_blocks_read_from_the_left():
-    """An independent reading of the stream: blocks HMAC(key, context ‖ i), each draw the fewest whole bytes, their
-    lowest bits dropped down to the bits needed, redrawn while not below n."""
-    vector = read("coins")
-    key, context = bytes.fromhex(vector["key"]), bytes.fromhex(vector["context"])
-    stream = b"".join(hmac.digest(key, context + i.to_bytes(4), "sha256") for i in range(99))
-    for n, drawn in zip(map(int, vector["below"]), map(int, vector["drawn"]), strict=True):
-        while True:
-            size = ((n - 1).bit_length() + 7) // 8
-            value = int.from_bytes(stream[:size]) >> (8 * size - (n - 1).bit_length())
-            stream = stream[size:]
-            if value < n:
-                break
-        assert value == drawn
+def test_a_drawn_integer_selects_what_the_file_says_in_a_survey_that_is_read_from_bytes():
+    """Randomizers come from their fields, as another implementation would make them."""
+    for vector in read("symbols"):
+        randomizer = randomizer_from_fields(vector["randomizer"], vector["answers"])
+        for each in vector["inputs"]:
+            assert randomizer.total(each["true"]) == int(each["total"])
+            for drawn, symbol in each["symbols"]:
+                assert randomizer.respond(each["true"], ListedCoins([int(drawn)])) == int(symbol)
+
+
+def test_a_device_answers_jointly_as_the_file_says():
+    """By the slots that are used and their score it asks for an integer below the total, which selects the symbol."""
+    seen = 0
+    for vector in read("joint"):
+        (group,) = plan_from_fields([vector["group"]], vector["answers"]).groups
+        assert [[str(t.randomizer.odds.favoured), str(t.randomizer.odds.other)] for t in group.tracks] == vector[
+            "odds of one report by itself"
+        ]
+        for each in vector["reports"]:
+            slots = None if tuple(each["used"]) == group.joint.slots else Slots(tuple(each["used"]), each["score"])
+            for drawn, symbol in each["symbols"]:
+                coins = ListedCoins([int(drawn)])
+                assert respond(group, each["track"], each["true"], slots, coins)[0] == int(symbol)
+                assert coins.asked == [int(each["total"])]
+                seen += 1
+    assert seen > 500

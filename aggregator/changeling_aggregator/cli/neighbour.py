@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from changeling_protocol import EntrySecret, Node, Report, SealingKey, Survey, seal
+from changeling_protocol import Node, Report, SealingKey, Survey, SystemCoins, seal
 from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixSeconds
-from changeling_protocol.upload import encode_upload
+from changeling_protocol.upload import draw_report_id, encode_upload
 
 if TYPE_CHECKING:
     from ..server import Service
@@ -18,7 +18,7 @@ class QuietNeighbour:
 
     def __init__(self, survey: Survey, key: SealingKey, service: "Service") -> None:
         self._survey, self._key, self._service = survey, key, service
-        self._secret = EntrySecret.fresh(0)
+        self._coins = SystemCoins()
         self._answered = 0
 
     def answer(self, now: UnixSeconds) -> None:
@@ -30,10 +30,8 @@ class QuietNeighbour:
         span = Node(self._answered, until)
         reports = []
         for number in map(NodeNumber, range(span.start + 1, span.end + 1)):
-            self._secret = self._secret.advanced(number)
-            subkeys, node = self._secret.subkeys(self._survey.id), track.node(number)
-            symbol = track.randomizer.respond(NO_CHANGE, subkeys.response_coins(TRACK, node, NO_CHANGE))
-            reports.append(Report(TRACK, number, subkeys.report_id(TRACK, node), symbol))
+            symbol = track.randomizer.respond(NO_CHANGE, self._coins)
+            reports.append(Report(TRACK, number, draw_report_id(self._coins), symbol))
         plaintext = encode_upload(self._survey.plan, 0, span, reports)
         self._service.committer.submit([seal(plaintext, self._survey.id, self._key)]).result()
         self._answered = until

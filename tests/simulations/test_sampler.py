@@ -9,7 +9,6 @@ import pytest
 from changeling_protocol import (
     AtMost,
     Calendar,
-    Coins,
     Group,
     KaryResponse,
     MutationSpace,
@@ -26,6 +25,8 @@ from changeling_statistics.changelog import read_rows
 from changeling_statistics.randomizers import counterpart_of
 from scipy.stats import chi2, chi2_contingency, chisquare
 
+from tests.coins import SeededCoins
+
 FALSE_ALARM = 1e-6
 """The chance that a right sampler fails one of the tests below, were its seed drawn anew."""
 
@@ -40,10 +41,10 @@ def probabilities(randomizer) -> np.ndarray:
 
 @pytest.mark.parametrize("true", [0, 4])
 def test_the_sampler_and_the_device_are_not_told_apart(true):
-    """20,000 devices with coins of their own against one draw: chi-squared of the two tallies."""
+    """20,000 devices against one draw: chi-squared of the two tallies."""
     n, m = 20_000, RESPONSE.symbols
-    coins = (Coins(bytes(32), i.to_bytes(4)) for i in range(n))
-    devices = counterpart_of(RESPONSE).tally(np.array([RESPONSE.respond(true, own) for own in coins], np.uint64))
+    coins = SeededCoins(0)
+    devices = counterpart_of(RESPONSE).tally(np.array([RESPONSE.respond(true, coins) for _ in range(n)], np.uint64))
     counts = np.zeros(m, np.int64)
     counts[true] = n
     sampled = counterpart_of(RESPONSE).sample(counts, np.random.default_rng(1))

@@ -1,0 +1,31 @@
+"""Coins that tests bring: the same ones every time, or just those that a test has written down."""
+
+import random
+from collections.abc import Iterable
+
+
+class SeededCoins:
+    """Uniform integers from a seed, the same in every run."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = random.Random(seed)
+
+    def below(self, n: int) -> int:
+        return self._generator.randrange(n)
+
+
+class ListedCoins:
+    """Integers from a list, one for each draw. `asked` keeps what each draw was to be below.
+
+    The draws that a test does not care about it writes as None: they give 0.
+    """
+
+    def __init__(self, drawn: Iterable[int | None]) -> None:
+        self._drawn = iter(drawn)
+        self.asked: list[int] = []
+
+    def below(self, n: int) -> int:
+        self.asked.append(n)
+        drawn = next(self._drawn) or 0
+        assert 0 <= drawn < n, f"{drawn} is listed where an integer below {n} is drawn"
+        return drawn

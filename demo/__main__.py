@@ -28,7 +28,7 @@ from rich.progress import track
 from .deployment import Deployment, deployed
 from .replay import joined, replay
 from .tables import comparison_table, ledger_table, series_table
-from .words import coverage, introduction, plan_in_words, without_protection
+from .words import beside_the_paper, coverage, introduction, plan_in_words, without_protection
 
 QUESTION = "What do you do?"
 START, PERIOD, PERIODS = "1993-06-30", "13w", 24
@@ -65,14 +65,14 @@ def main() -> None:
 
     console.rule(f"2. The paper's plan beside it, at the same ε = {EPSILON}")
     generator = np.random.default_rng(SEED)
-    surveys = {"the planner's": survey, "the paper's": _paper(calendar, changelog.answers, EPSILON)}
+    surveys = {"planned": survey, "paper": _paper(calendar, changelog.answers, EPSILON)}
     many = population.resampled(MANY, generator)
     sampled = {
         name: [simulate(entries, each, generator) for entries in (population, many)] for name, each in surveys.items()
     }
-    for name, (_, large) in zip(("planned", "paper"), sampled.values(), strict=True):
+    for name, (_, large) in sampled.items():
         save_plot(large, OUTPUT / f"{name}.png")
-    console.print("Sampled now, without devices: the same histories, and a billion drawn from them.\n")
+    console.print(beside_the_paper(sampled["paper"][0]))
     console.print(comparison_table(sampled))
     console.print(without_protection(population.entries, _as_good(population, survey)))
     console.print(f"\nPlots in {OUTPUT}: clients, planned, paper. {time.monotonic() - began:.0f} seconds.")

@@ -39,7 +39,16 @@ def coverage(published: Experiment) -> str:
     return (
         f"[bold]Standard error {100 * _mean_error(published):.1f} points[/] on average; the estimates are off by "
         f"{100 * published.rms_error:.1f}. The bands hold the truth in {inside.sum()} of {inside.size} figures; "
-        "they promise 95 in 100.\n"
+        "they promise some 95 in 100.\n"
+    )
+
+
+def beside_the_paper(paper: Experiment) -> str:
+    """What differs between the two plans, and that no devices are asked any more."""
+    return (
+        f"The paper gives each of an entry's {paper.reports_an_entry:.0f} reports a slice of ε. Above, all that an "
+        "entry says is drawn together, on one budget. Both are sampled here without devices: of the same histories, "
+        "and of a billion drawn from them.\n"
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import numpy as np
 from changeling_client import Client, SurveyHandle
 from changeling_statistics.changelog import MICROSECONDS, Changelog
 
@@ -60,7 +61,12 @@ def joined(changelog: Changelog, deployment: Deployment, folder: Path) -> Iterat
             )
             for i in range(count)
         ]
-        yield People(clients, [client.join(deployment.survey.id) for client in clients], clock)
+        first = _first_answers(changelog) if deployment.survey.closed else [None] * count
+        handles = [
+            client.join(deployment.survey.id, answers=None if answer is None else [answer])
+            for client, answer in zip(clients, first, strict=True)
+        ]
+        yield People(clients, handles, clock)
 
 
 def replay(changelog: Changelog, deployment: Deployment, people: People) -> Iterator[int]:
@@ -86,6 +92,12 @@ def replay(changelog: Changelog, deployment: Deployment, people: People) -> Iter
         deployment.move_clock(clock())
         with ThreadPoolExecutor(AT_ONCE) as pool:
             yield sum(flushed.sent for flushed in pool.map(Client.flush, people.clients))
+
+
+def _first_answers(changelog: Changelog) -> list[str]:
+    """The first answer of every entry, which those of a closed cohort have from the start."""
+    first = np.unique(changelog.entry, return_index=True)[1]
+    return [changelog.answers[state - 1] for state in changelog.state[first].tolist()]
 
 
 def _allow_open_files(count: int) -> None:

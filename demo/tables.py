@@ -3,42 +3,73 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from changeling_client import SurveyHandle
 from changeling_simulations.experiment import Experiment, epsilon_text
+from changeling_statistics.estimate import Floats
 from rich.table import Table
 
-COLUMNS = 4
+COLUMNS = 3
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def series_table(experiment: Experiment) -> Table:
-    """Truth, estimate and standard error in percent, at a few times from first to last."""
-    table = Table(title=f"Percent of {experiment.entries:,} entries: truth → estimate ± standard error")
-    table.add_column("answer", no_wrap=True)
+    """For each answer the truth, and the estimate with its band below it: as curves, and in percent at a few times."""
     times, errors = experiment.times(), experiment.standard_errors
     chosen = sorted({round((len(times) - 1) * column / (COLUMNS - 1)) for column in range(COLUMNS)})
+    table = Table(title=f"Percent of {experiment.entries:,} entries: the truth, and the estimate ± 2 standard errors")
+    table.add_column("answer", no_wrap=True)
+    table.add_column("")
+    table.add_column(f"{times[0]:%b %Y} to {times[-1]:%b %Y}", no_wrap=True)
     for i in chosen:
-        table.add_column(f"{times[i]:%Y-%m-%d}", justify="right", no_wrap=True)
+        table.add_column(f"{times[i]:%b %Y}", justify="right", no_wrap=True)
     percent = 100 / experiment.entries
     for a, answer in enumerate(experiment.survey.answers):
-        figures = ((experiment.truth[i, a], experiment.estimates[i, a], errors[i, a]) for i in chosen)
-        table.add_row(answer, *(f"{t * percent:.1f} → {e * percent:.1f} ± {s * percent:.1f}" for t, e, s in figures))
+        truth, estimate, band = (
+            figures[:, a] * percent for figures in (experiment.truth, experiment.estimates, 2 * errors)
+        )
+        most = max(truth.max(), estimate.max())
+        table.add_row(answer, "truth", curve(truth, most), *(f"{truth[i]:.1f}" + " " * len(" ± 00.0") for i in chosen))
+        table.add_row(
+            "",
+            "estimate",
+            curve(estimate, most),
+            *(f"{estimate[i]:.1f} ± {band[i]:4.1f}" for i in chosen),
+            end_section=True,
+        )
     return table
 
 
-def comparison_table(experiments: Mapping[str, Experiment]) -> Table:
-    """Plans side by side: their total epsilon, their error, and the entries for a standard error of one point."""
-    table = Table(title="Plans side by side")
-    for column in ("", "total epsilon", "reports an entry", "rms error, points", "entries for ± 1 point"):
+def curve(figures: Floats, most: float) -> str:
+    """Figures as a row of bars: the lowest for 0 and below, the highest for `most`.
+
+    >>> curve(np.array([-1.0, 0, 5, 10]), 10)
+    '▁▁▅█'
+    """
+    heights = np.clip(figures / most, 0, 1) * (len(BARS) - 1)
+    return "".join(BARS[height] for height in np.rint(heights).astype(int).tolist())
+
+
+def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
+    """Plans side by side: what they cost and ask for, and their error with fewer entries and with many.
+
+    sampled: for each plan one experiment with each number of entries.
+    """
+    table = Table(title="Root mean squared error over all quarters and answers, in points")
+    table.add_column("plan")
+    for column in ("total epsilon", "reports an entry"):
         table.add_column(column, justify="right")
-    for name, experiment in experiments.items():
-        groups = experiment.survey.plan.groups
-        reports = sum(group.share * sum(track.reports for track in group.tracks) for group in groups)
+    for experiment in next(iter(sampled.values())):
+        table.add_column(f"{experiment.entries:,} entries", justify="right")
+    table.add_column("entries for ± 1 point", justify="right")
+    for name, experiments in sampled.items():
+        last = experiments[-1]
         table.add_row(
             name,
-            epsilon_text(experiment.survey.cost),
-            f"{reports / experiment.survey.plan.total_share:.1f}",
-            f"{100 * experiment.rms_error:.3f}",
-            f"{experiment.devices_for().mean():,.0f}",
+            epsilon_text(last.survey.cost),
+            f"{last.reports_an_entry:.1f}",
+            *(f"{100 * experiment.rms_error:,.3g}" for experiment in experiments),
+            f"{last.devices_for().mean():,.0f}",
         )
     return table
 

@@ -50,6 +50,13 @@ class Experiment:
         return np.sqrt(np.where(self.variances >= 0, self.variances, np.nan))
 
     @property
+    def reports_an_entry(self) -> float:
+        """How many reports an entry sends in the whole survey, mean over the groups."""
+        plan = self.survey.plan
+        sent = sum(group.share * sum(track.reports for track in group.tracks) for group in plan.groups)
+        return sent / plan.total_share
+
+    @property
     def rms_error(self) -> float:
         """The root mean square of (estimate - truth) over times and answers, as a fraction of the entries."""
         return self._rms(self.estimates - self.truth)

@@ -86,22 +86,27 @@ class Population:
         """The histograms of the frozen histories, for which estimates are unbiased; shape (T+1, z), in entries."""
         return self._count(self.frozen)
 
+    def inputs(self, track: Track, node: Node) -> NDArray[np.intp]:
+        """The input that each history gives a track's randomizer on a node, shape (rows,)."""
+        d, space = len(self.answers) + 1, track.randomizer.space
+        pairs = self.frozen[:, node.start].astype(np.intp) * d + self.frozen[:, node.end]
+        index = np.zeros(d * d, np.intp)
+        for pair in np.flatnonzero(np.bincount(pairs, minlength=d * d)).tolist():
+            index[pair] = space.index(*divmod(pair, d))
+        inputs: NDArray[np.intp] = index[pairs]
+        return inputs
+
     def mutation_counts(self, track: Track, node: Node, weights: Counts | None = None) -> Counts:
         """How many entries have each input of a track's randomizer on a node: s, shape (m,).
 
         weights: how many entries of each row report on the node, shape (rows,); if not given, all of them.
         """
-        d, space = len(self.answers) + 1, track.randomizer.space
-        pairs = self.frozen[:, node.start].astype(np.intp) * d + self.frozen[:, node.end]
-        per_pair = _weighted_counts(pairs, self.weights if weights is None else weights, d * d)
-        counts = np.zeros(space.size, np.int64)
-        for pair in np.flatnonzero(per_pair).tolist():
-            counts[space.index(*divmod(pair, d))] += per_pair[pair]
-        return counts
+        weights = self.weights if weights is None else weights
+        return weighted_counts(self.inputs(track, node), weights, track.randomizer.space.size)
 
     def _count(self, states: States) -> Counts:
         d = len(self.answers) + 1
-        return np.array([_weighted_counts(column, self.weights, d)[1:] for column in states.T])
+        return np.array([weighted_counts(column, self.weights, d)[1:] for column in states.T])
 
 
 def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
@@ -124,6 +129,9 @@ def _distinct(rows: States) -> tuple[States, Counts]:
     return rows[first], np.diff(first, append=len(rows))
 
 
-def _weighted_counts(values: NDArray[np.integer], weights: Counts, size: int) -> Counts:
-    """The sum of the weights of each value, shape (size,). Added as floats, which is exact below 2^53 entries."""
+def weighted_counts(values: NDArray[np.integer], weights: Counts, size: int) -> Counts:
+    """The sum of the weights of each value from 0 on, shape (size,).
+
+    Added as floats, which is exact below 2^53 entries.
+    """
     return np.bincount(values, weights, size).astype(np.int64)

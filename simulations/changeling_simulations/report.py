@@ -38,13 +38,11 @@ def _histograms(experiment: Experiment) -> Table:
 
 def _summary(experiment: Experiment) -> Table:
     survey, devices = experiment.survey, experiment.devices_for()
-    calendar, tracks = survey.calendar, survey.plan.tracks
-    widths = ", ".join(str(track.width) for track in tracks)
-    per_report = max(track.randomizer.losses.mutations for track in tracks)
+    calendar = survey.calendar
     lines = [
         ("survey", f"{calendar.periods} periods of {format_duration(calendar.period)}"),
-        ("reports", f"{sum(track.reports for track in tracks)} an entry, on nodes of width {widths}"),
-        ("epsilon", f"at most {epsilon_text(survey.cost)} an entry, {epsilon_text(per_report)} a report"),
+        ("reports", _reports(experiment)),
+        ("epsilon", f"at most {epsilon_text(survey.cost)} an entry, for all its reports together"),
         ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers"),
         ("  noise", f"{_points(experiment.rms_noise)}, falls with more entries"),
         ("  freezing", _freezing(experiment)),
@@ -55,6 +53,14 @@ def _summary(experiment: Experiment) -> Table:
     for line in lines:
         table.add_row(*line)
     return table
+
+
+def _reports(experiment: Experiment) -> str:
+    """How many reports an entry sends, and how long the nodes are that they are about."""
+    survey = experiment.survey
+    widths = sorted({track.width * survey.calendar.period for track in survey.plan.tracks})
+    reports = f"{experiment.reports_an_entry:,.1f}".removesuffix(".0")
+    return f"{reports} an entry, on nodes of {', '.join(format_duration(width) for width in widths)}"
 
 
 def _freezing(experiment: Experiment) -> str:

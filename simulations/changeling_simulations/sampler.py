@@ -7,10 +7,12 @@ the rounding of probabilities to floats. A billion entries take no longer than a
 from collections.abc import Iterator
 
 import numpy as np
-from changeling_protocol import Survey, Track
+from changeling_protocol import Group, Survey, Track
+from changeling_protocol.quantities import NodeNumber
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import Counts, NodeTally, PlanNode, Tallies
 
+from .joint_sampler import joint_nodes
 from .population import Population
 
 
@@ -29,11 +31,25 @@ def sample_nodes(
     plan = survey.plan
     shares = np.array([group.share for group in plan.groups]) / plan.total_share
     members = generator.multinomial(population.weights, shares)
-    for group in range(len(plan.groups)):
-        for number, track in plan.numbered(group):
-            for at, weights in zip(track.node_numbers(), reporting(track, members[:, group], generator), strict=True):
-                counts = population.mutation_counts(track, track.node(at), weights)
-                yield (number, at), counterpart_of(track.randomizer).sample(counts, generator)
+    for number, group in enumerate(plan.groups):
+        numbers = [track for track, _ in plan.numbered(number)]
+        draw = plain_nodes if group.joint is None else joint_nodes
+        for place, at, tally in draw(population, group, members[:, number], generator):
+            yield (numbers[place], at), tally
+
+
+def plain_nodes(
+    population: Population, group: Group, members: Counts, generator: np.random.Generator
+) -> Iterator[tuple[int, NodeNumber, NodeTally]]:
+    """Draws the tally of every node of a group whose reports are drawn each by itself, track by track.
+
+    members: how many entries of each of the population's histories are in the group, shape (rows,).
+    Yields the track's place in the group, the node's number, and its tally.
+    """
+    for place, track in enumerate(group.tracks):
+        for number, weights in zip(track.node_numbers(), reporting(track, members, generator), strict=True):
+            counts = population.mutation_counts(track, track.node(number), weights)
+            yield place, number, counterpart_of(track.randomizer).sample(counts, generator)
 
 
 def sample_tallies(population: Population, survey: Survey, generator: np.random.Generator) -> Tallies:

@@ -7,7 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+<<<<<<< HEAD
 from changeling_protocol import Randomizer, Track
+=======
+from changeling_protocol import Coins, Odds, Randomizer, Track
+>>>>>>> simulation
 from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered, symbol_bytes
 from changeling_protocol.upload import Report, _columns
 from changeling_statistics.accounting import curve_of
@@ -15,7 +19,7 @@ from changeling_statistics.estimation import histogram_change, superpopulation_c
 from changeling_statistics.randomizers import PairKind, class_variances, counterpart_of
 from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
 from changeling_statistics.randomizers.variances import InputClasses
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency, chisquare
 
 from tests.coins import ListedCoins, SeededCoins
 from tests.enumeration import log_from_below
@@ -270,3 +274,34 @@ class RandomizerContract:
             away = counterpart.estimate(drawn).values - M @ row
             assert drawn.reports == row.sum()
             assert np.all(np.abs(away) < 6 * np.sqrt(np.diag(exact)) + 1e-9)
+
+    def test_symbols_that_agree_and_that_do_not_are_drawn_as_the_device_draws_them(self, small_one):
+        """Reports of every input that tells, and of the base, against their exact law: chi-squared; a node's tally
+        holds all of them."""
+        if not hasattr(small_one, "favoured_symbol_at") or (small_one.space.reports_changes and small_one.tells(0)):
+            with pytest.raises(ValueError, match="joint"):
+                counterpart_of(small_one).sample_joint(*np.zeros((2, small_one.space.size), int), 1, None)
+            return
+        n, size, even = 3000, small_one.space.size, Odds(1, 1)
+        nobody, generator = np.zeros(size, np.int64), np.random.default_rng(11)
+        telling = [true for true in range(size) if small_one.tells(true)]
+        for true in telling:
+            symbols = Counter(
+                small_one.favoured_symbol_at(drawn, true, even) for drawn in range(small_one.favoured_total(true, even))
+            )
+            base = np.array([symbols[symbol] for symbol in range(small_one.symbols)], float)
+            agrees = np.array([small_one.agrees(symbol, true) for symbol in range(small_one.symbols)])
+            assert base[agrees].sum() / base.sum() == pytest.approx(float(small_one.agreement))
+            some = n * np.eye(size, dtype=np.int64)[true]
+            for agreed, others, unknown, law in (
+                (some, nobody, 0, base * agrees),
+                (nobody, some, 0, base * ~agrees),
+                (nobody, nobody, n, base),
+            ):
+                if not law.any():  # where there is one state, all agree with it
+                    continue
+                tally = counterpart_of(small_one).sample_joint(agreed, others, unknown, generator)
+                assert tally.reports == tally.slots.sum() == n
+                assert not tally.slots[law == 0].any()
+                seen, expected = tally.slots[law > 0], n * law[law > 0] / law.sum()
+                assert len(seen) == 1 or chisquare(seen, expected).pvalue > FALSE_ALARM

@@ -119,6 +119,33 @@ def test_sums_of_two_entries_have_their_exact_distribution(summed):
         assert chisquare(observed, expected, sum_check=False).pvalue > FALSE_ALARM
 
 
+@pytest.mark.parametrize(
+    "summed",
+    [s for s in SUMMED if hasattr(s.randomizer, "agrees")],
+    ids=lambda counterpart: name(counterpart.randomizer),
+)
+def test_sums_of_reports_that_agree_or_do_not_are_distributed_as_counts_are(summed):
+    """Of both: the mean over 1,000 draws, and the mean of products, within six of their standard errors of each
+    other; per draw three reports of each of two inputs, and two of the base."""
+    counting, size, draws = counterpart_of(summed.randomizer), summed.randomizer.space.size, 1000
+    agreed, others = np.zeros((2, size), np.int64)
+    agreed[[size - 1, 1]], others[[size - 1, size // 2]] = (2, 1), (1, 2)
+    if size == 2 and summed.randomizer.space.reports_changes:
+        agreed[0] = others[0] = 0
+    generator, w = np.random.default_rng(12), counting.all_contents
+    parts = [w > 0, w < 0] if isinstance(summed.randomizer, SignedSubset) else [w > 0]
+    quiet = [w.any(1, keepdims=True) == 0] if isinstance(summed.randomizer, SignedSubset) else []
+    said = np.hstack([*quiet, *parts]).astype(float)
+    sums, counts = [], []
+    for _ in range(draws):
+        sums.append(summed.sample_joint(agreed, others, 2, generator).slots)
+        counts.append(counting.sample_joint(agreed, others, 2, generator).slots @ said)
+    for moment in (lambda x: x, lambda x: (x[:, :, None] * x[:, None, :]).reshape(draws, -1)):
+        one, other = (moment(np.array(drawn, float)) for drawn in (sums, counts))
+        spread = np.sqrt((one.var(0) + other.var(0)) / draws)
+        assert np.all(np.abs(one.mean(0) - other.mean(0)) <= 6 * spread + 1e-9)
+
+
 @both_forms
 def test_sampled_sums_decode_to_the_truth_on_average(summed):
     """A million entries of mixed inputs: the decoded change is within six of its exact standard deviations."""

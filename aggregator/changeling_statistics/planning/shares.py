@@ -19,7 +19,7 @@ SPARSE = 4
 """The search looks first at every so-manieth group."""
 JOIN = 0.02
 """Groups that join get this share together at most, and no more than the gap."""
-CURVED = 16
+CURVED = 64
 """At how many times the curvature is taken."""
 STEEP = 1.5
 """The power of a multiplicative step."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from changeling_protocol.joint import agreeing
 from numpy.typing import NDArray
 
 from ..estimate import Floats
@@ -93,6 +94,22 @@ class Counted(Counterpart[R_co]):
             inputs = held[start : start + at_once]
             slots += generator.multinomial(counts[:, inputs].T, chances[inputs][:, None, :]).sum(0)
         return slots
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """A multinomial draw for every input, of those that agree and of those that do not."""
+        slots = np.zeros(self.randomizer.symbols, np.int64)
+        for true in np.flatnonzero(agreed + others).tolist():
+            agrees = self.agreeing_symbols(true)
+            for reports, among in ((agreed[true], agrees), (others[true], ~agrees)):
+                if reports:
+                    chances = np.where(among, self.probabilities[true], 0)
+                    slots += generator.multinomial(reports, chances / chances.sum())
+        return slots
+
+    def agreeing_symbols(self, true: int) -> NDArray[np.bool_]:
+        """Which symbols agree with an input that tells, shape (symbols,)."""
+        joint_form = agreeing(self.randomizer)
+        return np.array([joint_form.agrees(symbol, true) for symbol in range(joint_form.symbols)])
 
     @cached_property
     def probabilities(self) -> Floats:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally
+from .agreement import of_the_base
 from .decoded_nodes import DecodedNodes
 from .likelihoods import Likelihoods, PairKind, all_pairs, listed_likelihoods
 
@@ -95,6 +96,25 @@ class Counterpart(ABC, Generic[R_co]):
         counts: how many entries have each input, shape (m,).
         """
         return NodeTally(int(counts.sum()), self.sample_slots(counts[None, :], generator)[0])
+
+    def sample_joint(self, agreed: Counts, others: Counts, base: int, generator: np.random.Generator) -> NodeTally:
+        """Draws the tally of one node of a joint group, of whose reports it is known how many agree.
+
+        agreed, others: how many reports of each input agree with it, and how many do not, shape (m,).
+        base: how many reports are drawn from the base, as they have nothing to tell.
+        Raises ValueError for a randomizer without a joint form.
+        """
+        base_agreed, base_others = of_the_base(self.randomizer, base, generator)
+        slots = self.sample_agreeing(agreed + base_agreed, others + base_others, generator)
+        return NodeTally(int(agreed.sum() + others.sum()) + base, slots)
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:  # noqa: ARG002
+        """Draws slots, shape (slots,): each symbol from the base, given whether it agrees with the input it tells.
+
+        agreed, others: as for `sample_joint`; none of an input that tells nothing.
+        Raises ValueError for a randomizer without a joint form, as a counterpart that does not override this does.
+        """
+        raise ValueError(f"no joint sampler for {self.randomizer.kind!r}")
 
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
         """What `estimate` says of each tally, and how many entries changed, as far as the tallies tell.

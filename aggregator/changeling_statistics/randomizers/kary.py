@@ -11,6 +11,7 @@ from changeling_protocol.randomizers import Losses, Space
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally
+from .agreement import sample_inputs
 from .change_map import ChangeMap, change_map
 from .counted import BLOCK, Counted
 from .counterpart import Blanket
@@ -82,6 +83,10 @@ class KaryCounterpart(Counted[KaryResponse]):
         kept: Counts = generator.binomial(counts, (odds.favoured - odds.other) / self.randomizer.total())
         uniform: Counts = generator.multinomial(counts.sum(1) - kept.sum(1), np.full(m, 1 / m))
         return kept + uniform
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """A report that agrees is the input, and any other is uniform over the rest."""
+        return sample_inputs(agreed, others, generator)
 
     def _columns(self, tallies: Sequence[NodeTally]) -> tuple[Floats, Floats, Floats]:
         """Values, covariances and products of several nodes: M diag(w) M' is linear in w = (O - nq)/(p - q)."""

@@ -10,6 +10,7 @@ from changeling_protocol.randomizers import Space
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally
+from .agreement import sample_inputs
 from .change_map import ChangeMap, change_map
 from .counted import Counted
 from .likelihoods import Likelihoods, PairKind, merged, one_pair
@@ -82,6 +83,10 @@ class KaryChangeCounterpart(Counted[KaryChange]):
         told[:, 0] = 0
         uniform: Counts = generator.multinomial(counts.sum(1) - told.sum(1), np.full(m, 1 / m))
         return told + uniform
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """A report that agrees is the input, and any other is uniform over the rest."""
+        return sample_inputs(agreed, others, generator)
 
     @cached_property
     def gap(self) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..tallies import Counts
+from .agreement import sample_agreements
 from .likelihoods import Likelihoods, merged
 from .named_states import NamedStates, Naming
 from .offers import ANY_ODDS, Offer
@@ -47,6 +48,11 @@ class SubsetCounterpart(NamedStates[SubsetSelection]):
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
         return np.where(self.all_contents.T == 1, a / total, b / total)
 
+    def agreeing_symbols(self, true: int) -> NDArray[np.bool_]:
+        """The sets that hold the state."""
+        agrees: NDArray[np.bool_] = self.all_contents[:, true] == 1
+        return agrees
+
     def likelihoods(self, u: int, v: int) -> Likelihoods:
         """Four classes: sets that hold both states, only u, only v, or neither."""
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
@@ -57,17 +63,18 @@ class SubsetCounterpart(NamedStates[SubsetSelection]):
         return merged([(a, a, both), (a, b, only_u), (b, a, only_v), (b, b, neither)], total, total)
 
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """A report is uniform over the sets that hold the truth, with a known chance, and else over all sets."""
-        randomizer = self.randomizer
-        subsets, size = randomizer.subsets, randomizer.space.size
-        favoured = generator.binomial(counts, 1 - subsets.count * randomizer.odds.other / randomizer.total())
-        uniform = np.array([counts.sum() - favoured.sum()])
-        named: Counts = sample_vector_sums(subsets, uniform, generator)[0][0]
-        others, _ = sample_vector_sums(subsets.completing({0: 1}), favoured, generator)
-        for true in range(size):
-            named[np.arange(size) != true] += others[true]
-        named += favoured
-        return named
+        """First how many sets hold the truth, then what else they hold."""
+        return self.sample_agreeing_sums(*sample_agreements(self.randomizer, counts, generator), generator)
+
+    def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """A set is uniform among those that hold the truth, or among those that do not."""
+        subsets, size = self.randomizer.subsets, self.randomizer.space.size
+        named: Counts = np.diag(agreed)
+        elsewhere = ~np.eye(size, dtype=np.bool_)
+        for reports, held in ((agreed, 1), (others, 0)):
+            named[elsewhere] += sample_vector_sums(subsets.completing({0: held}), reports, generator)[0].ravel()
+        sums: Counts = named.sum(0)
+        return sums
 
 
 def _sets(states: int, size: int) -> int:

@@ -68,6 +68,10 @@ class WithContents(Counted[R_co]):
         counts: how many entries have each input, shape (m,).
         """
 
+    def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """Draws `content_sums` as `sample_agreeing` draws slots. Raises ValueError as that does."""
+        return Counterpart.sample_agreeing(self, agreed, others, generator)
+
     @property
     @abstractmethod
     def probabilities(self) -> Floats:
@@ -109,3 +113,9 @@ class WithContents(Counted[R_co]):
         if self.counts_symbols:
             return super().sample_slots(counts, generator)
         return np.array([self.sample_sums(row, generator) for row in counts])
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """Counts as `Counted` draws them, or sums."""
+        if self.counts_symbols:
+            return super().sample_agreeing(agreed, others, generator)
+        return self.sample_agreeing_sums(agreed, others, generator)

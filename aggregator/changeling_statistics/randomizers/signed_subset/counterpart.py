@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...estimate import Estimate, Floats
 from ...tallies import Counts, NodeTally
+from ..agreement import sample_agreements
 from ..likelihoods import Likelihoods, PairKind, merged, one_pair
 from ..sign_vectors import unrank_signs
 from ..symbol_contents import Contents, WithContents
@@ -74,11 +75,10 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
     @cached_property
     def probabilities(self) -> Floats:
         """All symbols that an input favours have one weight, all others another, and "nothing" one of its own."""
-        randomizer, w = self.randomizer, self.all_contents
+        randomizer = self.randomizer
         chances = np.empty((randomizer.space.size, randomizer.symbols))
         for true in range(randomizer.space.size):
-            old, new = randomizer.positions(true)
-            favoured = (w[:, new] == 1) & (w[:, old] == -1)
+            favoured = self.agreeing_symbols(true)
             for chosen in (favoured, ~favoured):
                 symbols = np.flatnonzero(chosen)
                 if len(symbols):
@@ -86,6 +86,12 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
             if randomizer.quiet:
                 chances[true, 0] = self._probability(0, true)
         return chances
+
+    def agreeing_symbols(self, true: int) -> NDArray[np.bool_]:
+        """The vectors with + at `new` and - at `old`; none without a change."""
+        old, new = self.randomizer.positions(true)
+        agrees: NDArray[np.bool_] = (self.all_contents[:, new] == 1) & (self.all_contents[:, old] == -1)
+        return agrees
 
     def likelihoods(self, u: int, v: int) -> Likelihoods:
         """Five classes: "nothing", and vectors favoured by both inputs, by u alone, by v alone, by neither."""
@@ -113,8 +119,12 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return one_pair(self.randomizer.space, kind)
 
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """Draws the sums class by class of who favours what, never a vector by itself."""
-        return sample_sums(self.randomizer, counts, generator)
+        """First how many reports agree, then the sums class by class."""
+        return self.sample_agreeing_sums(*sample_agreements(self.randomizer, counts, generator), generator)
+
+    def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """Draws the sums class by class of the signs at `old` and `new`, never a vector by itself."""
+        return sample_sums(self.randomizer, agreed, others, generator)
 
     @property
     def _answers(self) -> slice:

@@ -1,38 +1,41 @@
 """Draws the sums of many signed subsets at once, for alphabets too large to count symbol by symbol."""
 
+from itertools import product
+
 import numpy as np
 from changeling_protocol import SignedSubset
 
 from ...tallies import Counts
 from ..sign_vectors import sample_vector_sums
 
+AGREES = 1, -1
+CLASSES = tuple(product((1, -1, 0), repeat=2))
+"""The signs that a vector can have at `new` and at `old`; those with the signs `AGREES` agree."""
 
-def sample_sums(randomizer: SignedSubset, counts: Counts, generator: np.random.Generator) -> Counts:
+
+def sample_sums(randomizer: SignedSubset, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
     """Draws how many of many reports say nothing, then how many give each state a plus, then a minus.
 
-    A report is with chance 1/Z like that of an entry without a change, and else uniform over the vectors that its
-    input favours.
-
-    counts: how many entries have each input, shape (m,). Returns shape (1 + 2d,).
+    agreed, others: how many reports of each input agree with it, and how many do not, shape (m,); none of no change.
+    Returns shape (1 + 2d,).
     """
-    vectors, u = randomizer.vectors, randomizer.spoken
-    count = vectors.count
-    gain = u * randomizer.favoured * (randomizer.odds.favoured - randomizer.odds.other)
-    plain = float(count * randomizer.odds.other / (count * randomizer.odds.other + gain))  # 1 / Z
-    changes = counts.copy()
-    changes[0] = 0
-    favoured = changes - generator.binomial(changes, plain)
-    uniform = int(counts.sum() - favoured.sum())
-    spoken = int(generator.binomial(uniform, float(u)))
-    pluses, minuses = (sums[0] for sums in sample_vector_sums(vectors, np.array([spoken]), generator))
-    held = np.flatnonzero(favoured)
-    rest = vectors.completing({0: 1, 1: -1})
-    rest_pluses, rest_minuses = sample_vector_sums(rest, favoured[held], generator)
-    for row, true in enumerate(held.tolist()):
-        old, new = randomizer.positions(true)
-        others = [state for state in range(randomizer.states) if state not in (old, new)]
-        pluses[others] += rest_pluses[row]
-        minuses[others] += rest_minuses[row]
-        pluses[new] += favoured[true]
-        minuses[old] += favoured[true]
-    return np.concatenate([[uniform - spoken], pluses, minuses])
+    vectors, u = randomizer.vectors, float(randomizer.spoken)
+    held = np.flatnonzero(agreed + others)
+    old, new = np.array([randomizer.positions(true) for true in held.tolist()], np.intp).reshape(-1, 2).T
+    rests = [vectors.completing({0: at_new, 1: at_old}) for at_new, at_old in CLASSES]
+    chances = np.array([1 - u, *(u * rest.count / vectors.count for rest in rests)])
+    agreeing = 1 + CLASSES.index(AGREES)
+    chances[agreeing] = 0
+    drawn = generator.multinomial(others[held], chances / chances.sum())
+    drawn[:, agreeing] = agreed[held]
+    rows, elsewhere = np.arange(len(held)), np.ones((len(held), randomizer.states), np.bool_)
+    elsewhere[rows, old] = elsewhere[rows, new] = False
+    signs = np.zeros((2, len(held), randomizer.states), np.int64)
+    for (at_new, at_old), rest, reports in zip(CLASSES, rests, drawn[:, 1:].T, strict=True):
+        if not reports.any():
+            continue
+        for of_sign, sign, at_rest in zip(signs, (1, -1), sample_vector_sums(rest, reports, generator), strict=True):
+            of_sign[elsewhere] += at_rest.ravel()
+            of_sign[rows, new] += reports * (at_new == sign)
+            of_sign[rows, old] += reports * (at_old == sign)
+    return np.concatenate([[drawn[:, 0].sum()], *signs.sum(1)])

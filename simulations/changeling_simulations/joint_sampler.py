@@ -1,0 +1,153 @@
+"""Draws the tallies of a joint group, where what an entry sends depends on what it has sent, without drawing entries.
+
+Entries that have the same inputs from now on, and the same counters, are one row of a table. At each node those that
+tell something are parted into those that agree and those that do not, with the exact conditional chance that their
+devices have.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from changeling_protocol import Group, Track
+from changeling_protocol.joint import agreeing
+from changeling_protocol.quantities import NodeNumber
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import Counts, NodeTally
+from numpy.typing import NDArray
+
+from .counters import Counting, Numbers
+from .population import Population, weighted_counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """Entries of a group; those that are alike are one row. All of shape (rows,).
+
+    history: one of the histories that have the inputs which the entries have from now on; any if they tell nothing.
+    counters: the numbers of their counters.
+    count: how many entries there are.
+    """
+
+    history: Numbers
+    counters: Numbers
+    count: Counts
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> "Entries":
+        """Some of the rows."""
+        return Entries(self.history[rows], self.counters[rows], self.count[rows])
+
+    def merged(self, *others: "Entries") -> "Entries":
+        """Their rows and those of others, with one row for entries that are alike, and none for nobody."""
+        history, counters, count = (
+            np.concatenate([getattr(entries, column) for entries in (self, *others)])
+            for column in ("history", "counters", "count")
+        )
+        alike = history * (int(counters.max(initial=0)) + 1) + counters
+        order = np.flatnonzero(count)[np.argsort(alike[count > 0], kind="stable")]
+        first = np.flatnonzero(np.diff(alike[order], prepend=-1))
+        return Entries(history[order][first], counters[order][first], np.add.reduceat(count[order], first))
+
+
+def joint_nodes(
+    population: Population, group: Group, members: Counts, generator: np.random.Generator
+) -> Iterator[tuple[int, NodeNumber, NodeTally]]:
+    """Draws the tally of every node of a joint group, in the order in which devices answer them.
+
+    members: how many entries of each of the population's histories are in the group, shape (rows,).
+    Yields the track's place in the group, the node's number, and its tally.
+    """
+    counting, nodes = Counting(group), in_order(group)
+    order, differ = by_what_is_to_come(population, group, nodes)
+    entries = Entries(np.arange(len(members)), counting.starting(len(members)), members[order])
+    for at, (place, number) in enumerate(nodes):
+        track = group.tracks[place]
+        matters = counting.tell(entries.counters)
+        history = np.where(matters, _first_alike(differ >= at)[entries.history], 0)
+        entries = replace(entries, history=history).merged()
+        waiting, reporting = _drawn(entries, counting, place, track, number, generator)
+        inputs = population.inputs(track, track.node(number))[order]
+        tells = _tells(track)[inputs]
+        telling = tells[reporting.history] & counting.have_slots(place, reporting.counters)
+        base, told = reporting[~telling], reporting[telling]
+        agreed = generator.binomial(told.count, counting.agreement_chances(place, told.counters))
+        size, given = track.randomizer.space.size, inputs[told.history]
+        yield (
+            place,
+            number,
+            counterpart_of(track.randomizer).sample_joint(
+                weighted_counts(given, agreed, size),
+                weighted_counts(given, told.count - agreed, size),
+                int(base.count.sum()),
+                generator,
+            ),
+        )
+        entries = waiting.merged(
+            base,
+            Entries(told.history, counting.told(place, told.counters, agreed=True), agreed),
+            Entries(told.history, counting.told(place, told.counters, agreed=False), told.count - agreed),
+        )
+
+
+def in_order(group: Group) -> list[tuple[int, NodeNumber]]:
+    """The nodes of all tracks as they close, those that close together by track: (place of the track, number)."""
+    ends = [
+        (track.node(number).end, place, number)
+        for place, track in enumerate(group.tracks)
+        for number in track.node_numbers()
+    ]
+    return [(place, number) for _, place, number in sorted(ends)]
+
+
+def by_what_is_to_come(
+    population: Population, group: Group, nodes: Sequence[tuple[int, NodeNumber]]
+) -> tuple[Numbers, Numbers]:
+    """Histories in such an order that, at every node, those with the same inputs from there on are neighbours.
+
+    Returns their order, shape (rows,), and the last node, by its place among `nodes`, on which a history and the one
+    before it have different inputs, shape (rows,): -1 if there is none, and the number of nodes for the first history.
+    """
+    inputs_of = [(group.tracks[place], group.tracks[place].node(number)) for place, number in nodes]
+    order = np.arange(len(population.weights))
+    for track, node in inputs_of:
+        order = order[np.argsort(population.inputs(track, node)[order], kind="stable")]
+    differ = np.full(len(order), -1)
+    for at, (track, node) in enumerate(inputs_of):
+        inputs = population.inputs(track, node)[order]
+        differ[1:][inputs[1:] != inputs[:-1]] = at
+    differ[0] = len(nodes)
+    return order, differ
+
+
+def _first_alike(differs: NDArray[np.bool_]) -> Numbers:
+    """For each of some neighbours the first of those it is like. differs: whether each differs from the one before."""
+    first: Numbers = np.maximum.accumulate(np.where(differs, np.arange(len(differs)), 0))
+    return first
+
+
+def _tells(track: Track) -> NDArray[np.bool_]:
+    """Which inputs of a track tell something, shape (m,)."""
+    joint_form = agreeing(track.randomizer)
+    return np.array([joint_form.tells(true) for true in range(joint_form.space.size)])
+
+
+def _drawn(
+    entries: Entries,
+    counting: Counting,
+    place: int,
+    track: Track,
+    number: NodeNumber,
+    generator: np.random.Generator,
+) -> tuple[Entries, Entries]:
+    """The entries that do not report on a node of a track, and those that do, which then owe one less.
+
+    If nodes are drawn at random this is selection sampling, as in `sampler.reporting`.
+    """
+    if track.reported is None:
+        return entries[np.zeros(len(entries.count), np.bool_)], entries
+    to_come = track.count - number + 1
+    picked = generator.binomial(entries.count, np.minimum(counting.owing(place, entries.counters) / to_come, 1))
+    some = picked > 0
+    counters = counting.reporting(place, entries.counters[some])
+    waiting = Entries(entries.history, entries.counters, entries.count - picked)
+    return waiting, Entries(entries.history[some], counters, picked[some])

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from changeling_protocol import Track
+from changeling_protocol import Joint, Track
 from changeling_statistics.accounting import LossStatement, loss_statement
 from changeling_statistics.durations import format_duration
 from changeling_statistics.planning import Comparison, Option
@@ -24,8 +24,8 @@ def print_comparison(console: Console, comparison: Comparison, delta: float) -> 
     console.print(escape(comparison.verdict), highlight=False)
     wish, planned = comparison.wish, comparison.planned
     console.print(
-        f"{wish.objective} over {planned.considered} candidate groups; with other shares the variance could fall by "
-        f"{100 * planned.gap:.1f}% at most (each release's sampling error counted by itself)",
+        f"{planned.considered} candidate groups; with other shares of them, or other weights of the reports, the "
+        f"{wish.objective} variance could fall by {100 * planned.gap:.1f}% at most",
         style="dim",
         highlight=False,
     )
@@ -97,6 +97,9 @@ def _groups(option: Option) -> Table:
         for track in group.tracks:
             lines.append(_in_words(track, period))
             through.append(f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}")
+        if group.joint is not None:
+            lines.append(_agreeing(group.joint))
+            through.append(f"together {float(group.joint.odds.epsilon):.3g}")
         table.add_row(
             f"{100 * group.share / plan.total_share:.1f}%", "\n".join(lines), "\n".join(through), end_section=True
         )
@@ -122,6 +125,17 @@ def _in_words(track: Track, period: int) -> str:
     first, last = track.first + 1, track.first + track.count * track.width
     named = f"{track.count} nodes of {format_duration(track.width * period)}" if track.count > 1 else "one node"
     return " ".join(f"{reported} {nodes} {named}{drawn}, periods {first} to {last}".split())
+
+
+def _agreeing(joint: Joint) -> str:
+    """How the reports of a joint group hang together, as a designer reads it.
+
+    >>> from changeling_protocol import Odds
+    >>> _agreeing(Joint(Odds(20, 1), 3, (2, 1), (1, 3)))
+    'jointly: patterns that agree in 3 of 5 are favoured 20:1'
+    """
+    odds = joint.odds.favoured / joint.odds.other
+    return f"jointly: patterns that agree in {joint.threshold} of {joint.heaviest} are favoured {odds:,.3g}:1"
 
 
 def _points(error: float) -> str:

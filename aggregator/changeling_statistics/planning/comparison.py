@@ -11,6 +11,22 @@ from .wish import Wish
 
 NAMES = ("paper", "flat", "sampled", "panel", "optimal")
 """What each plan is called on a command line, in the order of the table."""
+DONE = {
+    "panel": "report their state now and then",
+    "changes": "report changes",
+    "hierarchy": "report changes on several widths",
+    "mix": "report their state now and then, and changes between",
+}
+"""What the devices of each kind of group do."""
+WHY = {
+    "panel": "over so few periods, or with so small a budget, states tell more than changes do",
+    "changes": "answers change seldom, and what did not change is told with little noise",
+    "hierarchy": "over so many periods noise adds up, and wide nodes keep it down",
+    "mix": "the budget has room for both, and changes carry the states from one report to the next",
+}
+"""Why most devices of a plan are in groups of a kind."""
+LEAST_NAMED = 0.005
+"""Kinds of groups with a smaller share are not named."""
 ABOUT_AS_GOOD = 1.02
 """A plan that needs fewer than so many times the devices is about as good."""
 
@@ -86,13 +102,7 @@ def compare_plans(wish: Wish) -> Comparison:
 
 
 def _made_of(planned: Planned) -> str:
-    names = {
-        "panel": "report their state now and then",
-        "changes": "report changes",
-        "hierarchy": "report changes on several widths",
-        "mix": "report their state once and changes after it",
-    }
-    if planned.everybody_alike:
-        return f"all devices {names[planned.kinds[0]]}"
+    """What its devices do, in words, and why those."""
     shares = sorted(((planned.share_of(kind), kind) for kind in set(planned.kinds)), reverse=True)
-    return ", ".join(f"{share:.0%} of the devices {names[kind]}" for share, kind in shares)
+    done = ", ".join(f"{share:.0%} of the devices {DONE[kind]}" for share, kind in shares if share >= LEAST_NAMED)
+    return f"{done}: {WHY[shares[0][1]]}"

@@ -7,11 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
-from changeling_protocol import Randomizer, Track
-=======
-from changeling_protocol import Coins, Odds, Randomizer, Track
->>>>>>> simulation
+from changeling_protocol import Odds, Randomizer, Track
 from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered, symbol_bytes
 from changeling_protocol.upload import Report, _columns
 from changeling_statistics.accounting import curve_of

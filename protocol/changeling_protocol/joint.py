@@ -20,6 +20,10 @@ from .randomizers import Agreeing, Odds, Randomizer
 
 MOST_SCORE = 256
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
+MOST_BITS = 2**13
+"""The most bits that the denominators of p of all slots of a group may have together: a device multiplies them."""
+MOST_STEPS = 2**18
+"""The most steps, tracks times slots times threshold, of all joint groups of a plan: a device that joins takes them."""
 
 _Slot: TypeAlias = tuple[int, int, int]
 """A and B, where p = A/B, and the weight."""
@@ -54,6 +58,11 @@ class Joint:
             raise ValueError(
                 f"the threshold is 1 to {self.heaviest}, which is what all slots weigh together, got {self.threshold}"
             )
+
+    @property
+    def steps(self) -> int:
+        """About how many steps it takes to work out the odds of every track."""
+        return len(self.slots) * sum(self.slots) * self.threshold
 
     @property
     def heaviest(self) -> int:

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from .calendar import Calendar, Node, cadence
 from .coins import Coins
-from .joint import Joint, Kernel, agreeing
+from .joint import MOST_BITS, Joint, Kernel, agreeing
 from .quantities import NodeNumber, TrackNumber
 from .randomizers import Randomizer
 
@@ -132,7 +132,11 @@ class Group:
 def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
     if len(tracks) != len(joint.slots):
         raise ValueError(f"a joint response of {len(joint.slots)} tracks is none of {len(tracks)}")
-    return Kernel(joint, tuple(agreeing(track.randomizer).agreement for track in tracks))
+    agreements = tuple(agreeing(track.randomizer).agreement for track in tracks)
+    bits = sum(p.denominator.bit_length() * slots for p, slots in zip(agreements, joint.slots, strict=True))
+    if bits > MOST_BITS:
+        raise ValueError(f"the chances of a joint group's slots have at most {MOST_BITS} bits together, got {bits}")
+    return Kernel(joint, agreements)
 
 
 def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .canonical import Fields
-from .joint import Joint
+from .joint import MOST_STEPS, Joint
 from .plan import Group, ReleasePlan, Track
 from .randomizers import randomizer_as_fields, randomizer_from_fields
 
@@ -17,7 +17,14 @@ def plan_as_fields(plan: ReleasePlan) -> list[Fields]:
 
 
 def plan_from_fields(groups: list[Any], answers: int) -> ReleasePlan:
-    """The plan that `plan_as_fields` wrote, for so many answers. Raises ValueError for anything else."""
+    """The plan that `plan_as_fields` wrote, for so many answers. Raises ValueError for anything else.
+
+    What joint groups take is looked at before any of them is worked out.
+    """
+    joint = (group["joint"] for group in groups if isinstance(group, dict) and isinstance(group.get("joint"), dict))
+    steps = sum(Joint.from_fields(fields).steps for fields in joint)
+    if steps > MOST_STEPS:
+        raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
     return ReleasePlan(tuple(_group_from_fields(group, answers) for group in groups))
 
 

@@ -1,58 +1,72 @@
-"""The groups that a plan may be made of, as edges of the release graph."""
+"""The groups that a plan may be made of: what they cost, what they say, and which are tried."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_protocol import ReleasePlan, plan_cost
-from changeling_statistics.estimation.expected import expected_spread, expected_variance
-from changeling_statistics.planning.candidates import candidates
+from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
+from changeling_statistics.estimation.expected import expected_variance
+from changeling_statistics.planning.candidates import Maker
+from changeling_statistics.planning.families import closer_look, first_look
 
 from .wishes import wish
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_candidates_are_weighed_as_the_estimator_weighs_nodes(closed):
-    """Response variance and spread of every edge, N/r of each, against estimation's own, node by node."""
+def test_candidates_are_as_noisy_as_the_estimator_expects_nodes_to_be(closed):
+    """The response variance of every edge, N/r of each, against estimation's own, node by node."""
     of = wish(periods=9, closed=closed, first=10**6 if closed else 400_000)
-    for candidate in candidates(of)[::7]:
-        at = 0
-        for track in candidate.group().tracks:
-            for node in track.nodes():
-                start = node.start if track.reports_changes else 0
-                response = expected_variance(track.randomizer, node, of.expected, closed)
-                spread = expected_spread(3, of.expected, closed, start, node.end)
-                assert (candidate.start[at], candidate.end[at]) == (start, node.end)
-                assert candidate.response[at] == pytest.approx(response * track.count / track.reports, rel=1e-6)
-                assert candidate.sampling[at] == pytest.approx(spread * track.count / track.reports, abs=1e-12)
-                at += 1
-        assert at == len(candidate.end)
+    for candidate in list(first_look(Maker(of)))[::7]:
+        edges, response = candidate.told.edges, candidate.told.covariance.response
+        for place, end, found in zip(edges.place, edges.end, response, strict=True):
+            track = candidate.group.tracks[place]
+            node = track.node(int((end - track.first) // track.width))
+            exact = expected_variance(track.randomizer, node, of.expected, closed) * track.count / track.reports
+            assert found == pytest.approx(exact, rel=1e-6, abs=1e-8)
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_every_cadence_width_is_tried_and_every_candidate_is_a_plan_within_the_budget(closed):
-    """Widths that tile the horizon and ones that leave a remainder; each group alone charges at most epsilon."""
-    of = wish(periods=12, closed=closed)
-    found = candidates(of)
-    widths = {part.span.width for candidate in found if candidate.kind == "changes" for part in candidate.parts}
-    assert widths == set(range(1, 13 - closed)) | ({12} if closed else set())
+def test_every_kind_is_tried_and_every_candidate_is_a_plan_within_the_budget(closed):
+    """Each group alone charges at most epsilon, whatever it says; all but single reports are joint."""
+    of = wish(periods=20, closed=closed)
+    found = list(first_look(Maker(of)))
+    found += closer_look(Maker(of), found)
     assert {candidate.kind for candidate in found} == {"panel", "changes", "hierarchy", "mix"}
     for candidate in found:
-        group = candidate.group()
+        group = candidate.group
         assert plan_cost(ReleasePlan((group,)), of.calendar, of.constraint, closed) <= of.epsilon
+        assert (group.joint is None) == (sum(track.reports for track in group.tracks) == 1)
+    assert any(track.reported and track.reports_changes for candidate in found for track in candidate.group.tracks)
+
+
+def test_changes_of_a_closed_cohort_are_told_without_null_after_the_first_period():
+    """Where everybody has an answer, none is wasted on having none."""
+    tracks = [track for each in first_look(Maker(wish(periods=9, closed=True))) for track in each.group.tracks]
+    assert all(track.randomizer.space.null == (track.first == 0) for track in tracks if track.reports_changes)
+    assert not any(track.randomizer.space.null for track in tracks if not track.reports_changes)
 
 
 def test_panels_ask_one_node_of_each_stretch_and_stretches_are_apart():
     """r reports lie in r stretches of the horizon that do not overlap."""
-    for candidate in candidates(wish(periods=20)):
+    for candidate in first_look(Maker(wish(periods=20))):
         if candidate.kind == "panel":
-            bounds = [(part.span.first, part.span.last) for part in candidate.parts]
-            assert all(one[1] <= other[0] for one, other in pairwise(bounds))
-            assert all(part.span.reports == 1 for part in candidate.parts)
+            tracks = candidate.group.tracks
+            assert all(one.last <= other.first for one, other in pairwise(tracks))
+            assert all(track.reports == 1 for track in tracks)
 
 
-def test_a_budget_that_says_nothing_is_refused():
-    """At the least epsilon of all there is still a plan; mixes that would leave a part too little are left out."""
-    found = candidates(wish(epsilon="0.001"))
+def test_the_least_budget_of_all_still_has_candidates():
+    """Nothing in them is infinite."""
+    found = list(first_look(Maker(wish(epsilon="0.001"))))
     assert found
-    assert all(np.isfinite(candidate.variance).all() for candidate in found)
+    assert all(np.isfinite(candidate.rows).all() for candidate in found)
+
+
+def test_what_has_more_slots_than_a_device_counts_gets_a_budget_for_each_report():
+    """Changes that may lie in 300 nodes."""
+    of = wish(periods=320, constraint=TimeBounded(300 * 60))
+    (candidate,) = [
+        each for each in first_look(Maker(of)) if each.kind == "changes" and each.group.tracks[0].reports == 320
+    ]
+    assert candidate.group.joint is None
+    assert plan_cost(ReleasePlan((candidate.group,)), of.calendar, of.constraint) <= of.epsilon

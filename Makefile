@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup check test demo bench-plans bench-central bench-house clean
+.PHONY: setup check test demo bench-plans bench-joint bench-central bench-house clean
 
 setup: $(VENV)/ready
 
@@ -28,6 +28,9 @@ demo: setup
 
 bench-plans: setup
 	$(BIN)/python -m benchmarks plans
+
+bench-joint: setup
+	$(BIN)/python -m benchmarks joint
 
 bench-central: setup
 	$(BIN)/python -m benchmarks central

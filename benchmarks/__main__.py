@@ -14,6 +14,7 @@ from rich.table import Table
 
 SUITES = {
     "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner", "rivals"),
+    "joint": ("joint_loss", "joint_accuracy", "joint_coverage", "joint_best", "joint_client"),
     "central": (
         "central_bounds",
         "central_flights",

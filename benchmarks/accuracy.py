@@ -35,7 +35,7 @@ def measure(seeds: int = SEEDS, epsilons: tuple[int, ...] = EPSILONS) -> dict[st
             when = "retrospective" if retrospective else "online"
             planned = optimal_plan(wish).option
             figures |= _both(f"2_optimal_{when}_{epsilon}", planned.survey, populations, retrospective)
-            figures[f"2_smoothed_{when}_{epsilon}"] = _smoothed(planned.survey, populations, retrospective)
+            figures[f"2_smoothed_{when}_{epsilon}"] = smoothed_error(planned.survey, populations, retrospective)
             if not retrospective:
                 for name, option in _references(wish):
                     figures |= _both(f"2_{name}_{when}_{epsilon}", option.survey, populations, retrospective)
@@ -86,7 +86,7 @@ def _both(name: str, survey: Survey, populations: list[Population], retrospectiv
     }
 
 
-def _smoothed(survey: Survey, populations: list[Population], retrospective: bool) -> float:
+def smoothed_error(survey: Survey, populations: list[Population], retrospective: bool) -> float:
     """Of the drift smoother with its own τ², simulated: it is biased, and τ² depends on the reports.
 
     Its values are wanted, not their covariances, and so the sampling error is not worked out.

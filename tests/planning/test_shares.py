@@ -68,7 +68,7 @@ def test_no_shares_on_a_grid_do_better_than_the_optimum(retrospective, objective
     assert found.error == pytest.approx(error(tiny, found.f, objective))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
     closed=st.booleans(),

@@ -178,20 +178,17 @@ class _Form:
 
     def telling(self, P: Floats) -> Floats:
         """The variance of a report that tells; inf where it tells next to nothing."""
-        p = self.chance
-        square = P * self.favoured + (1 - P) * (self.base - p * self.favoured) / (1 - p)
-        return self._scaled(square, P) - self.told
+        return self.mixed(P, 1.0)
 
     def mixed(self, P: Floats, moved: float) -> Floats:
-        """The mean variance of reports of which a share tells, and the others are from the base."""
-        return (1 - moved) * self._scaled(np.full(len(P), self.base), P) + moved * self.telling(P)
-
-    def _scaled(self, square: Floats, P: Floats) -> Floats:
+        """The mean variance of reports of which a share tells, and the others are from the base; inf likewise."""
         if self.made is None:
             return np.zeros(len(P))
-        gap = (P - self.chance) / (1 - self.chance)
+        p = self.chance
+        telling = P * self.favoured + (1 - P) * (self.base - p * self.favoured) / (1 - p)
+        square, gap = (1 - moved) * self.base + moved * telling, (P - p) / (1 - p)
         scaled: Floats = np.divide(square, gap**2, out=np.full(len(gap), np.inf), where=gap > LEAST_GAP)
-        return scaled
+        return scaled - moved * self.told
 
 
 NONE = _Form(None, 0.0, 0.0, 0.0, 0.0)

@@ -23,10 +23,10 @@ CURVED = 64
 """At how many times the curvature is taken."""
 STEEP = 1.5
 """The power of a multiplicative step."""
-GAME_STEPS, GAME_GAP, GAME_POWER = 200, 0.01, 0.3
-"""For the worst time: the most steps, the gap at which they end, and the power of the steps of the weights."""
+GAME_STEPS, GAME_GAP, GAME_STEP, GAME_POWER = 300, 0.01, 1.0, 0.3
+"""For the worst time: the most steps, the gap at which they end, and the powers of the steps of shares and weights."""
 NOTHING = 1e-7
-"""Shares below this are set to 0."""
+"""Shares below this are set to 0, in the end."""
 TOTAL = 1000
 """Integer shares add up to about this."""
 TINY = (0.03, 0.02, 0.01, 0.005, 0.002)
@@ -157,18 +157,20 @@ def _for_the_worst(problem: Problem, weights: Floats, mean: Shares) -> Shares:
     near = problem.at(mean.f, weights)
     few = np.sort(np.argsort(-near.slopes)[: 2 * FEW])
     restricted, f, w = problem.restricted(few), _normed(mean.f[few] + JOIN / len(few)), weights
-    best, best_weights = (np.inf, f), w
-    for _ in range(GAME_STEPS):
+    best, best_weights, bound, middle = (np.inf, f), w, 0.0, f
+    for step in range(GAME_STEPS):
         evaluation = restricted.at(f, w)
-        worst = float(evaluation.variances.max())
-        if worst < best[0]:
-            best, best_weights = (worst, f), w
-        if 1.0 - evaluation.bound / best[0] <= GAME_GAP:
-            best_weights = w
+        middle = middle + (f - middle) * 2 / (step + 2)  # players of such a game circle; their mean settles
+        for tried in (f, middle):
+            worst = float(restricted.at(tried, w).variances.max())
+            best = min(best, (worst, tried), key=lambda each: each[0])
+        if evaluation.bound > bound:
+            bound, best_weights = evaluation.bound, w
+        if 1.0 - bound / best[0] <= GAME_GAP:
             break
-        f = _normed(f * (evaluation.slopes / evaluation.value) ** STEEP)
-        w = _normed(w * (np.maximum(evaluation.variances, 0.0) / max(evaluation.error, 1e-300)) ** GAME_POWER)
-    whole = _scattered(best[1], few, len(mean.f))
+        f = _kept(f * (evaluation.slopes / evaluation.value) ** GAME_STEP)
+        w = _kept(w * (np.maximum(evaluation.variances, 0.0) / max(evaluation.error, 1e-300)) ** GAME_POWER)
+    whole = _scattered(_normed(best[1]), few, len(mean.f))
     return Shares(whole, best[0], problem.at(whole, best_weights).bound)
 
 
@@ -188,8 +190,14 @@ def _scattered(few: Floats, chosen: NDArray[np.intp], n: int) -> Floats:
     return f
 
 
+def _kept(f: Floats) -> Floats:
+    """Adding up to 1, and none so small that it could not come back."""
+    kept: Floats = np.maximum(f / f.sum(), NOTHING)
+    return kept / kept.sum()
+
+
 def _normed(f: NDArray[np.generic]) -> Floats:
-    kept = np.where(f < NOTHING * f.sum(), 0.0, f)
+    kept = np.where(f < 2 * NOTHING * f.sum(), 0.0, f)
     normed: Floats = kept / kept.sum()
     return normed
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 from changeling_protocol import Group, ReleasePlan
+from changeling_statistics.estimate import Floats
 from changeling_statistics.planning import Planned, Wish, predict
 
-STARTS, CLIMBS, SEED = 200, 3, 11
+STARTS, CLIMBS, SEED = 200, 2, 11
 
 
 def least_found(planned: Planned, wish: Wish) -> float:
@@ -30,7 +31,7 @@ def least_found(planned: Planned, wish: Wish) -> float:
     return float(least)
 
 
-def _error(planned: Planned, wish: Wish, shares: np.ndarray) -> float:  # type: ignore[type-arg]
+def _error(planned: Planned, wish: Wish, shares: Floats) -> float:
     integers = np.maximum(1, np.round(10_000 * shares / shares.sum()).astype(int)).tolist()
     groups = zip(planned.plan.groups, integers, strict=True)
     plan = ReleasePlan(tuple(Group(group.tracks, share, group.joint) for group, share in groups))

@@ -90,6 +90,34 @@ class BestWeights:
 
     def online(self, until: int) -> Iterator[tuple[int, Floats]]:
         """(t, K) of the histogram at each time t up to `until` that the edges closed by then connect with time 0."""
+        try:
+            yield from enumerate(self._growing(until), 1)
+        except np.linalg.LinAlgError:  # some time is reached late, or never
+            yield from self._one_by_one(until)
+
+    def _growing(self, until: int) -> Floats:
+        """K of every time up to `until`, shape (until, E). Raises LinAlgError unless each is reached as it closes."""
+        from scipy.linalg import solve_triangular  # late: it loads slowly
+
+        if sum(len(heard.at) for heard in self.groups) < len(self.network.start):
+            raise np.linalg.LinAlgError("with a drift, what is told changes at every time")
+        rows = np.concatenate([np.sqrt(heard.entries) * rows[:, 1:] for heard, rows in self._paired])
+        ends = np.concatenate([heard.told.edges.end for heard in self.groups])
+        order = np.argsort(ends, kind="stable")
+        closed = np.searchsorted(ends[order], np.arange(until + 1), side="right")
+        columns, P = np.zeros((self.network.periods, until)), np.zeros((0, 0))
+        for time in range(1, until + 1):
+            P = grown(P, rows[order[closed[time - 1] : closed[time]], :time])
+            columns[:time, time - 1] = P[:, time - 1]
+        weights = np.zeros((until, len(self.network.start)))
+        for heard, told in self._paired:
+            currents = heard.entries * (told[:, 1:] @ columns)
+            currents[heard.told.edges.end[:, None] > np.arange(1, until + 1)] = 0.0
+            C = heard.told.factor
+            weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
+        return weights
+
+    def _one_by_one(self, until: int) -> Iterator[tuple[int, Floats]]:
         information = np.zeros((self.network.periods + 1,) * 2)
         for time in range(1, until + 1):
             network = self.network.closed_by(time)
@@ -100,7 +128,7 @@ class BestWeights:
     def _information(self, until: int, after: int = -1) -> Floats:
         """n Σ_g f_g L_g from the edges that end in (after, until], and that of the drift, shape (T+1, T+1)."""
         information = np.zeros((self.network.periods + 1,) * 2)
-        for heard, rows in zip(self.groups, self._whitened, strict=True):
+        for heard, rows in self._paired:
             known = rows[heard.told.closed_by(after) : heard.told.closed_by(until)]
             if len(known):
                 information += heard.entries * (known.T @ known)
@@ -121,13 +149,47 @@ class BestWeights:
         factor = cho_factor(information[np.ix_(free, free)], check_finite=False)
         potentials[free] = cho_solve(factor, sources[free], check_finite=False)
         weights = np.zeros((sources.shape[1], len(self.network.start)))
-        for heard, rows in zip(self.groups, self._whitened, strict=True):
+        for heard, rows in self._paired:
             known = heard.told.closed_by(until)
             currents = heard.entries * (rows[:known] @ potentials)
             C = heard.told.factor[:known, :known]
             weights[:, heard.at[:known]] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
         return weights
 
+    @property
+    def _paired(self) -> Iterator[tuple[Heard, Floats]]:
+        return zip(self.groups, self._whitened, strict=True)
+
     @cached_property
     def _whitened(self) -> list[Floats]:
         return [heard.told.rows(self.network.periods) for heard in self.groups]
+
+
+def grown(P: Floats, rows: Floats) -> Floats:
+    """P = L⁻¹ of the times up to the last, given that of fewer times, and what is newly told of all.
+
+    Let W be the new rows, of old and new times. The new times are v_n = -C v_o + noise of covariance N, and
+    C = N W_n'W_o; what of the rows is left, Z = W_o - W_n C, is of the old times alone, and improves these.
+    rows: W, shape (k, T'). P: of the first times, shape (old, old). Raises LinAlgError where L is singular.
+    """
+    old = len(P)
+    W_o, W_n = rows[:, :old], rows[:, old:]
+    N = inverse(W_n.T @ W_n)
+    C = N @ (W_n.T @ W_o)
+    Z = W_o - W_n @ C
+    PZ = P @ Z.T
+    gained = Z @ PZ
+    gained.flat[:: len(gained) + 1] += 1.0
+    wider = np.empty((rows.shape[1],) * 2)
+    wider[:old, :old] = P - PZ @ np.linalg.solve(gained, PZ.T)
+    wider[old:, :old] = -C @ wider[:old, :old]
+    wider[:old, old:] = wider[old:, :old].T
+    wider[old:, old:] = N - wider[old:, :old] @ C.T
+    return wider
+
+
+def inverse(L: Floats) -> Floats:
+    """L⁻¹. Raises LinAlgError if L is not positive definite, as far as can be told."""
+    np.linalg.cholesky(L)
+    found: Floats = np.linalg.inv(L).astype(np.float64, copy=False)
+    return found

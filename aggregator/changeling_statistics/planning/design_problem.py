@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimate import Floats
+from ..estimation.information import grown, inverse
 from ..estimation.network import Indices
 from .candidates import Candidate
 
@@ -118,7 +119,7 @@ class Problem:
             L = np.zeros((len(self.own),) * 2)
             for g in used:
                 L += shares[g] * self.candidates[g].told_of_all
-            yield slice(None), _inverse(L)
+            yield slice(None), inverse(L)
             return
         rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
         ends = np.concatenate([self.candidates[g].ends for g in used])
@@ -130,9 +131,9 @@ class Problem:
             new = rows[order[before:known], :time]
             if many:
                 L[:time, :time] += new.T @ new
-                P = _inverse(L[:time, :time])
+                P = inverse(L[:time, :time])
             else:
-                P = _grown(P, new)
+                P = grown(P, new)
             before = known
             yield slice(at, at + 1), P
 
@@ -156,33 +157,3 @@ class Problem:
         if self.retrospective:
             return candidate.told_of_all @ columns
         return candidate.rows.T @ self._told(candidate, columns)
-
-
-def _grown(P: Floats, rows: Floats) -> Floats:
-    """P = L⁻¹ of the times up to the last, given that of fewer times, and what is newly told of all.
-
-    Let W be the new rows, of old and new times. The new times are v_n = -C v_o + noise of covariance N, and
-    C = N W_n'W_o; what of the rows is left, Z = W_o - W_n C, is of the old times alone, and improves these.
-    rows: W, shape (k, T'). P: of the first times, shape (old, old). Raises LinAlgError where L is singular.
-    """
-    old = len(P)
-    W_o, W_n = rows[:, :old], rows[:, old:]
-    N = _inverse(W_n.T @ W_n)
-    C = N @ (W_n.T @ W_o)
-    Z = W_o - W_n @ C
-    PZ = P @ Z.T
-    gained = Z @ PZ
-    gained.flat[:: len(gained) + 1] += 1.0
-    grown = np.empty((rows.shape[1],) * 2)
-    grown[:old, :old] = P - PZ @ np.linalg.solve(gained, PZ.T)
-    grown[old:, :old] = -C @ grown[:old, :old]
-    grown[:old, old:] = grown[old:, :old].T
-    grown[old:, old:] = N - grown[old:, :old] @ C.T
-    return grown
-
-
-def _inverse(L: Floats) -> Floats:
-    """L⁻¹. Raises LinAlgError if L is not positive definite, as far as can be told."""
-    np.linalg.cholesky(L)
-    inverse: Floats = np.linalg.inv(L).astype(np.float64, copy=False)
-    return inverse

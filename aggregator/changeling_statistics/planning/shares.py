@@ -23,7 +23,7 @@ CURVED = 64
 """At how many times the curvature is taken."""
 STEEP = 1.5
 """The power of a multiplicative step."""
-GAME_STEPS, GAME_GAP, GAME_STEP, GAME_POWER = 300, 0.01, 1.0, 0.3
+GAME_STEPS, GAME_GAP, GAME_STEP, GAME_POWER = 400, 0.01, 1.5, 0.3
 """For the worst time: the most steps, the gap at which they end, and the powers of the steps of shares and weights."""
 NOTHING = 1e-7
 """Shares below this are set to 0, in the end."""
@@ -192,8 +192,9 @@ def _scattered(few: Floats, chosen: NDArray[np.intp], n: int) -> Floats:
 
 def _kept(f: Floats) -> Floats:
     """Adding up to 1, and none so small that it could not come back."""
-    kept: Floats = np.maximum(f / f.sum(), NOTHING)
-    return kept / kept.sum()
+    kept = np.maximum(f / f.sum(), NOTHING)
+    whole: Floats = kept / kept.sum()
+    return whole
 
 
 def _normed(f: NDArray[np.generic]) -> Floats:

@@ -1,0 +1,20 @@
+"""The examples that stand in a page give what the page says."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [page for page in sorted(DOCS.glob("**/*.md")) if "    >>> " in page.read_text()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_give_what_it_says(page):
+    """All of a page run one after the other, as a reader would."""
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
+
+
+def test_the_page_of_joint_responses_has_examples():
+    """Its figures are not left to be believed."""
+    assert DOCS / "joint.md" in PAGES

@@ -71,7 +71,7 @@ def test_a_made_up_population_runs(shape):
     options = ["--answers", "3", "--changes", "1", "--periods", "16", "--period", "1h", "--within", "12h"]
     result = invoke("--synthetic", *shape, *options, "--layers", "3", "--epsilon", "20", "--entries", "1000000")
     assert result.exit_code == 0, result.output
-    assert "on nodes of width 1, 2, 4" in result.output
+    assert "on nodes of 1h, 2h, 4h" in result.output
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_made_up_population_runs(shape):
         (["nowhere"], "no file 'nowhere', and no bundled changelog of that name: there is school-to-work"),
         (["school-to-work", "--at-most", "2", "--within", "1w"], "not both"),
         (["school-to-work", "--layers", "9"], "choose fewer layers"),
-        (["school-to-work", "--epsilon", "10000"], "at most 27"),
+        (["school-to-work", "--epsilon", "10000"], "at most 43"),
         (["school-to-work", "--epsilon", "-1"], "epsilon must be above 0"),
         (["school-to-work", "--epsilon", "much"], "epsilon is a number"),
         (["school-to-work", "--period", "3mo"], "a duration is a whole number"),
@@ -163,7 +163,7 @@ def test_a_survey_file_is_run_as_it_stands(tmp_path):
         result = invoke(population, "--survey", str(file), "--entries", "1000000")
         assert result.exit_code == 0, result.output
         assert all(
-            part in result.output for part in ("13 periods of 24w", "at most 9 an entry", "width 1, 2", "school")
+            part in result.output for part in ("13 periods of 24w", "at most 9 an entry", "nodes of 24w, 48w", "school")
         )
     write_survey(file, paper_survey(("tea", "coffee"), calendar, AtMost(5), epsilon=Decimal(9)))
     refused = invoke("school-to-work", "--survey", str(file))

@@ -20,7 +20,7 @@ from .randomizers import Agreeing, Odds, Randomizer
 
 MOST_SCORE = 256
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
-MOST_BITS = 2**13
+MOST_BITS = 2**11
 """The most bits that the denominators of p of all slots of a group may have together: a device multiplies them."""
 MOST_STEPS = 2**18
 """The most steps, tracks times slots times threshold, of all joint groups of a plan: a device that joins takes them."""

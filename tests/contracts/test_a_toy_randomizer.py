@@ -20,7 +20,7 @@ from changeling_protocol.canonical import Fields
 from changeling_protocol.randomizers import Losses, Space, register
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
-from changeling_statistics import loss_statement, optimal_plan, read_rows, series
+from changeling_statistics import loss_statement, compare_plans, read_rows, series
 from changeling_statistics.estimate import Estimate, Floats
 from changeling_statistics.planning.randomizer_choice import best_state
 from changeling_statistics.randomizers import Offer, PairKind, class_variances, offer_of
@@ -158,8 +158,8 @@ LIVES = [(f"person {i}", START + 1 + 120 * late, f"{i % 5 + late}") for i in ran
 
 @pytest.fixture(scope="module")
 def planned():
-    """By the planner as it is: nobody told it of the toy but the toy."""
-    return optimal_plan(WISH)
+    """A panel by the planner as it is: nobody told it of the toy but the toy."""
+    return compare_plans(WISH).choose("panel")
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_a_survey_of_the_toy_is_charged_predicted_and_signed(planned, survey):
     assert Decimal("0.999") < survey.cost <= 1
     losses = loss_statement(survey, 1e-6, 10**6)
     assert losses.shuffled.epsilon < losses.approximate.epsilon <= losses.pure.epsilon <= 1
-    assert np.isfinite(planned.option.prediction.errors).all()
+    assert np.isfinite(planned.prediction.errors).all()
     assert Survey.from_signed(survey.signed_by(AUTHORITY), PINNED) == survey
 
 
@@ -212,7 +212,7 @@ def test_sampled_tallies_have_the_predicted_error(planned, survey, changelog):
         tallies = sample_tallies(many, survey, np.random.default_rng(seed))
         found = np.array([each.estimate.values for each in series(survey, tallies, PERIODS)])
         errors.append(((found - many.frozen_histogram()[1:]) ** 2).mean())
-    predicted = planned.option.prediction.mean**2 * WISH.devices * many.entries
+    predicted = planned.prediction.mean**2 * WISH.devices * many.entries
     assert np.mean(errors) == pytest.approx(predicted, rel=0.1)
 
 

@@ -12,7 +12,7 @@ import pytest
 from changeling_protocol import __version__
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES, MOST_OF_THE_SDK = 500_000, 100_000
+MOST_BYTES, MOST_OF_THE_SDK = 600_000, 100_000
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
 OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib", "msgspec", "filelock"}
 
@@ -83,7 +83,7 @@ class Environment:
 
 
 def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
-    """At most 500 kB, of which what an app imports at most 100 kB; all inner names prefixed, nothing of the tests."""
+    """At most 600 kB, of which what an app imports at most 100 kB; all inner names prefixed, nothing of the tests."""
     assert wheel.stat().st_size <= MOST_BYTES
     files = zipfile.ZipFile(wheel).infolist()
     sdk = [file for file in files if file.filename.startswith(("changeling_client/", "changeling_protocol/"))]

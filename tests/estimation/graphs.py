@@ -2,6 +2,8 @@
 
 import numpy as np
 from changeling_protocol import Calendar
+from changeling_statistics.estimation.entry_covariance import GroupEdges, entry_covariance
+from changeling_statistics.estimation.expected import expected_moments, expected_variance
 from changeling_statistics.estimation.network import Network
 from changeling_statistics.tallies import NodeTally
 
@@ -35,6 +37,38 @@ def dense_row(network, plus, minus=0, until=None):
     contrast[plus] += 1
     contrast[minus] -= 1
     return contrast @ np.linalg.pinv(B * root[:, None], rcond=1e-10) * root
+
+
+def best_row(known, plus, minus=0, until=None):
+    """K of v_plus - v_minus by dense generalized least squares: the inverse of the whole covariance of all releases.
+
+    That covariance is put together group by group from what the designer expects of one entry.
+    """
+    survey, network = known.survey, known.network
+    used = np.flatnonzero(network.end <= (network.periods if until is None else until))
+    V = np.zeros((len(network.end),) * 2)
+    moments = expected_moments(len(survey.answers), survey.expected, survey.closed, network.periods)
+    first = 0
+    for number, group in enumerate(survey.plan.groups):
+        at = np.flatnonzero(known.group == number)
+        edges = GroupEdges(group, known.track[at] - first, network.start[at], network.end[at])
+        nodes = [known.nodes[e] for e in at]
+        response = [
+            expected_variance(survey.plan.tracks[node.track].randomizer, node.node, survey.expected, survey.closed)
+            for node in nodes
+        ]
+        V[np.ix_(at, at)] = entry_covariance(edges, np.array(response), moments).whole / group.share
+        first += len(group.tracks)
+    B = np.zeros((len(used), network.periods + 1))
+    B[np.arange(len(used)), network.end[used]] += 1
+    B[np.arange(len(used)), network.start[used]] -= 1
+    contrast = np.zeros(network.periods + 1)
+    contrast[plus] += 1
+    contrast[minus] -= 1
+    inverse = np.linalg.inv(V[np.ix_(used, used)])
+    row = np.zeros(len(network.end))
+    row[used] = contrast @ np.linalg.pinv(B.T @ inverse @ B, rcond=1e-10) @ B.T @ inverse
+    return row
 
 
 def random_tallies(survey, generator, reports=500):

@@ -7,6 +7,8 @@ import pytest
 from changeling_protocol import (
     AtMost,
     Group,
+    Joint,
+    KaryChange,
     KaryResponse,
     MutationSpace,
     Node,
@@ -25,7 +27,7 @@ from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally
 
 from ..protocol.examples import hierarchical, survey
-from .graphs import calendar, dense_row, noiseless, random_tallies
+from .graphs import best_row, calendar, dense_row, noiseless, random_tallies
 
 T = 12
 SURVEY = survey(hierarchical(3, T, (1, 2, 4), Odds(7, 2)), calendar=calendar(T))
@@ -35,6 +37,17 @@ EVERY_KIND = ReleasePlan(
         Group((Track(1, STATES, 0, T, reported=2),), share=3),
         Group((Track(2, CHANGES, 0, T),), share=2),
         Group((Track(1, STATES, 0, 1), Track(1, CHANGES, 1, T), Track(3, CHANGES, 1, T, reported=2))),
+    )
+)
+
+TOGETHER = ReleasePlan(
+    (
+        Group.jointly(
+            (Track(1, STATES, 0, T, reported=2), Track(1, KaryChange(MutationSpace(3), Odds(2, 1)), 0, T)),
+            Joint(Odds(90, 1), 4, (2, 1), (2, 6)),
+            share=3,
+        ),
+        Group((Track(2, CHANGES, 0, T),), share=2),
     )
 )
 
@@ -57,8 +70,16 @@ def test_the_histogram_at_every_time_is_the_truth_where_there_is_no_noise():
 
 
 @pytest.mark.parametrize("retrospective", [False, True])
-@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND], ids=["hierarchy", "every kind"])
-def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, retrospective):
+@pytest.mark.parametrize(
+    ("plan", "weights"),
+    [
+        (SURVEY.plan, lambda known, *times: dense_row(known.network, *times)),
+        (EVERY_KIND, best_row),
+        (TOGETHER, best_row),
+    ],
+    ids=["hierarchy", "every kind", "joint"],
+)
+def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, weights, retrospective):
     """For all times of the series and for windows, response noise by the exact formula with these weights."""
     asked = survey(plan, calendar=calendar(T))
     tallies = random_tallies(asked, np.random.default_rng(5))
@@ -66,7 +87,7 @@ def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, ret
     every = series(asked, tallies, T, retrospective=retrospective)
     sampling = Solution(known, retrospective).sampling
     for t, found in enumerate(every, 1):
-        row = dense_row(known.network, t, 0, None if retrospective else t)
+        row = weights(known, t, 0, None if retrospective else t)
         np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
         spread = sandwich(row, known.covariances) + sampling.covariance(row)[0]
         np.testing.assert_allclose(found.estimate.covariance, spread, rtol=1e-7, atol=1e-4)
@@ -76,7 +97,7 @@ def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, ret
         assert {used.number for used in found.nodes} == {used.number for used in alone.nodes}
     for found in sliding(asked, tallies, 5, T, retrospective=retrospective):
         until = None if retrospective else found.span.end
-        row = dense_row(known.network, found.span.end, found.span.start, until)
+        row = weights(known, found.span.end, found.span.start, until)
         np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
     assert len(sliding(asked, tallies, 5, T)) == T - 4
 

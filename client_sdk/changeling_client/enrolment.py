@@ -50,7 +50,8 @@ def enrol(
         total = surveys.spent(db) + survey.epsilon
     if total > max_epsilon:
         raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
-    closed = survey.calendar.closed(UnixSeconds(see(db, clock) / 1000))
+    seen_ms = see(db, clock)  # read once: a first answer must not fall behind the period that was still open
+    closed = survey.calendar.closed(UnixSeconds(seen_ms / 1000))
     if closed >= last_closing(survey.plan):
         raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
     if survey.closed and closed:
@@ -59,7 +60,7 @@ def enrol(
     for number in range(count):
         entry = _draw(db, survey, EntryNumber(number), closed, coins)
         if states:
-            record(db, survey, entry, states[number], clock)
+            record(db, survey, entry, states[number], seen_ms)
 
 
 def check_count(enrolled: int, count: int) -> None:

@@ -9,7 +9,7 @@ from changeling_protocol.quantities import EntryNumber
 
 from . import changelog, entries, outbox, recording
 from .changelog import NULL
-from .clock import DeviceClock
+from .clock import DeviceClock, see
 from .ledger import Ledger, cost_if_restored
 from .recording import Recorded
 from .store import Store
@@ -65,4 +65,4 @@ class SurveyHandle:
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:
             account = entries.load(db, self.survey.id, EntryNumber(entry))
-            return recording.record(db, self.survey, account, state, self._clock)
+            return recording.record(db, self.survey, account, state, see(db, self._clock))

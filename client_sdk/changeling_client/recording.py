@@ -12,7 +12,7 @@ from changeling_protocol.quantities import UnixMilliseconds
 
 from . import changelog, entries
 from .changelog import NULL
-from .clock import DeviceClock, close_ms, see
+from .clock import close_ms
 from .ending import has_ended
 from .entries import Entry
 
@@ -38,21 +38,20 @@ def state_of(survey: Survey, answer: str) -> int:
         raise ValueError(f"this is no answer of the survey; its answers are {list(survey.answers)}") from None
 
 
-def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, clock: DeviceClock) -> Recorded:
+def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, seen_ms: UnixMilliseconds) -> Recorded:
     """Takes the entry into a state, if the survey's constraint admits it.
 
     state: 0 for NULL, or the number of an answer from 1.
-    The change is dated now, which is the server's time if the device is known to be ahead of it. It is never dated
-    before a time that the store has seen, and always after everything that was answered; so a clock that went back
-    writes nothing into a node that is closed. Once all is answered nothing is kept.
+    seen_ms: the latest time the store has seen, the present included, in Unix milliseconds (`clock.see`).
+    The change is dated then, and always after everything that was answered; so a clock that went back writes nothing
+    into a node that is closed. Once all is answered nothing is kept.
     """
-    seen = see(db, clock)
     if has_ended(survey, entry):
         return Recorded.FROZEN
     if state == changelog.current_state(db, entry):
         return Recorded.UNCHANGED
-    entry = changelog.bring_back(db, survey, entry, seen)
-    stamp = changelog.first_open(survey, entry, seen)
+    entry = changelog.bring_back(db, survey, entry, seen_ms)
+    stamp = changelog.first_open(survey, entry, seen_ms)
     if _frozen(survey, entry, state, stamp):
         return Recorded.FROZEN
     entry = entry.mutated(stamp)

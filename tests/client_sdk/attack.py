@@ -1,0 +1,271 @@
+"""Everything a device can send, over all its coins: the client's own recording, enrolment, answering and packing, run
+on a store in memory.
+
+Nothing of the mathematics is written down here. A survey, a schedule of clocks, and what the app may do at each moment
+of it go in; the largest ratio of the probabilities of the same uploads comes out, as a fraction.
+"""
+
+import sqlite3
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+from changeling_client import answering, outbox, recording, responding, schema
+from changeling_client.clock import DeviceClock, keep_heard, see
+from changeling_client.enrolment import enrol
+from changeling_client.entries import load
+from changeling_client.flushing import Flusher
+from changeling_protocol import Survey
+
+from tests.coins import ListedCoins
+
+Law: TypeAlias = dict[Hashable, Fraction]
+"""What may be sent, with its probability."""
+Way: TypeAlias = tuple[Hashable, Hashable, Fraction]
+"""What is seen of a step, the state after it, and how likely both are."""
+NOTHING = -1
+"""What an app may do at a moment, beside recording a state: not to call the SDK at all."""
+_IDS = 1 << 128
+_TABLES = ("entries", "drawn_nodes", "changelog", "closings", "reports", "clock")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """now: the device's clock, in seconds. act: whether the app may record here; if not, it flushes.
+
+    hears: the server's time at that flush, if it was asked. ends: whether closings past grace may be dropped.
+    """
+
+    now: float
+    act: bool = False
+    hears: int | None = None
+    may_drop: bool = True
+
+
+class Branching:
+    """Coins that follow a path of choices, and say where it forks. Ids are counted; a delay is the same each time."""
+
+    def __init__(self, path: Sequence[int], spread_ms: int, delay: int) -> None:
+        self._path, self.forks, self.likely = path, [], Fraction(1)
+        self._spread_ms, self._delay, self._ids = spread_ms, delay, 0
+
+    def below(self, n: int) -> int:
+        if n == _IDS:
+            self._ids += 1
+            return self._ids
+        if n == self._spread_ms:
+            return self._delay
+        return self.choose([(value, Fraction(1, n)) for value in range(n)])
+
+    def choose(self, among: Sequence[tuple[Any, Fraction]]) -> Any:
+        at = len(self.forks)
+        chosen = self._path[at] if at < len(self._path) else 0
+        self.forks.append(len(among))
+        value, likely = among[chosen]
+        self.likely *= likely
+        return value
+
+
+def every_path(run: Callable[[Branching], Hashable], spread_ms: int, delay: int) -> Iterator[tuple[Any, Fraction]]:
+    """What comes of every path through the coins, with its probability."""
+    path: list[int] = []
+    while True:
+        coins = Branching(path, spread_ms, delay)
+        yield run(coins), coins.likely
+        path = [*path, *[0] * (len(coins.forks) - len(path))][: len(coins.forks)]
+        while path and path[-1] + 1 == coins.forks[len(path) - 1]:
+            path.pop()
+        if not path:
+            return
+        path[-1] += 1
+
+
+class MemoryStore:
+    """A store that can go back to any earlier state of its own."""
+
+    def __init__(self) -> None:
+        self.db = sqlite3.connect(":memory:", isolation_level=None)
+        self.db.executescript(schema.TABLES)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        self.db.execute("BEGIN")
+        try:
+            yield self.db
+            self.db.execute("COMMIT")
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+
+    def state(self) -> Hashable:
+        return tuple(tuple(self.db.execute(f"SELECT * FROM {table}").fetchall()) for table in _TABLES)
+
+    def put_back(self, state: Any) -> None:
+        self.db.execute("BEGIN")
+        for table in reversed(_TABLES):
+            self.db.execute(f"DELETE FROM {table}")
+        for table, rows in zip(_TABLES, state, strict=True):
+            if rows:
+                self.db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        self.db.execute("COMMIT")
+
+
+class Device:
+    """The laws of what one entry of a survey sends.
+
+    The state of the store and the device's known lead are all that the future hangs on, so each step is run once from
+    each state. delay: the one that is drawn each time, in ms.
+    """
+
+    def __init__(self, survey: Survey, schedule: Sequence[Moment], enrols: float, delay: int = 0) -> None:
+        self.survey, self.schedule, self._delay = survey, schedule, delay
+        self._store = MemoryStore()
+        self._lead = 0
+        self._steps: dict[Hashable, list[Way]] = {}
+        self._draws: dict[Hashable, list[tuple[Any, Fraction]]] = {}
+        self._laws: dict[Hashable, Law] = {}
+        blank = self._store.state(), 0
+        firsts = range(1, len(survey.answers) + 1) if survey.closed else [None]
+        self._begun = [
+            self._ways(blank, lambda coins, first=first: self._enrol(enrols, first, coins)) for first in firsts
+        ]
+
+    def _enrol(self, now: float, state: int | None, coins: Branching) -> Hashable:
+        answers = None if state is None else [self.survey.answers[state - 1]]
+        self._store.db.execute("DELETE FROM surveys")
+        with self._store.transaction() as db:
+            enrol(db, self.survey, 1, answers, Decimal(10**9), self._clock(now, 0), coins)
+            return load(db, self.survey.id, 0).group  # every envelope shows it
+
+    @staticmethod
+    def _clock(now: float, lead: int) -> DeviceClock:
+        return DeviceClock(lambda: now, lead)
+
+    def _ways(self, before: Any, run: Callable[[Branching], Hashable]) -> list[Way]:
+        """What is seen, the state after it and its probability, for each way the coins may fall."""
+        ways: dict[tuple[Hashable, Hashable], Fraction] = {}
+
+        def step(coins: Branching) -> tuple[Hashable, Hashable]:
+            self._store.put_back(before[0])
+            self._lead = before[1]
+            seen = run(coins)
+            return seen, (self._store.state(), self._lead)
+
+        for outcome, likely in every_path(step, 1000 * self.survey.spread, self._delay):
+            _add(ways, outcome, likely)
+        assert sum(ways.values()) == 1
+        return [(seen, after, likely) for (seen, after), likely in ways.items()]
+
+    def _step(self, before: Any, at: int, action: int) -> list[Way]:
+        """What may be seen of one moment, from a state on."""
+        key = before, at, action
+        if key not in self._steps:
+            moment = self.schedule[at]
+            if not moment.act:
+                self._steps[key] = self._ways(before, lambda coins: self._flush(moment, coins))
+            elif action == NOTHING:
+                self._steps[key] = [(None, before, Fraction(1))]
+            else:
+                self._steps[key] = self._ways(before, lambda _: self._act(moment, action))
+        return self._steps[key]
+
+    def _act(self, moment: Moment, action: int) -> None:
+        with self._store.transaction() as db:
+            entry = load(db, self.survey.id, 0)
+            recording.record(db, self.survey, entry, action, see(db, self._clock(moment.now, self._lead)))
+
+    def _flush(self, moment: Moment, coins: Branching) -> Hashable:
+        clock = self._clock(moment.now, self._lead)
+        if moment.hears is not None:
+            clock.hears(moment.hears * 1000, clock.now_ms())
+            with self._store.transaction() as db:
+                keep_heard(db, clock)
+        flusher = Flusher(self._store, None, None, clock)
+        with patch.object(answering, "respond", self._respond):
+            uploads, dropped, _ = flusher._answer(coins, may_drop=moment.may_drop)
+        with self._store.transaction() as db:
+            for upload in uploads:
+                outbox.remove(db, upload.survey, upload.entry, upload.periods)
+        self._lead = clock.lead_ms
+        return dropped, tuple((upload.periods, upload.plaintext) for upload in uploads)
+
+    def _respond(self, group: Any, place: int, true: int, slots: Any, coins: Branching) -> Any:
+        """The client's own answer to each integer that it may draw, those with the same outcome put together."""
+        key = id(group), place, true, slots
+        if key not in self._draws:
+            asked = ListedCoins([0])
+            responding.respond(group, place, true, slots, asked)
+            (total,) = asked.asked
+            counts: dict[Any, int] = {}
+            for drawn in range(total):
+                outcome = responding.respond(group, place, true, slots, ListedCoins([drawn]))
+                counts[outcome] = counts.get(outcome, 0) + 1
+            self._draws[key] = [(outcome, Fraction(count, total)) for outcome, count in counts.items()]
+        return coins.choose(self._draws[key])
+
+    def worst_ratio(self, backup: int | None = None) -> Fraction:
+        """The largest ratio of the probabilities of what is sent, over all pairs of ways in which the entry may live.
+
+        backup: the moment before which a backup of the store is made, with which a second life goes through the rest
+        of the schedule; None for one life. Whoever reads the reports knows which belong to which life.
+        """
+        laws = self._laws_of_lives(backup)
+        sent_ever = set().union(*laws)
+        assert all(law.keys() == sent_ever for law in laws), "something is never sent under one of the changelogs"
+        return max(max(law[sent] for law in laws) / min(law[sent] for law in laws) for sent in sent_ever)
+
+    def _laws_of_lives(self, backup: int | None) -> list[Law]:
+        ends = len(self.schedule)
+        if backup is None:
+            return [
+                _mixed(begun, lambda state, lived=lived: self._law(state, 0, lived))
+                for begun in self._begun
+                for lived in self._lives(0, ends)
+            ]
+        return [
+            _mixed(begun, lambda state, lived=lived, both=both: self._law_of_two(state, 0, backup, lived, both))
+            for begun in self._begun
+            for lived in self._lives(0, backup)
+            for both in combinations_with_replacement([*self._lives(backup, ends)], 2)
+        ]
+
+    def _lives(self, begin: int, end: int) -> Iterator[tuple[int, ...]]:
+        """All that the app may do between two moments."""
+        answers = len(self.survey.answers)
+        choices = (range(NOTHING, answers + 1) if moment.act else [NOTHING] for moment in self.schedule[begin:end])
+        return product(*choices)
+
+    def _law(self, state: Hashable, at: int, lived: tuple[int, ...]) -> Law:
+        """All that may be sent from a state on, with its probability."""
+        if not lived:
+            return {(): Fraction(1)}
+        key = state, at, lived
+        if key not in self._laws:
+            ways = self._step(state, at, lived[0])
+            self._laws[key] = _mixed(ways, lambda after: self._law(after, at + 1, lived[1:]))
+        return self._laws[key]
+
+    def _law_of_two(self, state: Hashable, at: int, backup: int, lived: tuple[int, ...], both: Any) -> Law:
+        """The same of a first life, and a second one that begins with a backup made at a moment."""
+        if at < backup:
+            ways = self._step(state, at, lived[0])
+            return _mixed(ways, lambda after: self._law_of_two(after, at + 1, backup, lived[1:], both))
+        first, second = (self._law(state, at, later) for later in both)
+        return {(one, other): p * q for (one, p), (other, q) in product(first.items(), second.items())}
+
+
+def _mixed(ways: list[Way], law_after: Callable[[Hashable], Law]) -> Law:
+    law: Law = {}
+    for seen, after, likely in ways:
+        for sent, chance in law_after(after).items():
+            _add(law, (seen, sent), likely * chance)
+    return law
+
+
+def _add(law: dict[Any, Fraction], key: Hashable, likely: Fraction) -> None:
+    law[key] = law.get(key, Fraction(0)) + likely

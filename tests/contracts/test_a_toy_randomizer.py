@@ -20,7 +20,7 @@ from changeling_protocol.canonical import Fields
 from changeling_protocol.randomizers import Losses, Space, register
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
-from changeling_statistics import loss_statement, compare_plans, read_rows, series
+from changeling_statistics import compare_plans, loss_statement, read_rows, series
 from changeling_statistics.estimate import Estimate, Floats
 from changeling_statistics.planning.randomizer_choice import best_state
 from changeling_statistics.randomizers import Offer, PairKind, class_variances, offer_of

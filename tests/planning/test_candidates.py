@@ -5,7 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
+from changeling_statistics.estimation.entry_covariance import GroupEdges
 from changeling_statistics.estimation.expected import expected_variance
+from changeling_statistics.estimation.weights import whitened
 from changeling_statistics.planning.candidates import Maker
 from changeling_statistics.planning.families import closer_look, first_look
 
@@ -17,8 +19,10 @@ def test_candidates_are_as_noisy_as_the_estimator_expects_nodes_to_be(closed):
     """The response variance of every edge, N/r of each, against estimation's own, node by node."""
     of = wish(periods=9, closed=closed, first=10**6 if closed else 400_000)
     for candidate in list(first_look(Maker(of)))[::7]:
-        edges, response = candidate.told.edges, candidate.told.covariance.response
-        for place, end, found in zip(edges.place, edges.end, response, strict=True):
+        edges = GroupEdges.of(candidate.group)
+        whole = whitened(edges, of.answers, of.expected, of.closed, of.periods)
+        np.testing.assert_allclose(candidate.rows, whole.rows(of.periods)[:, 1:])
+        for place, end, found in zip(edges.place, edges.end, whole.covariance.response, strict=True):
             track = candidate.group.tracks[place]
             node = track.node(int((end - track.first) // track.width))
             exact = expected_variance(track.randomizer, node, of.expected, closed) * track.count / track.reports

@@ -7,8 +7,8 @@ counts gives each report a budget of its own.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 
+import numpy as np
 from changeling_protocol import Group, Joint, KaryChange, MutationSpace, Odds, StateSpace, Track
 from changeling_protocol.cost import most_telling
 from changeling_protocol.joint import MOST_SCORE
@@ -17,7 +17,6 @@ from changeling_protocol.randomizers.odds import MOST_EPSILON
 from ..estimate import Floats
 from ..estimation.entry_covariance import GroupEdges
 from ..estimation.expected import persistence
-from ..estimation.information import Whitened
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
 from .joint_choice import JointChoice, Slots, joint_choices
@@ -32,32 +31,18 @@ class Candidate:
 
     kind: panel, changes, hierarchy or mix.
     group: its tracks, with a share of 1.
-    told: what one of its entries is expected to tell.
-    periods: T.
+    ends: when each of its E edges ends, rising, shape (E,).
+    rows: R over the times 1..T, whitened, so that R'R is what an entry tells, by the edges' ends, shape (E, T).
+    told: R'R, shape (T, T). Of rows and told only the one that the wish takes is kept: rows online, told in the end.
     family: which candidates are like it; they have equal families.
     """
 
     kind: str
     group: Group
-    told: Whitened
-    periods: int
+    ends: Indices
+    rows: Floats
+    told: Floats
     family: object = field(default=None)
-
-    @cached_property
-    def rows(self) -> Floats:
-        """R over the times 1..T, shape (E, T): whitened, so that R'R is what an entry tells; by the edges' ends."""
-        return self.told.rows(self.periods)[:, 1:]
-
-    @cached_property
-    def told_of_all(self) -> Floats:
-        """R'R, shape (T, T)."""
-        told: Floats = self.rows.T @ self.rows
-        return told
-
-    @property
-    def ends(self) -> Indices:
-        """When each edge ends, rising, shape (E,)."""
-        return self.told.edges.end
 
 
 class Maker:
@@ -78,10 +63,15 @@ class Maker:
         A state is reported once in each of its spans. There are none if nothing can be told.
         """
         for group in self._groups(states, [span for span in changes if self._slots(span)], most):
-            edges = GroupEdges.of(group)
-            wish = self.wish
-            told = whitened(edges, wish.answers, wish.expected, wish.closed, wish.periods)
-            yield Candidate(kind, group, told, wish.periods, family)
+            yield self._candidate(kind, group, family)
+
+    def _candidate(self, kind: str, group: Group, family: object) -> Candidate:
+        wish, edges = self.wish, GroupEdges.of(group)
+        whole = whitened(edges, wish.answers, wish.expected, wish.closed, wish.periods)
+        rows, nothing = np.ascontiguousarray(whole.rows(wish.periods)[:, 1:]), np.zeros((0, 0))
+        if wish.retrospective:
+            return Candidate(kind, group, edges.end, nothing, rows.T @ rows, family)
+        return Candidate(kind, group, edges.end, rows, nothing, family)
 
     def _groups(self, states: Sequence[Span], changes: Sequence[Span], most: int) -> Iterator[Group]:
         telling = [self._slots(span) for span in changes]

@@ -19,8 +19,8 @@ DONE = {
 }
 """What the devices of each kind of group do."""
 WHY = {
-    "panel": "over so few periods, or with so small a budget, states tell more than changes do",
-    "changes": "answers change seldom, and what did not change is told with little noise",
+    "panel": "for this horizon and budget a few states tell more than many changes do",
+    "changes": "answers change seldom, and that one did not is told with little noise",
     "hierarchy": "over so many periods noise adds up, and wide nodes keep it down",
     "mix": "the budget has room for both, and changes carry the states from one report to the next",
 }

@@ -118,7 +118,7 @@ class Problem:
         if self.retrospective:
             L = np.zeros((len(self.own),) * 2)
             for g in used:
-                L += shares[g] * self.candidates[g].told_of_all
+                L += shares[g] * self.candidates[g].told
             yield slice(None), inverse(L)
             return
         rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
@@ -142,7 +142,7 @@ class Problem:
         scaled = columns * np.sqrt(weights)
         if self.retrospective:
             M = scaled @ scaled.T
-            return np.array([np.vdot(M, candidate.told_of_all) for candidate in self.candidates])
+            return np.array([np.vdot(M, candidate.told) for candidate in self.candidates])
         return np.array([np.vdot(told, told) for told in (self._told(each, scaled) for each in self.candidates)])
 
     def _told(self, candidate: Candidate, columns: Floats) -> Floats:
@@ -155,5 +155,5 @@ class Problem:
     def _pushed(self, candidate: Candidate, columns: Floats) -> Floats:
         """L_g u_t, shape (T, times)."""
         if self.retrospective:
-            return candidate.told_of_all @ columns
+            return candidate.told @ columns
         return candidate.rows.T @ self._told(candidate, columns)

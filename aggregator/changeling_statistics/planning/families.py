@@ -21,7 +21,7 @@ MIXED = (1, 2, 3, 4, 6, 8)
 PHASES, MIX_PHASES = 8, 4
 """A stretch of a panel, or of a mix, is cut into at most so many parts, of which an entry uses one and the same: its
 reports are evener spaced."""
-STEADY, EARLY = 1.0, (1.5, 2.5)
+STEADY, EARLY = 1.0, (1.6,)
 """Stretches may grow with a power of time, as an online estimate has little to go by at first."""
 FIRST_STRETCHES = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """The shares of the horizon, from its start, in which some entries may report their state once."""

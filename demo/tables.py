@@ -34,7 +34,7 @@ def series_table(experiment: Experiment) -> Table:
             "",
             "estimate",
             curve(estimate, most),
-            *(f"{estimate[i]:.1f} ± {band[i]:4.1f}" for i in chosen),
+            *(f"{estimate[i]:.1f} ± {_width(band[i])}" for i in chosen),
             end_section=True,
         )
     return table
@@ -48,6 +48,11 @@ def curve(figures: Floats, most: float) -> str:
     """
     heights = np.clip(figures / most, 0, 1) * (len(BARS) - 1)
     return "".join(BARS[height] for height in np.rint(heights).astype(int).tolist())
+
+
+def _width(band: float) -> str:
+    """A band's width; a dash where so few reported that there is none."""
+    return "   –" if np.isnan(band) else f"{band:4.1f}"
 
 
 def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:

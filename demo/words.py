@@ -38,8 +38,8 @@ def coverage(published: Experiment) -> str:
     inside = np.abs(published.estimates - published.truth) <= 2 * published.standard_errors
     return (
         f"[bold]Standard error {100 * _mean_error(published):.1f} points[/] on average; the estimates are off by "
-        f"{100 * published.rms_error:.1f}. The bands hold the truth in {inside.sum()} of {inside.size} figures; "
-        "they promise some 95 in 100.\n"
+        f"{100 * published.rms_error:.1f}. The bands hold the truth in {inside.sum()} of {inside.size} figures. "
+        "That is some 95 in 100 with many entries; with so few, less often for answers that hardly anybody gives.\n"
     )
 
 

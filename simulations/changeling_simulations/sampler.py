@@ -5,6 +5,7 @@ the rounding of probabilities to floats. A billion entries take no longer than a
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from changeling_protocol import Group, Survey, Track
@@ -28,6 +29,7 @@ def sample_nodes(
         raise ValueError("the population and the survey must have the same answers, in the same order")
     if population.periods != survey.calendar.periods:
         raise ValueError(f"the population lives {population.periods} periods, the survey {survey.calendar.periods}")
+    population = replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
     plan = survey.plan
     shares = np.array([group.share for group in plan.groups]) / plan.total_share
     members = generator.multinomial(population.weights, shares)

@@ -27,7 +27,7 @@ FIRST_STRETCHES = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """The shares of the horizon, from its start, in which some entries may report their state once."""
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """The widths of nodes of changes, in periods."""
-RANDOM, RANDOM_WIDTHS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32)
+RANDOM, RANDOM_WIDTHS = (2, 8, 32), (1, 2, 4, 8)
 """On how many random nodes changes may be reported, and of which widths."""
 MIXED_WIDTHS = (1, 2, 4, 8, 16, 32)
 """The widths of nodes of changes in mixes."""

@@ -4,21 +4,19 @@ import json
 from pathlib import Path
 
 from changeling_protocol import MalformedBytes, Survey, UnderstatedEpsilon
-from changeling_protocol.cost import track_cost
+from changeling_protocol.cost import group_cost
 
 
 def write_survey(path: Path, survey: Survey) -> None:
-    """Writes an unsigned survey as JSON: all that will be signed, and what each track costs, for people to read.
+    """Writes an unsigned survey as JSON: all that will be signed, and what each group costs, for people to read.
 
     path: the file. Raises OSError if it cannot be written.
     """
-    tracks = [
-        {"track": number, "epsilon": f"{track_cost(track, survey.calendar, survey.constraint, survey.closed):.6f}"}
-        for number, track in enumerate(survey.plan.tracks)
-    ]
+    circumstances = survey.calendar, survey.constraint, survey.closed
+    groups = [f"{group_cost(group, *circumstances):.6f}" for group in survey.plan.groups]
     content = {
         "survey": survey.as_fields(),
-        "cost": {"epsilon": str(survey.epsilon), "tracks": tracks},
+        "cost": {"epsilon": str(survey.epsilon), "groups": groups},
     }
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 

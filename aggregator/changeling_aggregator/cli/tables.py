@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from changeling_protocol import Survey
-from changeling_protocol.cost import track_cost
+from changeling_protocol import Group, Survey, Track
+from changeling_protocol.cost import group_cost, track_cost
 from changeling_protocol.randomizers import rounded_up
 from changeling_statistics.durations import format_duration
 from rich.console import Console
@@ -18,26 +18,34 @@ def console() -> Console:
 
 
 def cost_table(survey: Survey) -> Table:
-    """What each track can cost an entry, and all of them; the largest odds are those of one report."""
+    """What each track can cost an entry, or each joint group, and the dearest group; odds are those of one report."""
     table = Table(title="What the plan can cost an entry", show_footer=True)
-    table.add_column("track", footer="total", justify="right")
+    table.add_column("track", footer="an entry, at most", justify="right")
     table.add_column("reports on", footer="")
     table.add_column("nodes", justify="right")
     table.add_column("width", justify="right")
     table.add_column("largest odds", justify="right")
     table.add_column("epsilon", justify="right", footer=f"{rounded_up(survey.cost):.4f}")
-    for number, track in enumerate(survey.plan.tracks):
-        cost = track_cost(track, survey.calendar, survey.constraint, survey.closed)
-        losses = track.randomizer.losses
-        table.add_row(
-            str(number),
-            "changes" if track.reports_changes else "states",
-            str(track.count),
-            format_duration(track.width * survey.calendar.period),
-            f"{float(max(losses.mutations, losses.appears, losses.vanishes).exp()):.6g} : 1",
-            f"{rounded_up(cost):.4f}",
-        )
+    for number, group in enumerate(survey.plan.groups):
+        for track_number, track in survey.plan.numbered(number):
+            losses = track.randomizer.losses
+            table.add_row(
+                str(track_number),
+                "changes" if track.reports_changes else "states",
+                str(track.count),
+                format_duration(track.width * survey.calendar.period),
+                f"{float(max(losses.mutations, losses.appears, losses.vanishes).exp()):.6g} : 1",
+                _charge(survey, group, track),
+            )
     return table
+
+
+def _charge(survey: Survey, group: Group, track: Track) -> str:
+    """What a track costs; of a joint group, which costs its odds whole, it stands at the first track."""
+    circumstances = survey.calendar, survey.constraint, survey.closed
+    if group.joint is None:
+        return f"{rounded_up(track_cost(track, *circumstances)):.4f}"
+    return f"{rounded_up(group_cost(group, *circumstances)):.4f} jointly" if track is group.tracks[0] else ""
 
 
 def estimate_table(answer: Mapping[str, Any]) -> Table:

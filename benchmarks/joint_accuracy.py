@@ -18,7 +18,7 @@ from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish, smoo
 from .cohort import cohort, cohort_expectation
 from .joint_certificate import least_found
 
-EPSILONS, CERTIFIED, SEEDS = (2, 8, 16, 32), 8, 6
+EPSILONS, CERTIFIED, SEEDS = (2, 8, 16, 32), 8, 14
 LONG = 1024
 YEAR, YEAR_ANSWERS, YEAR_MOST, YEAR_EPSILON, YEAR_CHANGES = 365, 6, 3, 4, 2
 BEFORE = 306_000

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from changeling_protocol import Survey
 from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.recursion import run
 from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.tallies import Tallies
 
 from .population import Population
@@ -36,10 +36,4 @@ def estimated(survey: Survey, tallies: Tallies, *, retrospective: bool = False) 
 
     Returns shape (T, z), in entries; nan for a period that is not estimable.
     """
-    known, periods = releases(survey, tallies), survey.calendar.periods
-    if retrospective:
-        values: Floats = known.network.fit(known.changes)[1:]
-        return values
-    nothing = np.full(len(survey.answers), np.nan)
-    solutions = run(known.network, known.changes, np.zeros((len(known), 0)), periods)
-    return np.array([nothing if solution is None else solution.values for solution in solutions])
+    return Solution(releases(survey, tallies), retrospective).values(survey.calendar.periods)

@@ -103,6 +103,25 @@ class Solution:
             return responses
         return [self._with_sampling(time, estimate) if estimate else None for time, estimate in enumerate(responses, 1)]
 
+    def values(self, until: int) -> Floats:
+        """The histograms at the times 1 to `until` without their covariances, which take longer; shape (until, z).
+
+        nan for a time that is not estimable.
+        """
+        values = np.full((until, len(self.releases.survey.answers)), np.nan)
+        if self._best is not None:
+            for time, row in self._best_rows(until):
+                values[time - 1] = row @ self.releases.changes
+        elif self.retrospective:
+            reached = self.network.components[1 : until + 1] == self.network.components[0]
+            values[reached] = self.network.fit(self._changes)[1 : until + 1][reached]
+        else:
+            nothing = np.zeros((len(self.network.start), 0))
+            for time, online in enumerate(run(self.network, self._changes, nothing, until)):
+                if online is not None:
+                    values[time] = online.values
+        return values
+
     def variances(self, until: int) -> Floats:
         """The variances of the histograms at the times 1 to `until`, shape (until, z), in entries squared.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import msgpack
 import pytest
-from changeling_protocol import SealingKey, canonical
+from changeling_protocol import VERSION, SealingKey, canonical
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 from .devices import body, envelope, report
@@ -58,7 +58,7 @@ def test_each_envelope_is_refused_for_its_own_reason(server: ServerProcess, key:
     envelopes = [
         sound,
         b"short",
-        b"\2" + sound[1:],
+        bytes([VERSION + 1]) + sound[1:],
         17,
         sound[:1] + os.urandom(16) + sound[17:],
         sound[:17] + stranger.id + sound[33:],

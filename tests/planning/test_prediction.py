@@ -50,10 +50,10 @@ def mixed_plan(answers, periods):
             ),
             Group.jointly(
                 (
-                    Track(1, SubsetSelection(states, Odds(2, 1), answers // 2), 0, periods, reported=2),
+                    Track(1, SubsetSelection(states, Odds(2, 1), answers // 2), 0, periods, reported=1),
                     Track(1, KaryChange(changes, Odds(2, 1)), 0, periods, reported=2),
                 ),
-                Joint(Odds(40, 1), 3, (2, 1), (2, 2)),
+                Joint(Odds(40, 1), 3, (2, 1), (1, 2)),
                 share=4,
             ),
         )

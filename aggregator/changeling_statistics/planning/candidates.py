@@ -11,7 +11,6 @@ from decimal import Decimal
 import numpy as np
 from changeling_protocol import Group, Joint, KaryChange, MutationSpace, Odds, StateSpace, Track
 from changeling_protocol.cost import most_telling
-from changeling_protocol.joint import MOST_SCORE
 from changeling_protocol.randomizers.odds import MOST_EPSILON
 
 from ..estimate import Floats
@@ -23,6 +22,9 @@ from .joint_choice import JointChoice, Slots, joint_choices
 from .losses import Span
 from .randomizer_choice import best_change, best_state
 from .wish import LEAST_EPSILON, Wish
+
+MOST_JOINT_SLOTS = 32
+"""A group with more slots than that gives each report a budget of its own: a device would take long over it."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Maker:
         telling = [self._slots(span) for span in changes]
         if len(states) + sum(telling) == 0:
             return
-        if len(states) + sum(telling) == 1 or len(states) + sum(telling) > MOST_SCORE:
+        if len(states) + sum(telling) == 1 or len(states) + sum(telling) > MOST_JOINT_SLOTS:
             if (alone := self._alone(states, changes)) is not None:
                 yield alone
             return

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup check test demo bench-plans bench-joint bench-central bench-house clean
+.PHONY: setup check test test-heavy demo bench-plans bench-joint bench-central bench-house clean
 
 setup: $(VENV)/ready
 
@@ -21,7 +21,10 @@ check: setup
 	$(BIN)/pytest --doctest-modules protocol client_sdk aggregator simulations benchmarks demo
 
 test: setup
-	$(BIN)/pytest tests
+	$(BIN)/pytest tests -m "not heavy"
+
+test-heavy: setup
+	$(BIN)/pytest tests -m heavy
 
 demo: setup
 	$(BIN)/python -m demo

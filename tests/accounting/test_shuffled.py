@@ -138,6 +138,7 @@ def test_one_entry_hides_behind_nobody():
     assert "local figure" in alone.source
 
 
+@pytest.mark.heavy
 @given(
     entries=st.integers(2, 10**6),
     deltas=st.tuples(st.floats(1e-11, 1e-2), st.floats(1e-11, 1e-2)),

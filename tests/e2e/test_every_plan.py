@@ -32,6 +32,8 @@ from demo.replay import joined, replay
 
 from ..protocol.examples import survey
 
+pytestmark = pytest.mark.heavy
+
 PEOPLE, PERIODS, Z = 90, 6, 6
 CALENDAR = Calendar(741_398_400, 52 * 7 * 86_400, PERIODS)  # from 1993-06-30
 STATES, CHANGES = StateSpace(Z), MutationSpace(Z)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from changeling_protocol import __version__
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[2]
 MOST_BYTES, MOST_OF_THE_SDK = 600_000, 100_000
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}

@@ -17,6 +17,7 @@ CONSTRAINTS = st.one_of(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=6)
 @given(
     periods=st.integers(1, 14),

@@ -32,6 +32,8 @@ from benchmarks.joint_loss_cases import joint_loss_cases
 from tests.enumeration import all_inputs, changelogs, enumerated_lives_loss, enumerated_loss
 from tests.joint_enumeration import defined_law, worst_joint_ratio
 
+pytestmark = pytest.mark.heavy
+
 ROUNDING = Decimal("1e-40")
 CASES = {case.name: case for case in joint_loss_cases()}
 LIVED = [name for name, case in CASES.items() if lived(case) and "_z1_" in name and "_states_" not in name]

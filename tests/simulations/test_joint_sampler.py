@@ -138,6 +138,7 @@ def pairs(group: Group):
     return [*((0, later) for later in range(1, last + 1)), (last - 1, last)]
 
 
+@pytest.mark.heavy
 def test_tallies_of_two_nodes_together_are_those_of_the_enumerated_law(case):
     """Two entries, several pairs of nodes: 1,500 sampled surveys against the law of all symbols."""
     group, histories = case

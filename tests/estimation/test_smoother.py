@@ -113,3 +113,20 @@ def test_the_superpopulation_variance_needs_counts():
     large = SignedSubset(MutationSpace(16), Odds(9, 1))
     with pytest.raises(ValueError, match="keeps sums"):
         superpopulation_change(NodeTally(1, np.zeros(35, dtype=np.int64)), large)
+
+
+def test_a_drift_counts_for_as_much_whatever_weighs_the_releases():
+    """One group for everybody, said twice: once weighed as independent releases, once by its whole covariance."""
+    track = Track(1, KaryResponse(MutationSpace(3), Odds(9, 2)), 0, 12)
+    alone = survey(ReleasePlan((Group((track,)),)), calendar=calendar(12))
+    twice = survey(ReleasePlan((Group((track,)), Group((track,)))), calendar=calendar(12))
+    generator = np.random.default_rng(8)
+    half, other = (random_tallies(alone, generator) for _ in range(2))
+    whole = {key: half[key] + other[key] for key in half}
+    parts = half | {(1, node): tally for (_, node), tally in other.items()}
+    drift = 400.0
+    one = smoothed_series(alone, whole, 12, retrospective=True, drift=drift).histograms
+    two = smoothed_series(twice, parts, 12, retrospective=True, drift=drift).histograms
+    for each, same in zip(one, two, strict=True):
+        scale = np.abs(each.estimate.values).max()
+        np.testing.assert_allclose(each.estimate.values, same.estimate.values, atol=0.15 * scale)

@@ -1,9 +1,10 @@
 """How much one entry of a group tells of the histograms, and the weights of the best linear unbiased estimates.
 
 What an entry says of the histograms v is B v + noise of covariance V, B the incidence of its edges. Whitened by the
-Cholesky factor C of V it is R v + independent noise, R = C⁻¹B; so an entry tells L = R'R, and what a share f_g of n
-entries in each group tells adds up to n Σ_g f_g L_g. As edges are in order of their ends, the first rows of R are what
-is known online. Dense matrices over all times; knows nothing of tallies.
+Cholesky factor C of V it is R v + independent noise, R = C⁻¹B; so an entry tells L = R'R. What a share f_g of n entries
+in each group tells of means adds up to n Σ_g f_g L_g, and of sums over the n entries to Σ_g f_g L_g / n. As edges are
+in order of their ends, the first rows of R are what is known online. Dense matrices over all times; knows nothing of
+tallies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,12 +56,12 @@ class Heard:
 
     told: what one of its entries tells on the edges of those nodes.
     at: the numbers of these edges in the network, rising, shape (E_g,).
-    entries: how many entries the group is expected to have.
+    scale: f_g/n. Of the sums over n entries that are estimated, a share f_g of them tells so many times what one does.
     """
 
     told: Whitened
     at: Indices
-    entries: float
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class BestWeights:
 
         if sum(len(heard.at) for heard in self.groups) < len(self.network.start):
             raise np.linalg.LinAlgError("with a drift, what is told changes at every time")
-        rows = np.concatenate([np.sqrt(heard.entries) * rows[:, 1:] for heard, rows in self._paired])
+        rows = np.concatenate([np.sqrt(heard.scale) * rows[:, 1:] for heard, rows in self._paired])
         ends = np.concatenate([heard.told.edges.end for heard in self.groups])
         order = np.argsort(ends, kind="stable")
         closed = np.searchsorted(ends[order], np.arange(until + 1), side="right")
@@ -111,7 +112,7 @@ class BestWeights:
             columns[:time, time - 1] = P[:, time - 1]
         weights = np.zeros((until, len(self.network.start)))
         for heard, told in self._paired:
-            currents = heard.entries * (told[:, 1:] @ columns)
+            currents = heard.scale * (told[:, 1:] @ columns)
             currents[heard.told.edges.end[:, None] > np.arange(1, until + 1)] = 0.0
             C = heard.told.factor
             weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
@@ -131,7 +132,7 @@ class BestWeights:
         for heard, rows in self._paired:
             known = rows[heard.told.closed_by(after) : heard.told.closed_by(until)]
             if len(known):
-                information += heard.entries * (known.T @ known)
+                information += heard.scale * (known.T @ known)
         owned = sum(len(heard.at) for heard in self.groups)
         start, end = self.network.start[owned:], self.network.end[owned:]
         chosen = (end > after) & (end <= until)
@@ -151,7 +152,7 @@ class BestWeights:
         weights = np.zeros((sources.shape[1], len(self.network.start)))
         for heard, rows in self._paired:
             known = heard.told.closed_by(until)
-            currents = heard.entries * (rows[:known] @ potentials)
+            currents = heard.scale * (rows[:known] @ potentials)
             C = heard.told.factor[:known, :known]
             weights[:, heard.at[:known]] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
         return weights

@@ -39,7 +39,7 @@ def best_weights(
             edges = GroupEdges(each, track[at] - first, network.start[at], network.end[at])
             share = each.share / plan.total_share
             told = whitened(edges, len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
-            heard.append(Heard(told, at, entries * share))
+            heard.append(Heard(told, at, share / entries))
     return BestWeights(network, heard)
 
 

@@ -21,6 +21,7 @@ from .randomizers import (
     UnaryEncoding,
 )
 from .sealing import SealingKey, open_envelope, seal
+from .strata import Breakdown
 from .survey import Survey
 from .upload import Report
 from .version import VERSION
@@ -31,6 +32,7 @@ __all__ = [
     "VERSION",
     "AtMost",
     "BadSignature",
+    "Breakdown",
     "Calendar",
     "CannotOpen",
     "Coins",

@@ -17,6 +17,9 @@ TrackNumber = NewType("TrackNumber", int)
 NodeNumber = NewType("NodeNumber", int)
 """A node's number in its track, from 1 on."""
 
+StratumNumber = NewType("StratumNumber", int)
+"""A combination of the values of a survey's breakdowns, from 0 on."""
+
 UnixSeconds = NewType("UnixSeconds", float)
 """Seconds since 1970, in UTC, whole or not: what clocks show and the calendar is asked about."""
 

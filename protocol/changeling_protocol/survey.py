@@ -23,10 +23,14 @@ from .plan_fields import plan_as_fields, plan_from_fields
 from .quantities import SurveyId
 from .randomizers.spaces import check_answers
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
+from .strata import Breakdown, check_breakdowns, count_strata
 from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
+
+MOST_STRATUM_CHANGES = 100
+"""The most often that an entry may change its stratum."""
 
 MOST_EPSILON_MICRO = 10**15
 """The most that a survey states, a billion: a device adds up the millionths of all its surveys in 64 bits."""
@@ -47,6 +51,10 @@ class Survey:
     grace: for so many seconds after a node has closed the server takes reports on it.
     minimum: nodes with fewer reports are not published.
     expected: what the designer expects of the population.
+    breakdowns: what is public of an entry, as its app tells it: its stratum. It costs no epsilon.
+    stratum_changes: how often an entry may change its stratum.
+    relay: the base URL of the relay that shuffles this survey's envelopes; empty if none does.
+    follows: the id of the survey that this one goes on from; empty if none.
     Raises UnderstatedEpsilon, or ValueError with what cannot be.
     """
 
@@ -62,6 +70,10 @@ class Survey:
     grace: int
     minimum: int
     expected: ExpectedChanges = field(default_factory=ExpectedChanges)
+    breakdowns: tuple[Breakdown, ...] = ()
+    stratum_changes: int = 0
+    relay: str = ""
+    follows: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.question:
@@ -79,6 +91,14 @@ class Survey:
             raise ValueError(f"a survey states 0 to {MOST_EPSILON_MICRO} millionths, got {self.epsilon_micro}")
         if self.minimum < 1:
             raise ValueError(f"the minimum of reports must be at least 1, got {self.minimum}")
+        check_breakdowns(self.breakdowns)
+        if not 0 <= self.stratum_changes <= MOST_STRATUM_CHANGES or (self.stratum_changes and not self.breakdowns):
+            raise ValueError(
+                f"an entry may change its stratum 0 to {MOST_STRATUM_CHANGES} times, and only where there are "
+                f"breakdowns, got {self.stratum_changes}"
+            )
+        if self.follows and len(self.follows) != ID_BYTES:
+            raise ValueError(f"a survey follows one with an id of {ID_BYTES} bytes, got {len(self.follows)}")
         for track in self.plan.tracks:
             self._check_track(track)
         if micro(self.cost) > self.epsilon_micro:
@@ -115,6 +135,10 @@ class Survey:
         minimum: int,
         closed: bool = False,
         expected: ExpectedChanges = ExpectedChanges(),  # noqa: B008
+        breakdowns: Sequence[Breakdown] = (),
+        stratum_changes: int = 0,
+        relay: str = "",
+        follows: bytes = b"",
     ) -> "Survey":
         """The survey that states just what its plan can cost an entry, rounded up to millionths.
 
@@ -133,12 +157,21 @@ class Survey:
             grace=grace,
             minimum=minimum,
             expected=expected,
+            breakdowns=tuple(breakdowns),
+            stratum_changes=stratum_changes,
+            relay=relay,
+            follows=follows,
         )
 
     @cached_property
     def cost(self) -> Decimal:
         """What the plan can cost an entry at most, recomputed from its odds."""
         return plan_cost(self.plan, self.calendar, self.constraint, self.closed)
+
+    @cached_property
+    def strata(self) -> int:
+        """How many strata there are, at least 1."""
+        return count_strata(self.breakdowns)
 
     @property
     def epsilon(self) -> Decimal:
@@ -202,6 +235,10 @@ class Survey:
             "grace": self.grace,
             "minimum": self.minimum,
             "expected": self.expected.as_fields(),
+            "breakdowns": [[each.name, *each.values] for each in self.breakdowns],
+            "stratum_changes": self.stratum_changes,
+            "relay": self.relay,
+            "follows": self.follows,
         }
 
 
@@ -232,6 +269,10 @@ def _from_fields(fields: Fields) -> Survey:
             "grace": int(grace),
             "minimum": int(minimum),
             "expected": {"first": int(first), "later": int(later), **unexpected},
+            "breakdowns": [*breakdowns],
+            "stratum_changes": int(stratum_changes),
+            "relay": str(relay),
+            "follows": bytes(follows),
             **rest,
         } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
             isinstance(answer, str) for answer in answers
@@ -250,5 +291,16 @@ def _from_fields(fields: Fields) -> Survey:
                 grace=grace,
                 minimum=minimum,
                 expected=ExpectedChanges(first, later),
+                breakdowns=tuple(_breakdown(each) for each in breakdowns),
+                stratum_changes=stratum_changes,
+                relay=relay,
+                follows=follows,
             )
     raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
+
+
+def _breakdown(named: object) -> Breakdown:
+    match named:
+        case [str(name), *values] if all(isinstance(value, str) for value in values):
+            return Breakdown(name, tuple(map(str, values)))
+    raise ValueError("a breakdown is its name and its values")

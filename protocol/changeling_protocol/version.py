@@ -1,3 +1,3 @@
 """The version of the protocol: part of every signed object and every seal."""
 
-VERSION = 2
+VERSION = 3

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .plan_plots import save_plan_plot
     from .plots import save_plot
     from .population import Population
-    from .sampler import sample_nodes, sample_tallies
+    from .sampler import sample_tallies
     from .simulated_error import simulated_errors
     from .surveys import paper_survey
     from .synthetic import synthetic_calendar, synthetic_changelog
@@ -38,7 +38,6 @@ __all__ = [
     "fitted_expectation",
     "known_error",
     "paper_survey",
-    "sample_nodes",
     "sample_tallies",
     "save_plan_plot",
     "save_plot",
@@ -60,7 +59,6 @@ _MODULES = {
     "save_plan_plot": "plan_plots",
     "save_plot": "plots",
     "Population": "population",
-    "sample_nodes": "sampler",
     "sample_tallies": "sampler",
     "simulated_errors": "simulated_error",
     "paper_survey": "surveys",

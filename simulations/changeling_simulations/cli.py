@@ -11,6 +11,7 @@ from changeling_commands.running import VERSION_HINT
 from changeling_protocol import AtMost, Constraint, Survey, TimeBounded
 from changeling_statistics.changelog import read_csv
 from changeling_statistics.survey_files import read_survey
+from changeling_statistics.tallies import Tallies
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
@@ -23,7 +24,7 @@ from .plan_command import plan
 from .plots import save_plot
 from .population import Population
 from .report import print_report
-from .sampler import sample_nodes
+from .sampler import draw_members, full_attendance, sample_nodes
 from .surveys import paper_survey
 from .synthetic import synthetic_calendar, synthetic_changelog
 
@@ -135,12 +136,13 @@ def _constraint(at_most: int | None, within: int | None) -> Constraint:
 def _watched(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
     """As `simulate`, with a progress bar on a terminal."""
     terminal = Console(stderr=True)
+    members = draw_members(population, survey, generator)
     nodes = track(
-        sample_nodes(population, survey, generator),
+        sample_nodes(population, survey, members, generator),
         description="sampling nodes",
         total=sum(reported.count for reported in survey.plan.tracks),
         console=terminal,
         transient=True,
         disable=not terminal.is_terminal,
     )
-    return compare(population, survey, dict(nodes))
+    return compare(population, survey, Tallies(dict(nodes), full_attendance(survey, members)))

@@ -10,29 +10,54 @@ from dataclasses import replace
 import numpy as np
 from changeling_protocol import Group, Survey, Track
 from changeling_protocol.quantities import NodeNumber
+from changeling_protocol.upload import closings
 from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Counts, NodeTally, PlanNode, Tallies
+from changeling_statistics.tallies import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies
 
 from .joint_sampler import joint_nodes
 from .population import Population
 
 
-def sample_nodes(
-    population: Population, survey: Survey, generator: np.random.Generator
-) -> Iterator[tuple[PlanNode, NodeTally]]:
-    """Draws ((track, node), tally) for every node of a survey that all entries answer, one node after another.
+def draw_members(population: Population, survey: Survey, generator: np.random.Generator) -> Counts:
+    """Draws how many entries of each history are in each of the plan's groups, shape (rows, groups).
 
     population: of the same answers, in the same order, and as many periods as the survey.
-    generator: draws everything. Raises ValueError if the two do not fit.
+    generator: draws them. Raises ValueError if the two do not fit.
     """
     if population.answers != survey.answers:
         raise ValueError("the population and the survey must have the same answers, in the same order")
     if population.periods != survey.calendar.periods:
         raise ValueError(f"the population lives {population.periods} periods, the survey {survey.calendar.periods}")
-    population = replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
     plan = survey.plan
     shares = np.array([group.share for group in plan.groups]) / plan.total_share
-    members = generator.multinomial(population.weights, shares)
+    return generator.multinomial(population.weights, shares)
+
+
+def full_attendance(survey: Survey, members: Counts) -> dict[GroupClosing, Attendance]:
+    """The attendance of groups whose members have all enrolled before the first closing, and are always heard.
+
+    members: how many entries of each history are in each group, shape (rows, groups).
+    """
+    periods = closings(survey.plan, 0, survey.calendar.periods)
+    return {
+        (group, period): Attendance(heard=size, new=size if period == periods[0] else 0)
+        for group, size in enumerate(members.sum(0).tolist())
+        if size
+        for period in periods
+    }
+
+
+def sample_nodes(
+    population: Population, survey: Survey, members: Counts, generator: np.random.Generator
+) -> Iterator[tuple[PlanNode, NodeTally]]:
+    """Draws ((track, node), tally) for every node of a survey that all entries answer, one node after another.
+
+    population: of the same answers, in the same order, and as many periods as the survey.
+    members: how many entries of each history are in each group, shape (rows, groups), as `draw_members` draws them.
+    generator: draws everything.
+    """
+    population = replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
+    plan = survey.plan
     for number, group in enumerate(plan.groups):
         numbers = [track for track, _ in plan.numbered(number)]
         draw = plain_nodes if group.joint is None else joint_nodes
@@ -55,8 +80,14 @@ def plain_nodes(
 
 
 def sample_tallies(population: Population, survey: Survey, generator: np.random.Generator) -> Tallies:
-    """Draws the tallies of a whole survey; arguments as for `sample_nodes`."""
-    return dict(sample_nodes(population, survey, generator))
+    """Draws the tallies of a whole survey that everybody answers from the first closing to the last.
+
+    population: of the same answers, in the same order, and as many periods as the survey.
+    generator: draws everything. Raises ValueError if the two do not fit.
+    """
+    members = draw_members(population, survey, generator)
+    nodes = dict(sample_nodes(population, survey, members, generator))
+    return Tallies(nodes, full_attendance(survey, members))
 
 
 def reporting(track: Track, members: Counts, generator: np.random.Generator) -> Iterator[Counts]:

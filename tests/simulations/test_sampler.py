@@ -23,6 +23,7 @@ from changeling_simulations.sampler import reporting, sample_tallies
 from changeling_simulations.synthetic import synthetic_changelog
 from changeling_statistics.changelog import read_rows
 from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import Attendance
 from scipy.stats import chi2, chi2_contingency, chisquare
 
 from tests.coins import SeededCoins
@@ -124,7 +125,10 @@ def population(calendar) -> Population:
 
 
 def test_groups_split_the_entries_by_share_and_their_tracks_share_them(population, calendar):
-    """Group sizes add up and are binomial; the tracks of a group have the same entries, so the same reports."""
+    """Group sizes add up and are binomial; the tracks of a group have the same entries, so the same reports.
+
+    All of them are heard at every closing, and are new at the first.
+    """
     pair = Group((Track(1, RESPONSE, 0, 12), Track(4, RESPONSE, 0, 12)), share=3)
     panel = Group((Track(2, KaryResponse(StateSpace(2), Odds(2, 1)), 0, 12, reported=2),), share=1)
     tallies = sample_tallies(population, survey(population, calendar, pair, panel), np.random.default_rng(7))
@@ -136,6 +140,11 @@ def test_groups_split_the_entries_by_share_and_their_tracks_share_them(populatio
     assert {t.reports for (track, _), t in tallies.items() if track < 2} == {size}
     assert sum(t.reports for (track, _), t in tallies.items() if track == 2) == 2 * (2_000 - size)
     assert all(t.slots.sum() == t.reports for t in tallies.values())
+    assert tallies.attendance == {
+        (group, period): Attendance(heard=members, new=members if period == 1 else 0)
+        for group, members in enumerate((size, 2_000 - size))
+        for period in range(1, 13)
+    }
 
 
 def test_a_billion_entries_take_seconds(population, calendar):

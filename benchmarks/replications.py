@@ -12,12 +12,13 @@ import numpy as np
 from changeling_protocol import Survey
 from changeling_protocol.quantities import TrackNumber
 from changeling_simulations.population import Population
+from changeling_simulations.sampler import full_attendance
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation.releases import Releases, releases
 from changeling_statistics.estimation.sampling_weights import weighed
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally, PlanNode, Tallies
+from changeling_statistics.tallies import Attendance, GroupClosing, NodeTally, PlanNode, Tallies
 from numpy.typing import NDArray
 
 from .replicated_reports import split, tallies_of_group
@@ -58,7 +59,8 @@ def replicate(
     """
     columns = dict(_tallies(population, survey, rows, generator))
     decoded = dict(_decoded(survey, columns))
-    return {view: _published(survey, columns, decoded, view) for view in views}
+    first = Tallies({key: column[0] for key, column in columns.items()}, _attendance(population, survey))
+    return {view: _published(survey, first, decoded, view) for view in views}
 
 
 def published(survey: Survey, tallies: Tallies, view: View) -> tuple[Floats, Floats]:
@@ -71,41 +73,40 @@ def published(survey: Survey, tallies: Tallies, view: View) -> tuple[Floats, Flo
 def closed_by(survey: Survey, tallies: Tallies, period: int) -> Tallies:
     """The tallies of the nodes that have closed by a period."""
     tracks = survey.plan.tracks
-    return {key: tally for key, tally in tallies.items() if tracks[key[0]].node(key[1]).end <= period}
+    nodes = {key: tally for key, tally in tallies.items() if tracks[key[0]].node(key[1]).end <= period}
+    return Tallies(nodes, {key: there for key, there in tallies.attendance.items() if key[1] <= period})
 
 
-def tallies_of(
-    population: Population, survey: Survey, rows: int, generator: np.random.Generator
-) -> list[dict[PlanNode, NodeTally]]:
+def tallies_of(population: Population, survey: Survey, rows: int, generator: np.random.Generator) -> list[Tallies]:
     """The same surveys, each with its own tallies."""
-    columns = dict(_tallies(population, survey, rows, generator))
-    return [{key: column[at] for key, column in columns.items()} for at in range(rows)]
+    columns, attendance = dict(_tallies(population, survey, rows, generator)), _attendance(population, survey)
+    return [Tallies({key: column[at] for key, column in columns.items()}, attendance) for at in range(rows)]
 
 
 def _published(
     survey: Survey,
-    columns: dict[PlanNode, list[NodeTally]],
+    first: Tallies,
     decoded: dict[PlanNode, tuple[Floats, Floats, Floats]],
     view: View,
 ) -> Replicated:
-    known = releases(survey, closed_by(survey, {key: column[0] for key, column in columns.items()}, view.known_until))
+    known = releases(survey, closed_by(survey, first, view.known_until))
     solution = Solution(known, view.retrospective)
     values, covariances, products = _expanded(known, decoded)
-    row = solution.row(view.period)
+    row, until = solution.row(view.period), solution.known_until(view.period)
     spread, bounded = np.einsum("e,reyz->ryz", row**2, covariances), known.bounded
-    if solution.sampling.needed:
-        weights = solution.sampling.weights(row)
-        histograms = np.einsum("te,rez->rtz", _fit(known), values)
-        spread = spread + weighed(weights, solution.sampling.design, products, histograms)
+    design = solution.sampling.design(until)
+    if design.needed:
+        weights = solution.sampling.weights(row, until)
+        histograms = np.einsum("te,rez->rtz", _rows(solution), values)
+        spread = spread + weighed(weights, design, products, histograms)
         bounded = bounded or weights.bounded
     return Replicated(np.einsum("e,rez->rz", row, values), spread, bounded)
 
 
-def _fit(known: Releases) -> Floats:
+def _rows(solution: Solution) -> Floats:
     """The weights of nodes in the histogram at every time, shape (periods + 1, E); 0 where none reach it."""
-    network = known.network
-    times = range(network.periods + 1)
-    return np.array([network.row(t) if t and network.connected(t, 0) else np.zeros(len(known)) for t in times])
+    times, nothing = range(solution.network.periods + 1), np.zeros(len(solution.releases))
+    return np.array([solution.row(t) if t and solution.reaches(t) else nothing for t in times])
 
 
 def _decoded(
@@ -135,12 +136,22 @@ def _expanded(known: Releases, decoded: dict[PlanNode, tuple[Floats, Floats, Flo
 def _tallies(
     population: Population, survey: Survey, rows: int, generator: np.random.Generator
 ) -> Iterator[tuple[PlanNode, list[NodeTally]]]:
-    plan, n = survey.plan, population.entries
-    groups = [round(n * group.share / plan.total_share) for group in plan.groups]
-    groups[-1] += n - sum(groups)
+    plan, groups = survey.plan, _sizes(population, survey)
     everybody = np.tile(population.weights, (rows, 1))
     for number_of_group, members in enumerate(split(everybody, groups, generator)):
         group = plan.groups[number_of_group]
         first = next(number for number, _ in plan.numbered(number_of_group))
         for (place, at), tallies in tallies_of_group(population, group, members, generator):
             yield (TrackNumber(first + place), at), tallies
+
+
+def _sizes(population: Population, survey: Survey) -> list[int]:
+    """How many entries are in each group, in proportion to the shares."""
+    n, plan = population.entries, survey.plan
+    sizes = [round(n * group.share / plan.total_share) for group in plan.groups]
+    sizes[-1] += n - sum(sizes)
+    return sizes
+
+
+def _attendance(population: Population, survey: Survey) -> dict[GroupClosing, Attendance]:
+    return full_attendance(survey, np.array([_sizes(population, survey)]))

@@ -19,7 +19,7 @@ from changeling_protocol import (
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses, run
 from changeling_statistics.estimation.releases import Releases, releases
 from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.tallies import NodeTally, Tallies
+from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 
 PERIODS, SHORT, ANSWERS, REPORTS = 10_000, 1_000, 16, 20_000
 SEED = 6
@@ -81,7 +81,8 @@ def synthetic(periods: int) -> tuple[Survey, Tallies]:
             track.node_numbers(), generator.multinomial(REPORTS, chances, size=track.count), strict=True
         )
     }
-    return survey, tallies
+    attendance = {(0, t): Attendance(REPORTS, REPORTS if t == 1 else 0) for t in range(1, periods + 1)}
+    return survey, Tallies(tallies, attendance)
 
 
 def appending(known: Releases) -> float:

@@ -8,27 +8,28 @@ from changeling_statistics.estimation.sampling_forms import Design, forms, scatt
 from numpy.typing import NDArray
 
 
-def true_sampling_covariance(design: Design, row: Floats, states: NDArray[np.integer], answers: int) -> Floats:
+def true_sampling_covariance(
+    design: Design, row: Floats, states: NDArray[np.integer], answers: int, *, fixed: bool = True
+) -> Floats:
     """The exact sampling and joint covariance of an estimate, shape (z, z), in entries squared.
 
     row: the weights of the edges in the estimate, shape (E,).
     states: of every entry at times 0..T, 0 being NULL, shape (entries, T+1). answers: z.
-    For ratio estimators it is the covariance given how many entries are in each group: exact if all nodes or one random
-    node are reported, else to first order. docs/mathematics.md, "Shares"; Neyman 1923.
+    fixed: whether it is the covariance given how many entries are in each group: exact if all nodes or one random node
+    are reported, else to first order. If not, entries draw their groups independently, and it is of first order.
+    docs/mathematics.md, "Shares"; Neyman 1923.
     """
-    columns, design = states.shape[1], replace(design, entries=float(len(states)))
+    columns, design = states.shape[1], replace(design, entries=float(len(states)) if fixed else 1e15)
     quadratic, lone = forms(design, row, columns - 1), scatter(design, row**2)
     x = (states[:, :, None] == np.arange(1, answers + 1)).astype(np.float64)
     d = np.einsum("kt,itz->kiz", quadratic.c, x) - quadratic.base[:, None, None]
     delta = x[:, design.end] - x[:, design.start]
     about_base = delta - lone.base[None, :, None]
-    target = d[quadratic.sampled - 1].sum(0)
-    if design.centred:
-        d[: quadratic.sampled] -= d[: quadratic.sampled].mean(1, keepdims=True)
-        delta = delta - delta.mean(0)
+    d[: quadratic.sampled] -= d[: quadratic.sampled].mean(1, keepdims=True)
+    delta = delta - delta.mean(0)
     spread: Floats = (
         np.einsum("k,kiy,kiz->yz", quadratic.omega, d, d)
         + np.einsum("e,iey,iez->yz", lone.sampled, delta, delta)
         + np.einsum("e,iey,iez->yz", lone.tied, about_base, about_base)
     )
-    return spread + design.unseen * np.outer(target, target)
+    return spread

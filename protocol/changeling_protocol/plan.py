@@ -4,7 +4,7 @@ A plan is a set of groups; an entry draws one group, once, and reports on all tr
 hierarchy is one group of nested change tracks; a panel is a group with a state track.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -183,6 +183,10 @@ class ReleasePlan:
         """The tracks of a group with their numbers in the plan."""
         tracks = enumerate(self.groups[group].tracks, self._first_numbers[group])
         return ((TrackNumber(number), track) for number, track in tracks)
+
+    def group_of(self, track: TrackNumber) -> int:
+        """The number of the group that a track is in."""
+        return bisect_right(self._first_numbers, track) - 1
 
     @cached_property
     def _first_numbers(self) -> tuple[int, ...]:

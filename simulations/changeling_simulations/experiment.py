@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from changeling_protocol import Survey
 from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.histograms import series
+from changeling_statistics.estimation.histograms import Histogram, series
 from changeling_statistics.planning.prediction import POINT
 from changeling_statistics.tallies import Tallies
 
@@ -126,16 +126,20 @@ def compare(population: Population, survey: Survey, tallies: Tallies) -> Experim
     """Estimates histograms from a survey's tallies, and sets them beside the population that answered.
 
     population: of the same answers and as many periods as the survey.
-    Raises NotEstimable if the plan does not reach the end of a period.
+    Estimates and variances are nan at the end of a period that the tallies do not identify.
     """
-    histograms = series(survey, tallies, survey.calendar.periods)
+    T, z = survey.calendar.periods, len(survey.answers)
+    estimates, variances = np.full((T, z), np.nan), np.full((T, z), np.nan)
+    for at, each in enumerate(series(survey, tallies, T)):
+        if isinstance(each, Histogram):
+            estimates[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
     return Experiment(
         survey=survey,
         entries=population.entries,
         truth=population.histogram()[1:].astype(np.float64),
         frozen=population.frozen_histogram()[1:].astype(np.float64),
-        estimates=np.array([histogram.estimate.values for histogram in histograms]),
-        variances=np.array([np.diag(histogram.estimate.covariance) for histogram in histograms]),
+        estimates=estimates,
+        variances=variances,
     )
 
 
@@ -144,6 +148,6 @@ def simulate(population: Population, survey: Survey, generator: np.random.Genera
 
     population, survey: of the same answers, in the same order, and as many periods.
     generator: draws everything; with the same seed the simulation is the same.
-    Raises ValueError if the two do not fit, NotEstimable if the plan does not reach the end of a period.
+    Raises ValueError if the two do not fit.
     """
     return compare(population, survey, sample_tallies(population, survey, generator))

@@ -58,7 +58,7 @@ class KnownPopulation:
             products += weighted.T @ held / n / z
             squares += np.outer(mean, mean) / z
             means += mean / z
-        centred = (products - squares) * (n / max(n - 1.0, 1.0)) if self.survey.closed else products
+        centred = (products - squares) * (n / max(n - 1.0, 1.0))
         return Moments(products, centred, means)
 
 

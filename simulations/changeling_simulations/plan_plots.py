@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_statistics.durations import format_duration
-from changeling_statistics.estimation.releases import planned_variance
+from changeling_statistics.estimation.releases import planned_variances
 from changeling_statistics.planning import Comparison, Option
 
 if TYPE_CHECKING:
@@ -147,12 +147,11 @@ def _conductances(option: Option) -> dict[tuple[int, int], float]:
     """1/σ² of every edge of the release graph, σ² being its planned variance; parallel edges are added up."""
     survey, conductances = option.survey, dict[tuple[int, int], float]()
     for group in range(len(survey.plan.groups)):
-        share = survey.plan.groups[group].share / survey.plan.total_share
         for number, track in survey.plan.numbered(group):
-            chance = share * track.reports / track.count
-            for node in track.nodes():
+            end, one = np.array([node.end for node in track.nodes()], np.intp), np.ones(track.count)
+            planned = planned_variances(survey, number, end, one, one)
+            for node, variance in zip(track.nodes(), planned.tolist(), strict=True):
                 start = node.start if track.reports_changes else 0
-                variance = planned_variance(survey, number, node, chance, 1 / chance)
                 conductances[start, node.end] = conductances.get((start, node.end), 0.0) + 1 / variance
     return conductances
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 from changeling_protocol import Calendar
+from changeling_protocol.upload import closings
 from changeling_statistics.estimation.entry_covariance import GroupEdges, entry_covariance
-from changeling_statistics.estimation.expected import expected_moments, expected_variance
+from changeling_statistics.estimation.expected import expected_moments, expected_variances
 from changeling_statistics.estimation.network import Network
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 
 
 def hierarchy(periods, widths, generator=None):
@@ -47,14 +48,20 @@ def best_row(known, plus, minus=0, until=None):
     survey, network = known.survey, known.network
     used = np.flatnonzero(network.end <= (network.periods if until is None else until))
     V = np.zeros((len(network.end),) * 2)
-    moments = expected_moments(len(survey.answers), survey.expected, survey.closed, network.periods)
+    moments = expected_moments(len(survey.answers), survey.expected, network.periods)
     first = 0
     for number, group in enumerate(survey.plan.groups):
         at = np.flatnonzero(known.group == number)
         edges = GroupEdges(group, known.track[at] - first, network.start[at], network.end[at])
         nodes = [known.nodes[e] for e in at]
         response = [
-            expected_variance(survey.plan.tracks[node.track].randomizer, node.node, survey.expected, survey.closed)
+            expected_variances(
+                survey.plan.tracks[node.track].randomizer,
+                np.array([node.node.start]),
+                np.array([node.node.end]),
+                survey.expected,
+                survey.closed,
+            )[0]
             for node in nodes
         ]
         V[np.ix_(at, at)] = entry_covariance(edges, np.array(response), moments).whole / group.share
@@ -71,6 +78,26 @@ def best_row(known, plus, minus=0, until=None):
     return row
 
 
+def attended(survey, nodes):
+    """Tallies of these nodes, as if the members of each group had been there from the first closing to the last.
+
+    How many these are is told by the node that most report on, if all of the group do; else by the mean of its nodes.
+    """
+    attendance = {}
+    periods = closings(survey.plan, 0, survey.calendar.periods)
+    for group in range(len(survey.plan.groups)):
+        whole, drawn = [0], [0]
+        for number, track in survey.plan.numbered(group):
+            reports = [tally.reports for (of, _), tally in nodes.items() if of == number]
+            if reports and track.reports == track.count:
+                whole.append(max(reports))
+            elif reports:
+                drawn.append(round(np.mean(reports) * track.count / track.reports))
+        if size := max(whole) or max(drawn):
+            attendance |= {(group, period): Attendance(size, size * (period == periods[0])) for period in periods}
+    return Tallies(nodes, attendance)
+
+
 def random_tallies(survey, generator, reports=500):
     """Tallies of uniformly random symbols, for plans of k-RR."""
     tallies = {}
@@ -78,7 +105,7 @@ def random_tallies(survey, generator, reports=500):
         m = track.randomizer.symbols
         for at in range(1, track.count + 1):
             tallies[number, at] = NodeTally(reports, generator.multinomial(reports, np.full(m, 1 / m)))
-    return tallies
+    return attended(survey, tallies)
 
 
 def expected_tally(randomizer, inputs):
@@ -110,7 +137,7 @@ def noiseless(survey, states):
         for at, node in enumerate(track.nodes(), 1):
             full = expected_tally(track.randomizer, inputs_of(track, node, states) * total)
             tallies[number, at] = NodeTally(full.reports, full.slots)
-    return tallies
+    return attended(survey, tallies)
 
 
 def calendar(periods):

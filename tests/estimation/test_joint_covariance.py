@@ -27,7 +27,6 @@ from changeling_protocol.randomizers import BALANCED
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation import change, histogram, series
 from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.sampling import Sampling
 from changeling_statistics.estimation.solution import Solution, sandwich
 from changeling_statistics.joint import correlations
 from changeling_statistics.randomizers import counterpart_of
@@ -37,7 +36,7 @@ from tests.report_variances import report_covariance
 from tests.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
-from .graphs import calendar
+from .graphs import attended, calendar
 from .test_sampling import CLOSED, OPEN, SCALE, T, choices, noiseless
 
 ANY, Z, SPOKEN = Odds(9, 1), 2, Fraction(1, 2)
@@ -159,15 +158,17 @@ def conserved(known, edge):
 
 
 def enumerated(known, row, history):
-    """Mean and covariance of Σ_e K_e y_e, expanded, over groups, drawn nodes and symbols of one entry."""
+    """Mean and covariance of Σ_e K_e y_e about the mean of the entries, over groups, drawn nodes and one's symbols."""
     plan, z = known.survey.plan, len(known.survey.answers)
     edge = {(used.track, used.number): e for e, used in enumerate(known.nodes)}
+    x = (OPEN[:, :, None] == np.arange(1, z + 1)).astype(float).mean(0)
+    centre = x[known.network.end] - x[known.network.start]
     mean, second = np.zeros(z), np.zeros((z, z))
     for chance, g, drawn in choices(plan):
         group, first = plan.groups[g], next(plan.numbered(g))[0]
         nodes = sorted((track - first, number) for track, number in drawn)
         worth = [
-            row[e] * known.expansion[e] * decoded(group.tracks[place].randomizer, conserved(known, e))
+            row[e] * known.expansion[e] * (decoded(group.tracks[place].randomizer, conserved(known, e)) - centre[e])
             for place, number in nodes
             for e in [edge[first + place, number]]
         ]
@@ -206,8 +207,10 @@ def test_the_formula_is_the_covariance_over_all_transcripts(name):
         row = solution.row(plus, minus)
         one_by_one = [enumerated(known, row, history) for history in OPEN]
         x = (OPEN[:, [plus, minus]][:, :, None] == [1, 2]).astype(float)
-        np.testing.assert_allclose([mean for mean, _ in one_by_one], x[:, 0] - x[:, 1], atol=1e-9)
-        stated = response(known, row, OPEN) + true_sampling_covariance(solution.sampling.design, row, OPEN, Z)
+        told = x[:, 0] - x[:, 1]
+        np.testing.assert_allclose([mean for mean, _ in one_by_one], told - told.mean(0), atol=1e-9)
+        sampled = true_sampling_covariance(solution.sampling.design(plus), row, OPEN, Z, fixed=False)
+        stated = response(known, row, OPEN) + sampled
         exact = sum(covariance for _, covariance in one_by_one)
         np.testing.assert_allclose(stated, exact, atol=1e-9 * abs(exact).max())
 
@@ -224,7 +227,7 @@ def test_what_is_published_is_unbiased_or_a_labelled_bound(closed, retrospective
         known = noiseless(plan, histories)
         for solution, plus, minus in estimable(known, retrospective):
             row = solution.row(plus, minus)
-            tied = true_sampling_covariance(solution.sampling.design, row, many, Z)
+            tied = true_sampling_covariance(solution.sampling.design(T), row, many, Z)
             exact = tied + SCALE * response(known, row, histories)
             estimate = solution.estimate(plus, minus)
             if estimate.upper_bound:
@@ -249,8 +252,8 @@ def test_changes_that_tallies_do_not_tell_are_bounded_by_how_many_changed(thresh
     many = np.repeat(WIDER, SCALE, axis=0)
     for solution, plus, minus in estimable(known, retrospective=True):
         row = solution.row(plus, minus)
-        exact = true_sampling_covariance(solution.sampling.design, row, many, 3)
-        published, bounded = solution.sampling.covariance(row)
+        exact = true_sampling_covariance(solution.sampling.design(T), row, many, 3)
+        published, bounded = solution.sampling.covariance(row, T)
         assert bounded or np.allclose(published, exact)
         assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
 
@@ -265,8 +268,8 @@ def test_nobody_coming_back_makes_no_chain_exact_whose_nodes_do_not_tell(thresho
     many = np.repeat(once, SCALE, axis=0)
     for solution, plus, minus in estimable(known, retrospective=True):
         row = solution.row(plus, minus)
-        exact = true_sampling_covariance(solution.sampling.design, row, many, Z)
-        published, bounded = solution.sampling.covariance(row)
+        exact = true_sampling_covariance(solution.sampling.design(T), row, many, Z)
+        published, bounded = solution.sampling.covariance(row, T)
         assert bounded or np.allclose(published, exact)
         assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
 
@@ -303,10 +306,11 @@ def test_two_entries_literally_enumerated():
     assert sum(chances.values()) == pytest.approx(1)
     values, published, between = [], [], []
     for pairs in chances:
-        tallies = {
+        counted = {
             (place, number): NodeTally(2, np.bincount(pair, minlength=group.tracks[place].randomizer.symbols))
             for (place, number), pair in zip(nodes, pairs, strict=True)
         }
+        tallies = attended(plan, counted)
         found = [one.estimate for one in series(plan, tallies, 3)]
         assert not any(estimate.upper_bound for estimate in found)
         values.append([estimate.values for estimate in found])
@@ -324,21 +328,22 @@ def test_two_entries_literally_enumerated():
 
 def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling_error():
     """What a joint response ties together is there even if nobody was left out; a plan of lone reports has neither."""
-    tied = Sampling(noiseless(PLANS["changes, low threshold"], OPEN))
-    alone = Sampling(noiseless(asked(Group((changes(),))), OPEN))
+    tied = Solution(noiseless(PLANS["changes, low threshold"], OPEN)).sampling.design(T)
+    alone = Solution(noiseless(asked(Group((changes(),))), OPEN)).sampling.design(T)
     assert tied.needed
-    assert not tied.design.sampled
+    assert not tied.sampled
     assert not alone.needed
-    assert (tied.design.ties[0].rho < 0).all()
+    assert (tied.ties[0].rho < 0).all()
     assert len(asked(jointly(changes(4))).plan.groups) == 1
-    assert not Sampling(noiseless(asked(jointly(changes(4))), OPEN)).needed
+    assert not Solution(noiseless(asked(jointly(changes(4))), OPEN)).sampling.design(T).needed
 
 
 def test_windows_and_series_have_it_too():
     """The same figure from the series, from the variances alone, from one time, and from a window that begins at 0."""
     plan = PLANS["hierarchy"]
     known = noiseless(plan, OPEN)
-    tallies = {(used.track, used.number): tally for used, tally in zip(known.nodes, known.tallies, strict=True)}
+    nodes = {(used.track, used.number): tally for used, tally in zip(known.nodes, known.tallies, strict=True)}
+    tallies = attended(plan, nodes)
     every = series(plan, tallies, T)
     for period, variances in enumerate(Solution(known).variances(T), 1):
         alone = histogram(plan, tallies, period).estimate.covariance

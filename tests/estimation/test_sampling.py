@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, StateSpace, Track
 from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.sampling import Sampling
 from changeling_statistics.estimation.sampling_forms import forms
 from changeling_statistics.estimation.solution import Solution
 
 from tests.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
-from .graphs import calendar, expected_tally, inputs_of
+from .graphs import attended, calendar, expected_tally, inputs_of
 
 Z, T = 2, 4
 SCALE = 1200
@@ -47,7 +46,7 @@ def noiseless(asked, states):
                 pi = shares[group] * track.reports / track.count
                 full = expected_tally(track.randomizer, counts)
                 tallies[number, at] = type(full)(round(full.reports * pi), full.slots * pi)
-    return releases(asked, tallies)
+    return releases(asked, attended(asked, tallies))
 
 
 def choices(plan):
@@ -68,8 +67,12 @@ def contributions(known, row, states):
 
 
 def enumerated(known, row, states):
-    """Covariance over all assignments of Horvitz and Thompson's sum; entries are independent, so it adds up."""
+    """Covariance over all assignments of the ratio estimators, to first order: of sums about the means.
+
+    Entries are independent, so it adds up.
+    """
     plan, a = known.survey.plan, contributions(known, row, states)
+    a = a - a.mean(0)
     names = [(u.track, u.number) for u in known.nodes]
     total = np.zeros((Z, Z))
     for entry in a:
@@ -88,12 +91,13 @@ def enumerated(known, row, states):
 def test_the_formula_is_the_variance_over_all_assignments(name, retrospective):
     """Given the histories, for every plan, time and window: groups, random nodes, anchored tracks."""
     known = noiseless(of(PLANS[name]), OPEN)
-    solution, design = Solution(known, retrospective), Sampling(known).design
+    solution = Solution(known, retrospective)
+    design = solution.sampling.design(T)
     asked = [(t, 0) for t in range(1, T + 1)] + [(3, 1), (4, 2)]
     for plus, minus in asked:
         if solution.reaches(plus, minus):
             row = solution.row(plus, minus)
-            exact = true_sampling_covariance(design, row, OPEN, Z)
+            exact = true_sampling_covariance(design, row, OPEN, Z, fixed=False)
             np.testing.assert_allclose(exact, enumerated(known, row, OPEN), atol=1e-9)
 
 
@@ -110,8 +114,8 @@ def test_the_estimate_is_exact_or_a_labelled_bound(name, retrospective, closed):
             continue
         row = solution.row(plus, minus)
         many = np.repeat(states, scale, axis=0)
-        exact = true_sampling_covariance(Sampling(known).design, row, many, Z)
-        estimated, bounded = Sampling(known).covariance(row)
+        exact = true_sampling_covariance(solution.sampling.design(T), row, many, Z)
+        estimated, bounded = solution.sampling.covariance(row, T)
         if bounded:
             assert (np.diag(estimated) >= np.diag(exact) - 1e-6 * scale).all()
         else:
@@ -119,21 +123,22 @@ def test_the_estimate_is_exact_or_a_labelled_bound(name, retrospective, closed):
 
 
 def test_one_share_and_prefix_sums_have_the_textbook_error():
-    """(1/f - 1)·v_t, on the diagonal, and exactly."""
+    """(1/f - 1)·(diag(v_t) - v_t v_t'/n), but for n/(n - 1), and exactly."""
     known = noiseless(of(ONE_SHARE), OPEN)
     row = np.array([1.0 if u.track == 0 and u.node.end <= 3 else 0.0 for u in known.nodes])
-    estimated, bounded = Sampling(known).covariance(row)
-    v = SCALE * np.array([(OPEN[:, 3] == a).sum() for a in (1, 2)])
-    np.testing.assert_allclose(estimated, np.diag(3.0 * v), atol=1e-3)
+    estimated, bounded = Solution(known).sampling.covariance(row, T)
+    v, n = SCALE * np.array([(OPEN[:, 3] == a).sum() for a in (1, 2)]), len(OPEN) * SCALE
+    textbook = 3.0 * n / (n - 1) * (np.diag(v) - np.outer(v, v) / n)
+    np.testing.assert_allclose(estimated, textbook, atol=1e-3)
     assert not bounded
 
 
 def test_who_reports_everything_has_no_sampling_error():
     """One group of tracks without random nodes: no sampling error and no bound."""
     known = noiseless(of(ReleasePlan((Group((Track(1, CHANGES, 0, T), Track(2, CHANGES, 0, T))),))), OPEN)
-    sampling = Sampling(known)
-    assert not sampling.needed
-    assert not sampling.covariance(Solution(known).row(3))[0].any()
+    solution = Solution(known)
+    assert not solution.sampling.design(T).needed
+    assert not solution.sampling.covariance(solution.row(3), T)[0].any()
 
 
 def test_a_closed_cohort_that_changes_once_is_exact_everywhere():
@@ -143,8 +148,8 @@ def test_a_closed_cohort_that_changes_once_is_exact_everywhere():
     solution = Solution(known)
     for t in range(1, T + 1):
         row = solution.row(t)
-        exact = true_sampling_covariance(Sampling(known).design, row, np.repeat(states, SCALE, axis=0), Z)
-        estimated, bounded = Sampling(known).covariance(row)
+        exact = true_sampling_covariance(solution.sampling.design(T), row, np.repeat(states, SCALE, axis=0), Z)
+        estimated, bounded = solution.sampling.covariance(row, T)
         assert not bounded
         np.testing.assert_allclose(estimated, exact, atol=1e-3)
 
@@ -161,7 +166,7 @@ def test_ratio_estimators_have_neymans_variance():
         mine = np.where(known.group[None, :] == 0, inside[:, None], ~inside[:, None])
         values.append((a * mine[:, :, None]).sum((0, 1)) * n / 2)
     spread = np.cov(np.array(values).T, bias=True)
-    design = Sampling(known).design
+    design = Solution(known).sampling.design(T)
     np.testing.assert_allclose(design.expansion, 2, atol=1e-9)
     np.testing.assert_allclose(true_sampling_covariance(design, row, CLOSED, Z), spread, atol=1e-9)
 
@@ -170,10 +175,12 @@ def test_times_covary_as_the_formula_says():
     """The joint covariance of two times, from the variance of their sum, where every span is a node."""
     known = noiseless(of(ONE_SHARE), OPEN)
     rows = np.array([[1.0 if u.track == 0 and u.node.end <= t else 0.0 for u in known.nodes] for t in (1, 2)])
-    joint = Sampling(known).joint_covariance(rows)
-    x = [(OPEN[:, t, None] == [1, 2]).astype(float) for t in (1, 2)]
-    np.testing.assert_allclose(joint[0, 1], 3 * SCALE * (x[0].T @ x[1] + x[1].T @ x[0]) / 2, atol=1e-3)
-    np.testing.assert_allclose(joint[1, 1], 3 * SCALE * x[1].T @ x[1], atol=1e-3)
+    joint = Solution(known).sampling.joint_covariance(rows, T)
+    x = [(OPEN[:, t, None] == [1, 2]) - (OPEN[:, t, None] == [1, 2]).mean(0) for t in (1, 2)]
+    n = SCALE * len(OPEN)
+    expected = 3 * SCALE * n / (n - 1)
+    np.testing.assert_allclose(joint[0, 1], expected * (x[0].T @ x[1] + x[1].T @ x[0]) / 2, atol=1e-3)
+    np.testing.assert_allclose(joint[1, 1], expected * x[1].T @ x[1], atol=1e-3)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -181,9 +188,9 @@ def test_long_calendars_look_only_at_times_that_matter(name, monkeypatch):
     """Above some hundreds of times ways are found between the weighed ones alone, with the same result."""
     known = noiseless(of(PLANS[name]), OPEN)
     row = Solution(known).row(4)
-    whole = Sampling(known).covariance(row)
+    whole = Solution(known).sampling.covariance(row, T)
     monkeypatch.setattr("changeling_statistics.estimation.sampling.WHOLE", 0)
-    some = Sampling(known).covariance(row)
+    some = Solution(known).sampling.covariance(row, T)
     np.testing.assert_allclose(some[0], whole[0], atol=1e-9)
     assert some[1] == whole[1]
 
@@ -192,13 +199,13 @@ def test_in_a_closed_cohort_the_sum_over_answers_has_no_error():
     """Everybody has one answer, so what is bounded or exact adds up to nothing over all answers."""
     known = noiseless(of(LAYERS, closed=True), CLOSED)
     for t in (2, 3, 4):
-        spread, _ = Sampling(known).covariance(Solution(known).row(t))
+        spread, _ = Solution(known).sampling.covariance(Solution(known).row(t), T)
         np.testing.assert_allclose(spread.sum(0), 0, atol=1e-6 * SCALE)
 
 
 def test_forms_add_up_to_what_is_estimated():
     """Unbiasedness: the groups' parts of an entry sum to its state."""
     known = noiseless(of(LAYERS), OPEN)
-    found = forms(Sampling(known).design, Solution(known).row(3), T)
+    found = forms(Solution(known).sampling.design(T), Solution(known).row(3), T)
     groups = found.c[: len(LAYERS.groups)].sum(0)
     np.testing.assert_allclose(groups, [-1, 0, 0, 1, 0], atol=1e-9)

@@ -15,7 +15,7 @@ from changeling_statistics.estimation.smoother import likely_drift
 from changeling_statistics.tallies import NodeTally
 
 from ..protocol.examples import survey
-from .graphs import calendar, hierarchy, noiseless, random_tallies
+from .graphs import attended, calendar, hierarchy, noiseless, random_tallies
 
 T = 16
 STATES = KaryResponse(StateSpace(3), Odds(3, 1))
@@ -88,7 +88,7 @@ def test_what_the_smoother_cannot_do_is_refused():
     """Times that nothing connects, and a drift of nothing."""
     tallies = random_tallies(SURVEY, np.random.default_rng(1))
     with pytest.raises(NotEstimable, match="track 0"):
-        smoothed_series(SURVEY, {key: t for key, t in tallies.items() if key[1] > 3}, T)
+        smoothed_series(SURVEY, attended(SURVEY, {key: t for key, t in tallies.items() if key[1] > 3}), T)
     with pytest.raises(ValueError, match="got 0"):
         smoothed_series(SURVEY, tallies, T, drift=0.0)
 
@@ -122,8 +122,8 @@ def test_a_drift_counts_for_as_much_whatever_weighs_the_releases():
     twice = survey(ReleasePlan((Group((track,)), Group((track,)))), calendar=calendar(12))
     generator = np.random.default_rng(8)
     half, other = (random_tallies(alone, generator) for _ in range(2))
-    whole = {key: half[key] + other[key] for key in half}
-    parts = half | {(1, node): tally for (_, node), tally in other.items()}
+    whole = half + other
+    parts = attended(twice, {**half, **{(1, node): tally for (_, node), tally in other.items()}})
     drift = 400.0
     one = smoothed_series(alone, whole, 12, retrospective=True, drift=drift).histograms
     two = smoothed_series(twice, parts, 12, retrospective=True, drift=drift).histograms

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
 from changeling_statistics.estimation.entry_covariance import GroupEdges
-from changeling_statistics.estimation.expected import expected_variance
+from changeling_statistics.estimation.expected import expected_variances
 from changeling_statistics.estimation.weights import whitened
 from changeling_statistics.planning.candidates import Maker
 from changeling_statistics.planning.families import closer_look, first_look
@@ -24,8 +24,9 @@ def test_candidates_are_as_noisy_as_the_estimator_expects_nodes_to_be(closed):
         np.testing.assert_allclose(candidate.rows, whole.rows(of.periods)[:, 1:])
         for place, end, found in zip(edges.place, edges.end, whole.covariance.response, strict=True):
             track = candidate.group.tracks[place]
-            node = track.node(int((end - track.first) // track.width))
-            exact = expected_variance(track.randomizer, node, of.expected, closed) * track.count / track.reports
+            one, before = np.array([end]), np.array([end - track.width])
+            (exact,) = expected_variances(track.randomizer, before, one, of.expected, closed)
+            exact *= track.count / track.reports
             assert found == pytest.approx(exact, rel=1e-6, abs=1e-8)
 
 

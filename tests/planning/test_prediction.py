@@ -145,7 +145,7 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     found = known_error(population, survey, retrospective=retrospective)
     edges = PlannedEdges(survey)
     K, _ = edges.weights(retrospective)
-    kept, scatter = draws(survey)
+    kept, scatter = draws(survey.plan.tracks)
     design = Design(
         start=edges.start,
         end=edges.end,
@@ -154,7 +154,7 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
         expansion=np.array([survey.plan.total_share / group.share for group in survey.plan.groups]),
         kept=kept,
         scatter=scatter,
-        centred=True,
+        whole=1.0,
         entries=200.0,
     )
     for time in range(1, 9):

@@ -20,7 +20,7 @@ GRID, GAP = 12, 0.003
 
 
 def problem(of):
-    own = np.diagonal(expected_moments(of.answers, of.expected, of.closed, of.periods).centred)[1:].copy()
+    own = np.diagonal(expected_moments(of.answers, of.expected, of.periods).centred)[1:].copy()
     return Problem(list(first_look(Maker(of))), own, of.retrospective, np.arange(1, of.periods + 1))
 
 

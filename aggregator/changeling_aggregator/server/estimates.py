@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from changeling_protocol import Node, Survey
 from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixSeconds
 from changeling_protocol.wire import JSON, ErrorCode
-from changeling_statistics.estimation import Change, Histogram, UsedNode, change, histogram, series, sliding
+from changeling_statistics.estimation import Change, Gap, Histogram, UsedNode, change, histogram, series, sliding
 from changeling_statistics.instants import format_instant, parse_instant
 from changeling_statistics.tallies import Tallies
 from starlette.requests import Request
@@ -43,7 +43,7 @@ async def show_series(request: Request) -> Response:
     The nodes are listed once for all of them: those published that end by the last, or all if retrospective.
     """
 
-    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Sequence[Histogram | Change]:
+    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Sequence[Histogram | Change | Gap]:
         until = _period(request, "until", survey, now)
         if "window" in request.query_params:
             width = _number(request, "window")
@@ -63,7 +63,8 @@ async def show_change(request: Request) -> Response:
     return await _answer(request, estimated)
 
 
-_Estimated: TypeAlias = Callable[[Survey, Tallies, UnixSeconds], Histogram | Change | Sequence[Histogram | Change]]
+_Result: TypeAlias = Histogram | Change | Sequence[Histogram | Change | Gap]
+_Estimated: TypeAlias = Callable[[Survey, Tallies, UnixSeconds], _Result]
 
 
 async def _answer(request: Request, estimated: _Estimated) -> Response:
@@ -93,7 +94,7 @@ def _made(
     survey: Survey,
     published: Tallies,
     sealed: dict[TrackNumber, NodeNumber],
-    estimated: Callable[[], Histogram | Change | Sequence[Histogram | Change]],
+    estimated: Callable[[], _Result],
 ) -> bytes:
     try:
         made = estimated()
@@ -105,7 +106,8 @@ def _made(
         known = _published_nodes(survey, published)
         if not _retrospective(request):
             known = [each for each in known if made and each.node.end <= _end(made[-1])]
-        content = {"series": [_as_json(survey, each) for each in made], "nodes": _nodes_as_json(known, sealed)}
+        shown = [_gap_as_json(survey, each) if isinstance(each, Gap) else _as_json(survey, each) for each in made]
+        content = {"series": shown, "nodes": _nodes_as_json(known, sealed)}
     return bytes(JSONResponse({**_survey_as_json(survey), **content}).body)
 
 
@@ -116,7 +118,7 @@ def _published_nodes(survey: Survey, published: Tallies) -> list[UsedNode]:
     return sorted(nodes, key=lambda each: (each.node.end, each.node.start, each.track))
 
 
-def _end(result: Histogram | Change) -> int:
+def _end(result: Histogram | Change | Gap) -> int:
     return result.period if isinstance(result, Histogram) else result.span.end
 
 
@@ -156,7 +158,15 @@ def _as_json(survey: Survey, result: Histogram | Change) -> dict[str, Any]:
         "standard_errors": [None if isnan(e) else e for e in result.estimate.standard_errors.tolist()],
         "covariance": result.estimate.covariance.tolist(),
         "upper_bound": result.estimate.upper_bound,
+        "enrolled": result.silence.enrolled,
+        "heard": result.silence.heard,
+        "bounds": result.silence.bounds().tolist(),
     }
+
+
+def _gap_as_json(survey: Survey, gap: Gap) -> dict[str, Any]:
+    missing = gap.missing and {"track": gap.missing.track, "start": gap.missing.node.start, "end": gap.missing.node.end}
+    return {**_when(survey, gap), "values": None, "missing": missing}
 
 
 def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[TrackNumber, NodeNumber]) -> list[dict[str, Any]]:
@@ -172,7 +182,8 @@ def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[TrackNumber, NodeNumb
     ]
 
 
-def _when(survey: Survey, result: Histogram | Change) -> dict[str, Any]:
-    if isinstance(result, Histogram):
-        return {"period": result.period, "time": format_instant(survey.calendar.time(result.period))}
-    return {"after": result.span.start, "until": result.span.end}
+def _when(survey: Survey, result: Histogram | Change | Gap) -> dict[str, Any]:
+    end = _end(result)
+    if isinstance(result, Histogram) or (isinstance(result, Gap) and result.span.start == 0):
+        return {"period": end, "time": format_instant(survey.calendar.time(end))}
+    return {"after": result.span.start, "until": end}

@@ -15,13 +15,16 @@ from ..fold.closing import last_ended
 def closed_tallies(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Tallies:
     """The tallies of the nodes that have closed by now, in Unix seconds, however small."""
     ended = [last_ended(survey, track, now) for track in survey.plan.tracks]
-    return {key: tally for key, tally in tallies.items() if key[1] <= ended[key[0]]}
+    nodes = {key: tally for key, tally in tallies.items() if key[1] <= ended[key[0]]}
+    over = survey.calendar.closed(now)
+    return Tallies(nodes, {key: there for key, there in tallies.attendance.items() if key[1] <= over})
 
 
 def publishable_tallies(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Tallies:
     """The tallies that estimates may be made of."""
     closed = closed_tallies(survey, tallies, now)
-    return {key: tally for key, tally in closed.items() if tally.reports >= survey.minimum}
+    enough = {key: tally for key, tally in closed.items() if tally.reports >= survey.minimum}
+    return Tallies(enough, closed.attendance)
 
 
 def settled_period(survey: Survey, now: UnixSeconds) -> int:

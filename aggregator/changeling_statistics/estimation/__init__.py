@@ -4,7 +4,7 @@ from ..estimate import Estimate
 from .covers import cover_histogram, cover_series
 from .decoding import histogram_change, input_counts
 from .display import displayed
-from .histograms import Change, Histogram, change, histogram, series, sliding
+from .histograms import Change, Gap, Histogram, change, histogram, series, sliding
 from .regions import Ellipsoid, bands, correlated_bands, intervals, region
 from .releases import UsedNode
 from .smoother import Smoothed, smoothed_series
@@ -14,6 +14,7 @@ __all__ = [
     "Change",
     "Ellipsoid",
     "Estimate",
+    "Gap",
     "Histogram",
     "Smoothed",
     "UsedNode",

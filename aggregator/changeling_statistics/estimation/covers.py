@@ -5,6 +5,7 @@ covariances too (Pan 2023, section 6.2). It is one path through the release grap
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -15,12 +16,25 @@ from ..errors import NotEstimable
 from ..estimate import Estimate, Floats
 from ..tallies import PlanNode, Tallies
 from .decoding import histogram_change
-from .histograms import Histogram
 from .network import Network
 from .releases import UsedNode
 
 
-def cover_histogram(survey: Survey, tallies: Tallies, period: int) -> Histogram:
+@dataclass(frozen=True, slots=True)
+class CoverSum:
+    """The histogram at the end of a period, from a cover.
+
+    period: its number, 0 to T.
+    estimate: how many of those who reported hold each answer 1..z, with their covariance.
+    nodes: the cover.
+    """
+
+    period: int
+    estimate: Estimate
+    nodes: tuple[UsedNode, ...]
+
+
+def cover_histogram(survey: Survey, tallies: Tallies, period: int) -> CoverSum:
     """The histogram at the end of a period, from the fewest nodes that cover the periods up to it.
 
     tallies: those that may be published. period: 0 to T.
@@ -30,7 +44,7 @@ def cover_histogram(survey: Survey, tallies: Tallies, period: int) -> Histogram:
     return _Covers(survey, tallies).at(period)
 
 
-def cover_series(survey: Survey, tallies: Tallies, until: int) -> list[Histogram]:
+def cover_series(survey: Survey, tallies: Tallies, until: int) -> list[CoverSum]:
     """The histograms at the ends of periods 1 to `until`, each as `cover_histogram` has it. Raises as that does."""
     covers = _Covers(survey, tallies)
     return [covers.at(period) for period in range(1, until + 1)]
@@ -55,14 +69,14 @@ class _Covers:
         self._by_width = {track.width: number for number, track in survey.plan.numbered(0)}
         self._decoded: dict[PlanNode, Estimate] = {}
 
-    def at(self, period: int) -> Histogram:
+    def at(self, period: int) -> CoverSum:
         if not 0 <= period <= self._survey.calendar.periods:
             raise ValueError(f"periods are numbered 0 to {self._survey.calendar.periods}, got {period}")
         nodes = tuple(self._used(period))
         z = len(self._survey.answers)
         nothing = Estimate(np.zeros(z), np.zeros((z, z)))
         estimates = (self._estimate(used.track, used.number) for used in nodes)
-        return Histogram(period, reduce(Estimate.__add__, estimates, nothing), nodes)
+        return CoverSum(period, reduce(Estimate.__add__, estimates, nothing), nodes)
 
     def _used(self, period: int) -> Iterator[UsedNode]:
         for node in cover(Node(0, period), self._by_width) if period else ():

@@ -10,7 +10,6 @@ the group the mean of that is the change over the edge. Its covariance has three
 All are means over the answers and over the entries of a population. docs/mathematics.md, "Planning".
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,7 @@ from ..estimate import Floats
 from ..joint import correlations, middle
 from .expected import Moments
 from .network import Indices
+from .sampling_forms import draws
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,17 +95,11 @@ def entry_covariance(edges: GroupEdges, report_variances: Floats, moments: Momen
 
 def _drawn_together(edges: GroupEdges) -> Floats:
     """Pr(both edges are reported) / (Pr(one) Pr(the other)), shape (E, E). Tracks draw their nodes independently."""
-    within, alone = _ratios([(track.reports, track.count) for track in edges.group.tracks])
+    kept, scatter = draws(edges.group.tracks)
     place = edges.place
-    together = np.where(place[:, None] == place, within[place], 1.0)
-    np.fill_diagonal(together, alone[place])
+    together = np.where(place[:, None] == place, kept[place], 1.0)
+    np.fill_diagonal(together, (kept + scatter)[place])
     return together
-
-
-def _ratios(draws: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """For r of N nodes: π₂/π² of two nodes of a track, and 1/π of one; each of shape (tracks,)."""
-    within = [(r - 1) * N / (r * (N - 1)) if N > 1 else 1.0 for r, N in draws]
-    return np.array(within), np.array([N / r for r, N in draws])
 
 
 def _between(products: Floats, start: Indices, end: Indices) -> Floats:

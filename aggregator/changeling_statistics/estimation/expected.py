@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol import ExpectedChanges, Node, Randomizer
+from changeling_protocol import ExpectedChanges, Randomizer
 from changeling_protocol.expectation import MICRO
 
 from ..conservation import conserves
@@ -18,19 +18,13 @@ from ..randomizers import class_variances
 from .network import Indices
 
 
-def expected_variance(randomizer: Randomizer, node: Node, expected: ExpectedChanges, closed: bool) -> float:
-    """The variance that the randomizer adds to one report on a node, mean over the answers, in entries squared.
-
-    closed: whether the cohort is closed.
-    """
-    start, end = np.array([node.start], np.intp), np.array([node.end], np.intp)
-    return float(expected_variances(randomizer, start, end, expected, closed)[0])
-
-
 def expected_variances(
     randomizer: Randomizer, start: Indices, end: Indices, expected: ExpectedChanges, closed: bool
 ) -> Floats:
-    """As `expected_variance`, of nodes of one width that start and end at these times, shape (nodes,)."""
+    """The variance that the randomizer adds to one report on each node, mean over the answers, shape (nodes,).
+
+    start, end: the nodes' times, all of one width. closed: whether the cohort is closed. In entries squared.
+    """
     answers, changes = randomizer.space.answers, randomizer.space.reports_changes
     after = shares_there(expected, end)
     if not changes:
@@ -43,30 +37,28 @@ def expected_variances(
     return np.where(start > 0, conserved, plain)
 
 
-@lru_cache(maxsize=2**16)
-def expected_spread(answers: int, expected: ExpectedChanges, closed: bool, start: int, end: int) -> float:
-    """E δ², mean over the answers, for what an entry adds to the histogram over the node (start, end].
+def expected_spreads(answers: int, expected: ExpectedChanges, start: Indices, end: Indices) -> Floats:
+    """E δ² about the mean of δ, mean over the answers, for what an entry adds over each node (start, end], (nodes,).
 
     answers: z.
-    closed: whether the cohort is closed; if so, it is taken about the mean of δ.
     start: 0 for a report of a state.
     If a share π of n entries is asked, n(1/π - 1) times this is added to the variance of what a node measures.
     """
-    times = np.array([start, end])
-    products = expected_products(answers, expected, closed, times, times)
-    return float(max(0.0, products[0, 0] + products[1, 1] - 2 * products[0, 1]))
+    before, after = shares_there(expected, start) / answers, shares_there(expected, end) / answers
+    kept = before * (1 / answers + (1 - 1 / answers) * persistence(answers, expected) ** (end - start))
+    spreads: Floats = np.maximum(0.0, after + before - 2 * kept - (after - before) ** 2)
+    return spreads
 
 
-def expected_products(answers: int, expected: ExpectedChanges, closed: bool, rows: Indices, columns: Indices) -> Floats:
+def expected_products(answers: int, expected: ExpectedChanges, rows: Indices, columns: Indices) -> Floats:
     """Γ: how likely an entry has an answer at both of two times τ and τ', mean over the answers.
 
-        Γ = E x(τ)x(τ') = h {1/z + (1 - 1/z) φ^|τ-τ'|} / z,  in a closed cohort less 1/z²
+        Γ = E x(τ)x(τ') = h {1/z + (1 - 1/z) φ^|τ-τ'|} / z
 
     x(τ) is 1 if an entry has the answer at time τ, else 0; h is the share of entries that have any answer by the
     earlier of the two times. At time 0, before the calendar, nobody has.
 
     answers: z.
-    closed: whether the cohort is closed.
     rows, columns: the times τ and τ'.
     Returns shape (len(rows), len(columns)).
     """
@@ -74,8 +66,6 @@ def expected_products(answers: int, expected: ExpectedChanges, closed: bool, row
     early, late = np.minimum.outer(rows, columns), np.maximum.outer(rows, columns)
     held = shares_there(expected, early)
     products: Floats = held * (1 / z + (1 - 1 / z) * persistence(z, expected) ** (late - early)) / z
-    if closed:
-        products -= (early > 0) / z**2
     return products
 
 
@@ -84,7 +74,7 @@ class Moments:
     """Means of products of x(τ), which is 1 if an entry has an answer at time τ and else 0, mean over the answers.
 
     products: E x(τ)x(τ'), shape (T+1, T+1).
-    centred: the same in an open cohort; in a closed one about the means, as its estimators are ratios.
+    centred: the same about the means, as estimators are ratios.
     means: E x(τ), shape (T+1,).
     """
 
@@ -94,12 +84,12 @@ class Moments:
 
 
 @lru_cache(maxsize=8)
-def expected_moments(answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Moments:
+def expected_moments(answers: int, expected: ExpectedChanges, periods: int) -> Moments:
     """The moments of the population that a designer expects, at the times 0..T."""
     times = np.arange(periods + 1, dtype=np.intp)
-    products = expected_products(answers, expected, False, times, times)
-    centred = expected_products(answers, expected, closed, times, times)
-    return Moments(products, centred, shares_there(expected, times) / answers)
+    products = expected_products(answers, expected, times, times)
+    means = shares_there(expected, times) / answers
+    return Moments(products, products - np.outer(means, means), means)
 
 
 def shares_there(expected: ExpectedChanges, times: Indices) -> Floats:

@@ -1,8 +1,9 @@
 """Histograms, and their changes over windows, from all published nodes of a survey.
 
 Each is a least-squares solution of the release graph, unbiased and with its covariance. Online, which is the default,
-an estimate uses the nodes that have closed by the period it is about; retrospective, it uses all.
-docs/mathematics.md, "The release graph".
+an estimate uses the nodes that have closed by the period it is about; retrospective, it uses all. They are about the
+entries that are enrolled by then; those who are silent are taken to be like those who are heard, and `silence` says
+what holds whatever they are like. docs/mathematics.md, "The release graph" and "Who is missing".
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,9 @@ from changeling_protocol import Node, Survey
 
 from ..estimate import Estimate
 from ..tallies import Tallies
-from .reach import check_period, not_estimable
-from .releases import Releases, UsedNode, releases
+from .reach import Missing, check_period, first_missing, missing_on_the_way
+from .releases import UsedNode, releases
+from .silence import Silence
 from .solution import Solution
 
 
@@ -55,11 +57,13 @@ class Histogram:
     period: its number, 0 to T.
     estimate: the entries that hold each answer 1..z, with their covariance.
     nodes: the nodes that the estimate is made of, by the time of their end.
+    silence: who of the entries was heard, and what holds whatever the others are like.
     """
 
     period: int
     estimate: Estimate
     nodes: Sequence[UsedNode]
+    silence: Silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,26 @@ class Change:
     span: the window (start, end].
     estimate: by how many entries each answer 1..z changed, with their covariance.
     nodes: the nodes that the estimate is made of, by the time of their end.
+    silence: who of the entries was heard, and what holds whatever the others are like.
     """
 
     span: Node
     estimate: Estimate
     nodes: Sequence[UsedNode]
+    silence: Silence
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A histogram, or the change of one, that the published nodes do not identify.
+
+    span: the times that are not connected, (start, end]; for a histogram the start is 0.
+    missing: the node that is missing, of those without which the two are not connected the first; None if no nodes
+    of the plan lead there by then.
+    """
+
+    span: Node
+    missing: Missing | None
 
 
 def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: bool = False) -> Histogram:
@@ -89,29 +108,30 @@ def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: b
     solution = Solution(releases(survey, tallies), retrospective)
     if period == 0:
         z = len(survey.answers)
-        return Histogram(0, Estimate(np.zeros(z), np.zeros((z, z))), ())
-    return Histogram(period, solution.estimate(period), Nodes(solution, period, 0))
+        return Histogram(0, Estimate(np.zeros(z), np.zeros((z, z))), (), Silence(solution, 0, 0))
+    return _histogram(solution, period, solution.estimate(period))
 
 
-def series(
-    survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False, skip: bool = False
-) -> list[Histogram]:
+def _histogram(solution: Solution, period: int, estimate: Estimate) -> Histogram:
+    return Histogram(period, estimate, Nodes(solution, period, 0), Silence(solution, period, 0))
+
+
+def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False) -> list[Histogram | Gap]:
     """Estimates the histograms at the ends of periods 1 to `until`, faster than one by one.
 
     tallies, retrospective: as for `histogram`.
     until: 0 to T.
-    skip: whether to leave out periods that are not estimable; if not, they raise as `histogram` does.
+    Returns one for each period; a gap for a period that the nodes do not identify.
     """
     check_period(survey, until)
     known = releases(survey, tallies)
     solution = Solution(known, retrospective)
-    histograms: list[Histogram] = []
-    for period, estimate in enumerate(solution.estimates(until), 1):
-        if estimate is not None:
-            histograms.append(Histogram(period, estimate, Nodes(solution, period, 0)))
-        elif not skip:
-            raise _not_estimable(known, period, 0, retrospective)
-    return histograms
+    estimates = solution.estimates(until)
+    missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
+    return [
+        Gap(Node(0, period), missing[period - 1]) if estimate is None else _histogram(solution, period, estimate)
+        for period, estimate in enumerate(estimates, 1)
+    ]
 
 
 def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
@@ -126,18 +146,23 @@ def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: boo
     check_period(survey, window.end)
     solution = Solution(releases(survey, tallies), retrospective)
     estimate = solution.estimate(window.end, window.start)
-    return Change(window, estimate, Nodes(solution, window.end, window.start))
+    return _change(solution, window, estimate)
+
+
+def _change(solution: Solution, window: Node, estimate: Estimate) -> Change:
+    silence = Silence(solution, window.end, window.start)
+    return Change(window, estimate, Nodes(solution, window.end, window.start), silence)
 
 
 def sliding(
-    survey: Survey, tallies: Tallies, width: int, until: int, *, retrospective: bool = False, skip: bool = False
-) -> list[Change]:
+    survey: Survey, tallies: Tallies, width: int, until: int, *, retrospective: bool = False
+) -> list[Change | Gap]:
     """Estimates the changes over the windows (t - width, t] for t = width to `until` (SWCR).
 
     width: of a window, in periods, at least 1.
     until: the end of the last window, at most T.
     tallies, retrospective: as for `change`; if not retrospective, each window takes a solve of its own.
-    skip: whether to leave out windows that are not estimable; if not, they raise as `change` does.
+    Returns one for each window; a gap for a window whose ends the nodes do not connect.
     Raises ValueError for a width below 1, or an `until` outside the calendar.
     """
     check_period(survey, until)
@@ -145,16 +170,12 @@ def sliding(
         raise ValueError(f"a window must be at least one period wide, got {width}")
     known = releases(survey, tallies)
     solution = Solution(known, retrospective)
-    changes: list[Change] = []
+    changes: list[Change | Gap] = []
     for end in range(width, until + 1):
         window = Node(end - width, end)
         if solution.reaches(end, window.start):
-            estimate = solution.estimate(end, window.start)
-            changes.append(Change(window, estimate, Nodes(solution, end, window.start)))
-        elif not skip:
-            raise _not_estimable(known, end, window.start, retrospective)
+            changes.append(_change(solution, window, solution.estimate(end, window.start)))
+        else:
+            known_until = survey.calendar.periods if retrospective else end
+            changes.append(Gap(window, missing_on_the_way(known, window, known_until)))
     return changes
-
-
-def _not_estimable(known: Releases, end: int, start: int, retrospective: bool) -> Exception:
-    return not_estimable(known, end, known.network.periods if retrospective else end, start)

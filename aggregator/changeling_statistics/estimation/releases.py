@@ -1,7 +1,8 @@
 """The published nodes of a survey as edges of its release graph, each with its expansion and its planned variance.
 
-A node (s, e] of changes measures v_e - v_s; one of states measures v_e - v_0. How much an edge weighs depends on the
-plan, on how many reported and on what the designer expects, never on what was answered.
+A node (s, e] of changes measures v_e - v_s; one of states measures v_e - v_0; in units of how many entries those who
+are heard stand for (`enrolment`). How much an edge weighs depends on the plan, on how many were heard and on what the
+designer expects, never on what was answered, nor on how many reported on the node itself.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,12 @@ from ..conservation import conserves, without_sum
 from ..estimate import Floats
 from ..randomizers import counterpart_of
 from ..tallies import NodeTally, Tallies
-from .expected import expected_spread, expected_variance
+from .enrolment import Enrolment
+from .expected import expected_spreads, expected_variances
 from .network import Indices, Network
+
+LEAST_VARIANCE = 1e-9
+"""Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,9 @@ class Releases:
     survey: whose they are.
     nodes, tallies: the nodes, and the tally of each.
     group: the number of each node's group, shape (E,).
-    expansion: how many entries one report stands for, on each node, shape (E,).
+    expansion: m/r, how many entries one report stands for, on each node, shape (E,).
     network: the nodes as edges, whose resistances are planned variances in entries squared.
-    members: how many entries each group is known to have, shape (groups,); nan if none of its nodes is published.
+    enrolment: how many entries are enrolled and heard.
     """
 
     survey: Survey
@@ -53,7 +58,7 @@ class Releases:
     group: Indices
     expansion: Floats
     network: Network
-    members: Floats
+    enrolment: Enrolment
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -64,19 +69,17 @@ class Releases:
         return np.array([used.track for used in self.nodes], dtype=np.intp)
 
     @cached_property
-    def entries(self) -> float:
-        """How many entries there are, estimated from the known members of groups and the shares of those groups."""
-        return known_entries(self.survey, self.members)
-
-    @cached_property
     def changes(self) -> Floats:
         """The estimated change on every edge, expanded to all entries; shape (E, z), in entries."""
         return self._decoded[0]
 
     @cached_property
     def covariances(self) -> Floats:
-        """C_e: the covariance of each of `changes` that the randomizers add, shape (E, z, z), in entries squared."""
-        return self._decoded[1]
+        """C_e: the covariance of each of `changes` by itself, shape (E, z, z), in entries squared.
+
+        It is what the randomizers add, and that not everybody is heard, as if others were silent at every closing.
+        """
+        return self._decoded[1] + self._silence
 
     @cached_property
     def bounded(self) -> bool:
@@ -92,6 +95,29 @@ class Releases:
     def changed(self) -> Floats:
         """Unbiased for how many of all entries changed on every edge, shape (E,); nan if the tally does not tell."""
         return self._decoded[4]
+
+    @property
+    def _silence(self) -> Floats:
+        """What silence adds to each change: (m/heard - m/enrolled)(1/π)(Q̂ - yy'/m), shape (E, z, z).
+
+        Where a tally does not tell Q̂, how many changed stands in. π is the chance that an entry reports the node.
+        """
+        silence = self.enrolment.silence[self.network.end]
+        if not silence.any():
+            return np.zeros_like(self._decoded[1])
+        drawn = np.array([track.count / track.reports for track in self.survey.plan.tracks])[self.track]
+        own = np.eye(self.changes.shape[1])
+        at_most = np.where(np.isnan(self.changed), self.enrolment.stands_for[self.network.end], self.changed)
+        from_nothing = (self.network.start == 0)[:, None, None]
+        spread = np.where(np.isnan(self.products), at_most[:, None, None] * own, self.products)
+        spread = np.where(from_nothing, self.changes[:, :, None] * own, spread)
+        spread -= (
+            self.changes[:, :, None]
+            * self.changes[:, None, :]
+            / self.enrolment.stands_for[self.network.end, None, None]
+        )
+        added: Floats = (silence * drawn)[:, None, None] * spread
+        return added
 
     @cached_property
     def _decoded(self) -> tuple[Floats, Floats, bool, Floats, Floats]:
@@ -121,10 +147,9 @@ class Releases:
 def releases(survey: Survey, tallies: Tallies) -> Releases:
     """The nodes of a survey that may be published: those with reports, and at least as many as the survey's minimum.
 
-    tallies: by (number of the track, number of the node); those with too few reports are left out.
-    An entry reports a node of group g with probability π = f_g·r/N, so its report stands for 1/π entries (Horvitz and
-    Thompson 1952). In a closed cohort it stands for (entries known to be there) / (reports on the node), the ratio
-    estimator. docs/mathematics.md, "Shares".
+    tallies: of the nodes, and the attendance of closings; nodes with too few reports are left out.
+    A report stands for m / (reports on the node) entries, a ratio estimator: unbiased given the counts, none of which
+    depends on an answer. docs/mathematics.md, "Who is missing".
     """
     plan = survey.plan
     used: list[tuple[UsedNode, NodeTally, int]] = []
@@ -137,16 +162,16 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     used.sort(key=lambda item: (item[0].node.end, item[0].node.start, item[0].track))
     nodes = tuple(node for node, _, _ in used)
     groups = np.array([group for _, _, group in used], dtype=np.intp)
-    members = _members(survey, nodes)
-    expansion = _expansions(survey, nodes, groups, members)
+    enrolment = Enrolment.of(tallies.attendance, len(plan.groups), survey.calendar.periods)
+    ends = np.array([node.node.end for node in nodes], dtype=np.intp)
     return Releases(
         survey=survey,
         nodes=nodes,
         tallies=tuple(tally for _, tally, _ in used),
         group=groups,
-        expansion=expansion,
-        network=_network(survey, nodes, expansion),
-        members=members,
+        expansion=enrolment.stands_for[ends] / np.array([node.reports for node in nodes], dtype=np.float64),
+        network=_network(survey, nodes, enrolment),
+        enrolment=enrolment,
     )
 
 
@@ -155,75 +180,40 @@ def shares(survey: Survey) -> Floats:
     return np.array([group.share for group in survey.plan.groups]) / survey.plan.total_share
 
 
-def known_entries(survey: Survey, members: Floats) -> float:
-    """How many entries there are: Σ members / Σ shares over the groups of which a node is published; 0 if none is.
+def planned_variances(survey: Survey, number: TrackNumber, end: Indices, heard: Floats, stands_for: Floats) -> Floats:
+    """The variance that is expected of each of some nodes of a track, in entries squared, mean over the answers.
 
-    members: as in `Releases`.
-    """
-    known = ~np.isnan(members)
-    return float(members[known].sum() / shares(survey)[known].sum()) if known.any() else 0.0
+        stands_for² / (π heard) · {variance of a report + (1 - π) E δ²}
 
-
-def planned_variance(survey: Survey, track: int, node: Node, reports: float, expansion: float) -> float:
-    """The variance that is expected of a node's change, in entries squared, mean over the answers.
-
-        reports · expansion² · {variance of a report + (1 - 1/expansion) E δ²}
-
-    track: the number of the node's track.
-    reports: how many there are.
-    expansion: how many entries a report stands for.
+    number: the track's. end: when its nodes close, shape (nodes,).
+    heard: how many entries are heard then. stands_for: how many these stand for. π is the chance to report on a node.
     The second term is the sampling error, as if entries were drawn afresh for every node. In truth nodes have sampling
     errors in common; so the figure decides how nodes are weighed, and is not published.
     """
-    randomizer, expected = survey.plan.tracks[track].randomizer, survey.expected
-    variance = expected_variance(randomizer, node, expected, survey.closed)
-    if expansion > 1:
-        start = node.start if randomizer.space.reports_changes else 0
-        spread = expected_spread(len(survey.answers), expected, survey.closed, start, node.end)
-        variance += (1 - 1 / expansion) * spread
-    return reports * expansion**2 * variance
+    plan, answers, expected = survey.plan, len(survey.answers), survey.expected
+    track = plan.tracks[number]
+    chance = float(shares(survey)[plan.group_of(number)]) * track.reports / track.count
+    start = end - track.width
+    variance = expected_variances(track.randomizer, start, end, expected, survey.closed)
+    if chance < 1:
+        since = start if track.reports_changes else np.zeros_like(end)
+        variance = variance + (1 - chance) * expected_spreads(answers, expected, since, end)
+    planned: Floats = np.maximum(variance, LEAST_VARIANCE) * stands_for**2 / (chance * heard)
+    return planned
 
 
-def _members(survey: Survey, nodes: tuple[UsedNode, ...]) -> Floats:
-    """How many entries each group has, shape (groups,); nan if none of its nodes is published.
-
-    The most reports on a node that all of the group report. If there is none, from tracks on which an entry reports r
-    of N nodes: the mean number of reports on a node, times N/r.
-    """
+def _network(survey: Survey, nodes: tuple[UsedNode, ...], enrolment: Enrolment) -> Network:
     tracks = survey.plan.tracks
-    by_track: list[list[int]] = [[] for _ in tracks]
-    for used in nodes:
-        by_track[used.track].append(used.reports)
-    members = np.full(len(survey.plan.groups), np.nan)
-    for group in range(len(members)):
-        numbered = [(track, by_track[number]) for number, track in survey.plan.numbered(group) if by_track[number]]
-        whole = [max(reports) for track, reports in numbered if track.reports == track.count]
-        drawn = [float(np.mean(reports)) * track.count / track.reports for track, reports in numbered]
-        if whole or drawn:
-            members[group] = max(whole) if whole else float(np.mean(drawn))
-    return members
-
-
-def _expansions(survey: Survey, nodes: tuple[UsedNode, ...], groups: Indices, members: Floats) -> Floats:
-    reports = np.array([used.reports for used in nodes], dtype=np.float64)
-    if survey.closed:
-        return known_entries(survey, members) / reports
-    drawn = np.array([track.reports / track.count for track in survey.plan.tracks])
-    track = np.array([used.track for used in nodes], dtype=np.intp)
-    expansions: Floats = 1.0 / (shares(survey)[groups] * drawn[track])
-    return expansions
-
-
-def _network(survey: Survey, nodes: tuple[UsedNode, ...], expansion: Floats) -> Network:
-    tracks = survey.plan.tracks
+    track = np.array([used.track for used in nodes], np.intp)
+    end = np.array([used.node.end for used in nodes], np.intp)
+    variance = np.empty(len(nodes))
+    for number in np.unique(track).tolist():
+        at = track == number
+        there = end[at]
+        variance[at] = planned_variances(survey, number, there, enrolment.heard[there], enrolment.stands_for[there])
     return Network(
         periods=survey.calendar.periods,
         start=np.array([used.node.start if tracks[used.track].reports_changes else 0 for used in nodes], np.intp),
-        end=np.array([used.node.end for used in nodes], np.intp),
-        variance=np.array(
-            [
-                planned_variance(survey, used.track, used.node, used.reports, x)
-                for used, x in zip(nodes, expansion.tolist(), strict=True)
-            ]
-        ),
+        end=end,
+        variance=variance,
     )

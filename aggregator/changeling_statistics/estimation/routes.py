@@ -1,8 +1,8 @@
 """Chains of published change nodes that lead from one time to another.
 
 A node (s, e] tells how many entries changed between s and e. Over a span that is no node, the nodes of a chain add up
-to at least that: an entry that came back has changed in between, but not over the span. Which chain is taken depends
-on the plan, never on the tallies.
+to at least that: an entry that came back has changed in between, but not over the span. A chain goes forward only, so
+that what closes later never changes which is taken; nor do tallies.
 """
 
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class Routes:
         n = self.periods + 1
         start, end, length = self.start[self._distinct], self.end[self._distinct], self.length[self._distinct]
         links = csr_matrix((length, (start, end)), shape=(n, n))
-        distance, before = csgraph.dijkstra(links, directed=False, indices=self.times, return_predecessors=True)
+        distance, before = csgraph.dijkstra(links, directed=True, indices=self.times, return_predecessors=True)
         return distance, before
 
     @cached_property

@@ -32,7 +32,7 @@ from ..estimate import Floats
 from .network import Indices
 from .releases import Releases, shares
 from .routes import Routes
-from .sampling_forms import Design, Forms, Scatter, draws, forms, scatter, ties
+from .sampling_forms import Design, Forms, Scatter, Tie, draws, forms, scatter, ties
 from .sampling_weights import SamplingWeights, weighed
 
 WHOLE = 600
@@ -46,76 +46,82 @@ class Sampling:
     """What the reports of one entry have in common, in estimates on one release graph.
 
     releases: the published nodes.
+    histograms: v̂ at the times 0..T, in the releases' units, shape (periods + 1, z); nan for a time not estimable.
     """
 
     releases: Releases
+    histograms: Floats
 
-    @property
-    def needed(self) -> bool:
-        """Whether there is anything: a group or a node that not everybody reports, or a joint response."""
-        return self.design.needed
-
-    def covariance(self, row: Floats) -> tuple[Floats, bool]:
+    def covariance(self, row: Floats, until: int) -> tuple[Floats, bool]:
         """What is added to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
 
         row: the weight of each edge in the estimate, shape (E,).
+        until: how much is known, up to the nodes that close at that time.
         """
-        if not self.needed:
+        if not self.design(until).needed:
             z = len(self.releases.survey.answers)
             return np.zeros((z, z)), False
-        weights = self.weights(row)
-        return weighed(weights, self.design, self._products, self._histograms), weights.bounded
+        weights = self.weights(row, until)
+        return weighed(weights, self.design(until), self._products, self._histograms), weights.bounded
 
-    def joint_covariance(self, rows: Floats) -> Floats:
+    def joint_covariance(self, rows: Floats, until: int) -> Floats:
         """What is added to the covariances between k estimates, shape (k, k, z, z), in entries squared.
 
         rows: the weight of each edge in each estimate, shape (k, E).
+        until: how much is known.
         Each is made symmetric in the two answers. For a span that is no node a chain of nodes stands in, as if nobody
         came back. That is no bound, as whether a covariance ought to be large or small depends on its use.
         """
         k, z = len(rows), len(self.releases.survey.answers)
-        joint = np.zeros((k, k, z, z))
-        if not self.needed:
+        joint, design = np.zeros((k, k, z, z)), self.design(until)
+        if not design.needed:
             return joint
-        quadratics = [self._forms(row) for row in rows]
+        quadratics = [forms(design, row, self.releases.network.periods) for row in rows]
         for i, first in enumerate(quadratics):
             for j, second in enumerate(quadratics[: i + 1]):
-                weights = self._weights(first, second, scatter(self.design, rows[i] * rows[j]), bounding=False)
-                joint[i, j] = weighed(weights, self.design, self._products, self._histograms)
+                lone = scatter(design, rows[i] * rows[j])
+                weights = self._weights(design, first, second, lone, bounding=False)
+                joint[i, j] = weighed(weights, design, self._products, self._histograms)
                 joint[j, i] = joint[i, j]
         return joint
 
-    def weights(self, row: Floats) -> SamplingWeights:
+    def weights(self, row: Floats, until: int) -> SamplingWeights:
         """What is added to the covariance of the estimate with these weights, as a sum of what tallies tell."""
-        quadratic = self._forms(row)
-        return self._weights(quadratic, quadratic, scatter(self.design, row**2), bounding=True)
+        design = self.design(until)
+        quadratic = forms(design, row, self.releases.network.periods)
+        return self._weights(design, quadratic, quadratic, scatter(design, row**2), bounding=True)
 
-    @cached_property
-    def design(self) -> Design:
-        """Who reports on which node, with what chance, and which reports hang together."""
-        known, survey = self.releases, self.releases.survey
-        kept, alone = draws(survey)
-        f, n = shares(survey), known.entries
-        seen = f[~np.isnan(known.members)].sum()
-        expansion = np.where(np.isnan(known.members), 0.0, n / known.members) if survey.closed else 1.0 / f
+    def design(self, until: int) -> Design:
+        """Who reports on which node, with what chance, and which reports hang together, as known at a time."""
+        known, enrolment = self.releases, self.releases.enrolment
+        kept, alone = self._draws
+        by_group, enrolled = enrolment.by_group[:, until], enrolment.enrolled(until)
+        shares_there = np.where(by_group > 0, by_group / max(enrolled, 1.0), shares(known.survey))
+        whole = 1.0 / enrolment.scale(until) if enrolled else 1.0
         return Design(
             start=known.network.start,
             end=known.network.end,
             group=known.group,
             track=known.track,
-            expansion=expansion,
+            expansion=(whole + enrolment.unheard(until)) / shares_there,
+            whole=whole,
             kept=kept,
             scatter=alone,
-            centred=survey.closed,
-            entries=n,
-            unseen=(1.0 / seen - 1.0) / n if survey.closed and n else 0.0,
-            ties=ties(survey),
+            entries=float(enrolment.stands_for[until]),
+            ties=self._ties,
         )
 
-    def _forms(self, row: Floats) -> Forms:
-        return forms(self.design, row, self.releases.network.periods)
+    @cached_property
+    def _draws(self) -> tuple[Floats, Floats]:
+        return draws(self.releases.survey.plan.tracks)
 
-    def _weights(self, first: Forms, second: Forms, single: Scatter, *, bounding: bool) -> SamplingWeights:
+    @cached_property
+    def _ties(self) -> tuple[Tie, ...]:
+        return ties(self.releases.survey)
+
+    def _weights(
+        self, design: Design, first: Forms, second: Forms, single: Scatter, *, bounding: bool
+    ) -> SamplingWeights:
         """The weights of Σ_k ω_k Σ_i d_ik d'_ik' and of the scatter, d from the first forms and d' from the second.
 
         They are made symmetric in the two.
@@ -133,9 +139,9 @@ class Sampling:
         on_edge[self._changes] += by_chain
         times = np.zeros(c.shape[1])
         times[routes.times] = on_times + 0.5 * ((omega * left.sum(1)) @ right + (omega * right.sum(1)) @ left)
-        np.add.at(times, self.design.end[self._from_nothing], (single.sampled + single.tied)[self._from_nothing])
+        np.add.at(times, design.end[self._from_nothing], (single.sampled + single.tied)[self._from_nothing])
         level: Floats = 0.5 * ((omega * second.base) @ c + (omega * first.base) @ other)
-        np.add.at(level, self.design.end, single.tied * single.base)
+        np.add.at(level, design.end, single.tied * single.base)
         rows = slice(first.sampled)
         return SamplingWeights(
             edges=on_edge,
@@ -146,6 +152,7 @@ class Sampling:
             means=(c[rows], other[rows]),
             spans=single.sampled,
             bounded=alone or loose,
+            entries=design.entries,
         )
 
     def _told(self, routes: Routes, on_pair: Floats, single: Floats, *, bounding: bool) -> tuple[Floats, bool]:
@@ -159,7 +166,7 @@ class Sampling:
         on_edge[self._changes[told]] = single[self._changes[told]]
         untold = self._changes[~told]
         untold = untold[np.abs(single[untold]) > NOTHING]
-        pair = routes.pair(self.design.start[untold], self.design.end[untold])
+        pair = routes.pair(self.releases.network.start[untold], self.releases.network.end[untold])
         np.add.at(on_pair, pair[pair >= 0], single[untold[pair >= 0]])
         alone = untold[pair < 0]
         on_edge[alone] = np.maximum(single[alone], 0.0) if bounding else single[alone]
@@ -228,8 +235,6 @@ class Sampling:
 
     @cached_property
     def _histograms(self) -> Floats:
-        """v̂ at every time from all edges, shape (periods + 1, z); where none connect it with time 0, all entries."""
-        network = self.releases.network
-        V = network.fit(self.releases.changes)
-        V[network.components != network.components[0]] = self.releases.entries
-        return V
+        """v̂ at every time, shape (periods + 1, z); where it is not known, all entries."""
+        everybody = self.releases.enrolment.stands_for[:, None]
+        return np.where(np.isnan(self.histograms), everybody, self.histograms)

@@ -5,10 +5,11 @@ and that a joint response draws an entry's reports together. Knows plans and wei
 anybody's history.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import Survey
+from changeling_protocol import Survey, Track
 
 from ..estimate import Floats
 from ..joint import correlations, middle
@@ -38,12 +39,10 @@ class Design:
 
     start, end: the two times of each edge, shape (E,).
     group, track: the number of each edge's group and track, shape (E,).
-    expansion: how many entries each member of a group stands for, shape (groups,): 1/f_g, or entries / members in a
-    closed cohort.
+    expansion: how many entries each entry of a group that is heard stands for, shape (groups,).
+    whole: how many entries of those who are enrolled the histories are of, for each: 1 if nobody is silent.
     kept, scatter: ρ and κ of each track, shape (tracks,), as in `draws`.
-    centred: whether estimators are ratios, as in a closed cohort.
-    entries: n, how many entries there are; used if centred, and for joint groups that report states.
-    unseen: the relative variance of the estimate of n.
+    entries: m, how many entries the histories are of.
     ties: the joint groups whose reports covary.
     """
 
@@ -52,17 +51,16 @@ class Design:
     group: Indices
     track: Indices
     expansion: Floats
+    whole: float
     kept: Floats
     scatter: Floats
-    centred: bool
     entries: float
-    unseen: float = 0.0
     ties: tuple[Tie, ...] = ()
 
     @property
     def sampled(self) -> bool:
-        """Whether there is a sampling error; there is none if everybody reports everything."""
-        return len(self.expansion) > 1 or bool((self.scatter > 0).any())
+        """Whether there is a sampling error; there is none if everybody reports everything, and nobody is silent."""
+        return len(self.expansion) > 1 or bool((self.scatter > 0).any()) or bool(self.expansion[0] > self.whole)
 
     @property
     def needed(self) -> bool:
@@ -71,8 +69,8 @@ class Design:
 
     @property
     def finite(self) -> float:
-        """n/(n - 1) for ratio estimators, by which their sampling error is the larger; else 1."""
-        return self.entries / max(self.entries - 1.0, 1.0) if self.centred else 1.0
+        """n/(n - 1), by which the sampling error of ratio estimators is the larger."""
+        return self.entries / max(self.entries - 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +80,8 @@ class Forms:
     omega: shape (K,).
     c: the weights of times, shape (K, periods + 1).
     base: what is taken off d_ik in each answer, shape (K,).
-    sampled: how many of the rows, the first ones, are the sampling error. In a closed cohort it is about the mean of
-    d_ik over the entries. Its last row is what is estimated of an entry.
+    sampled: how many of the rows, the first ones, are the sampling error. It is about the mean of d_ik over the
+    entries. Its last row is what is estimated of an entry.
     """
 
     omega: Floats
@@ -96,7 +94,7 @@ class Forms:
 class Scatter:
     """Σ_e sampled[e] Σ_i δ_ie δ_ie' + Σ_e tied[e] Σ_i (δ_ie - base[e]·1)(…)', over the entries i; each shape (E,).
 
-    In a closed cohort the first is about the mean of δ_ie over the entries.
+    The first is about the mean of δ_ie over the entries.
     """
 
     sampled: Floats
@@ -104,15 +102,16 @@ class Scatter:
     base: Floats
 
 
-def draws(survey: Survey) -> tuple[Floats, Floats]:
+def draws(tracks: Sequence[Track]) -> tuple[Floats, Floats]:
     """ρ and κ of each track, each of shape (tracks,): what it adds that entries report r random nodes of N.
 
         E (Σ_{e drawn} a_e/π)(…)' = κ Σ_e a_e a_e' + ρ (Σ_e a_e)(Σ_e a_e)',  ρ = π₂/π²,  κ = (π - π₂)/π²
 
-    π = r/N is the chance that an entry reports a node, π₂ = r(r-1)/(N(N-1)) that it reports two given ones.
+    π = r/N is the chance that an entry reports a node, π₂ = r(r-1)/(N(N-1)) that it reports two given ones. So ρ + κ
+    is 1/π.
     """
     kept, scatter = [], []
-    for track in survey.plan.tracks:
+    for track in tracks:
         r, N = track.reports, track.count
         chance, joint = r / N, (r * (r - 1) / (N * (N - 1)) if N > 1 else 1.0)
         kept.append(joint / chance**2)
@@ -122,7 +121,7 @@ def draws(survey: Survey) -> tuple[Floats, Floats]:
 
 def ties(survey: Survey) -> tuple[Tie, ...]:
     """The joint groups of a survey's plan, but for those with one report that tells anything."""
-    kept, plan = draws(survey)[0], survey.plan
+    kept, plan = draws(survey.plan.tracks)[0], survey.plan
     tied = []
     for number, group in enumerate(plan.groups):
         tracks = np.array([track for track, _ in plan.numbered(number)], dtype=np.intp)
@@ -144,7 +143,8 @@ def forms(design: Design, row: Floats, periods: int) -> Forms:
 
         Σ_g f_g⁻¹ Σ_i {d_ig d_ig' + Σ_{j∈g} [κ_j Σ_{e∈j} K_e² δ_ie δ_ie' + (ρ_j - 1) d_ij d_ij']} - Σ_i x_i x_i'
 
-    with d_ij = Σ_{e∈j} K_e δ_ie, d_ig = Σ_{j∈g} d_ij, and x_i = Σ_g d_ig, which is what is estimated of entry i. As
+    with d_ij = Σ_{e∈j} K_e δ_ie, d_ig = Σ_{j∈g} d_ij, and x_i = Σ_g d_ig, which is what is estimated of entry i. If
+    some are silent, f_g is the share that is in the group and heard, and all are 1/whole as many as are estimated. As
     δ_ie = x_i(end) - x_i(start), all of them are sums over times. docs/mathematics.md, "Shares".
     A joint group adds, with δ about what the base decodes to,
 
@@ -160,7 +160,7 @@ def forms(design: Design, row: Floats, periods: int) -> Forms:
         track_expansion[design.track] = design.expansion[design.group]
         drawn = np.flatnonzero((design.scatter > 0) & (track_expansion > 0))
         again = (design.kept - 1)[drawn] * track_expansion[drawn]
-        omega.append(np.concatenate([design.expansion, again, [-1.0]]) * design.finite)
+        omega.append(np.concatenate([design.expansion, again, [-design.whole]]) * design.finite)
         c.append(np.concatenate([by_group, by_track[drawn], by_group.sum(0, keepdims=True)]))
         base.append(np.zeros(len(omega[-1])))
     sampled = sum(map(len, omega))

@@ -14,8 +14,8 @@ class SamplingWeights:
 
         Σ_e edges[e] Q̂_e + diag(Σ_t times[t] v̂_t) - m 1' - 1 m' + n·flat·11',      m = Σ_t level[t] v̂_t
 
-    In a closed cohort products of means are taken off. The weights depend on the plan and on how many reported, never
-    on what was answered.
+    From the sampling error products of means are taken off. The weights depend on the plan and on how many reported,
+    never on what was answered.
 
     edges: the weight of each Q̂_e, shape (E,).
     times: the weight of the histogram at each time, shape (periods + 1,).
@@ -25,6 +25,7 @@ class SamplingWeights:
     means: the pairs, as weights of histograms, each of shape (K, periods + 1); the last is of what is estimated.
     spans: how often the square of each edge's own mean is taken off, shape (E,).
     bounded: whether the sum is an upper bound.
+    entries: n, how many entries the histograms are of.
     """
 
     edges: Floats
@@ -35,6 +36,7 @@ class SamplingWeights:
     means: tuple[Floats, Floats]
     spans: Floats
     bounded: bool
+    entries: float
 
 
 def weighed(weights: SamplingWeights, design: Design, products: Floats, histograms: Floats) -> Floats:
@@ -42,15 +44,14 @@ def weighed(weights: SamplingWeights, design: Design, products: Floats, histogra
 
     products: Q̂, shape (..., E, z, z). histograms: v̂, shape (..., periods + 1, z).
     """
-    z, n = histograms.shape[-1], design.entries
+    z, n = histograms.shape[-1], weights.entries
     on_answers, level = (np.einsum("t,...tz->...z", on, histograms) for on in (weights.times, weights.level))
     spread: Floats = np.einsum("e,...eyz->...yz", weights.edges, products) + on_answers[..., None] * np.eye(z)
     spread += n * weights.flat - level[..., :, None] - level[..., None, :]
-    if design.centred and design.sampled:
+    if len(weights.omega):
         left, right = (mean @ histograms for mean in weights.means)
         moved = histograms[..., design.end, :] - histograms[..., design.start, :]
         centre = np.einsum("k,...ky,...kz->...yz", weights.omega, left, right)
         centre += np.einsum("e,...ey,...ez->...yz", weights.spans, moved, moved)
         spread -= centre / n
-        spread += design.unseen * left[..., -1, :, None] * right[..., -1, None, :]
     return 0.5 * (spread + np.swapaxes(spread, -1, -2))

@@ -16,6 +16,7 @@ from .histograms import Histogram, Nodes
 from .network import Network
 from .reach import check_period, not_estimable
 from .releases import releases
+from .silence import Silence
 from .solution import Solution, with_drift
 
 FLATTEST, WILDEST = 1e-8, 1e4
@@ -56,7 +57,7 @@ def smoothed_series(
     for period, estimate in enumerate(solution.estimates(until), 1):
         if estimate is None:
             raise not_estimable(known, period, network.periods if retrospective else period)
-        histograms.append(Histogram(period, estimate, Nodes(solution, period, 0)))
+        histograms.append(Histogram(period, estimate, Nodes(solution, period, 0), Silence(solution, period, 0)))
     return Smoothed(drift, tuple(histograms))
 
 

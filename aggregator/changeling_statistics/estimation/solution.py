@@ -19,7 +19,7 @@ from .reach import not_estimable
 from .recursion import run
 from .releases import Releases, UsedNode
 from .sampling import Sampling
-from .weights import best_weights
+from .weights import best_weights, hangs_together
 
 BLOCK = 32
 """For how many times the graph is solved at once. Their weights then stay in the cache: 128 take four times as long."""
@@ -56,14 +56,14 @@ class Solution:
 
         plus, minus: two times. Raises NotEstimable if no edges connect them.
         """
-        network = self._used_for(plus)
+        network, until = self._used_for(plus), self.known_until(plus)
         if not network.connected(plus, minus):
-            until = network.periods if self.retrospective else plus
             raise not_estimable(self.releases, plus, until, minus)
+        scale = self.releases.enrolment.scale(until)
         if self._best is not None:
-            until = network.periods if self.retrospective else plus
-            return self._best.row(plus, minus, until)[: len(self.releases)]
-        weights = network.row(plus, minus)
+            best: Floats = scale * self._best.row(plus, minus, until)[: len(self.releases)]
+            return best
+        weights: Floats = scale * network.row(plus, minus)
         if self.retrospective:
             return weights[: len(self.releases)]
         row = np.zeros(len(self.network.start))
@@ -74,7 +74,8 @@ class Solution:
         """The weight of each node in the histograms at several times, shape (len(times), E). Raises NotEstimable."""
         if self.retrospective and all(self.reaches(time) for time in times):
             whole = self._best.rows(times) if self._best else self.network.rows(self.network.unit_sources(times))
-            return whole[:, : len(self.releases)]
+            scaled: Floats = self._last_scale * whole[:, : len(self.releases)]
+            return scaled
         return np.array([self.row(time) for time in times]).reshape(len(times), len(self.releases))
 
     def used(self, plus: int, minus: int = 0) -> tuple[UsedNode, ...]:
@@ -84,11 +85,12 @@ class Solution:
 
     def estimate(self, plus: int, minus: int = 0) -> Estimate:
         """The estimate of v_plus - v_minus with its covariance. Raises NotEstimable if no edges connect the times."""
-        return self._estimate(self.row(plus, minus))
+        return self.weighed(self.row(plus, minus), self.known_until(plus))
 
-    def _estimate(self, row: Floats) -> Estimate:
+    def weighed(self, row: Floats, until: int) -> Estimate:
+        """The estimate with these weights, and its covariance as known at a time."""
         response = sandwich(row, self.releases.covariances)
-        sampling, bounded = self.sampling.covariance(row)
+        sampling, bounded = self.sampling.covariance(row, until)
         return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded)
 
     def estimates(self, until: int) -> list[Estimate | None]:
@@ -96,22 +98,30 @@ class Solution:
         if self._best is not None:
             estimates: list[Estimate | None] = [None] * until
             for time, row in self._best_rows(until):
-                estimates[time - 1] = self._estimate(row)
+                estimates[time - 1] = self.weighed(row, self.known_until(time))
             return estimates
-        responses = self._retrospective(until) if self.retrospective else self._online(until)
-        if not self.sampling.needed:
-            return responses
-        return [self._with_sampling(time, estimate) if estimate else None for time, estimate in enumerate(responses, 1)]
+        alone = self._retrospective(until) if self.retrospective else self._online(until)
+        if not hangs_together(self.releases.survey):
+            return [
+                self._from_everybody(time, estimate) if estimate else None for time, estimate in enumerate(alone, 1)
+            ]
+        return [self.estimate(time) if estimate else None for time, estimate in enumerate(alone, 1)]
 
     def values(self, until: int) -> Floats:
         """The histograms at the times 1 to `until` without their covariances, which take longer; shape (until, z).
 
         nan for a time that is not estimable.
         """
+        enrolment = self.releases.enrolment
+        scales = np.array([enrolment.scale(self.known_until(time)) for time in range(1, until + 1)])
+        return self._relative(until) * scales[:, None]
+
+    def _relative(self, until: int) -> Floats:
+        """`values` in the releases' units, of as many entries as those stand for who are heard."""
         values = np.full((until, len(self.releases.survey.answers)), np.nan)
         if self._best is not None:
             for time, row in self._best_rows(until):
-                values[time - 1] = row @ self.releases.changes
+                values[time - 1] = row @ self.releases.changes / self.releases.enrolment.scale(self.known_until(time))
         elif self.retrospective:
             reached = self.network.components[1 : until + 1] == self.network.components[0]
             values[reached] = self.network.fit(self._changes)[1 : until + 1][reached]
@@ -127,16 +137,16 @@ class Solution:
 
         nan for a time that is not estimable.
         """
-        z = len(self.releases.survey.answers)
-        own = np.diagonal(self.releases.covariances, axis1=1, axis2=2)
-        variances = np.full((until, z), np.nan)
-        for time, row in self._best_rows(until):
-            variances[time - 1] = row**2 @ own + np.diag(self.sampling.covariance(row)[0])
-        if self._best is not None:
+        variances = np.full((until, len(self.releases.survey.answers)), np.nan)
+        if hangs_together(self.releases.survey):
+            for time, estimate in enumerate(self.estimates(until)):
+                if estimate is not None:
+                    variances[time] = np.diag(estimate.covariance)
             return variances
+        own, values = np.diagonal(self.releases.covariances, axis1=1, axis2=2), self._relative(until)
         for time, variance in self._spread(_padded(own, len(self.network.start)), until):
-            sampling = self.sampling.covariance(self.row(time))[0] if self.sampling.needed else np.zeros((z, z))
-            variances[time - 1] = variance + np.diag(sampling)
+            missed = np.diag(self._missed_by_all(time, values[time - 1]))
+            variances[time - 1] = self.releases.enrolment.scale(self.known_until(time)) ** 2 * (variance + missed)
         return variances
 
     def joint_covariance(self, times: Sequence[int]) -> Floats:
@@ -148,36 +158,73 @@ class Solution:
         k, z = len(times), len(self.releases.survey.answers)
         flat = self.releases.covariances.reshape(len(self.releases), z * z)
         response = np.stack([(rows * row) @ flat for row in rows]).reshape(k, k, z, z)
-        joint: Floats = response + self.sampling.joint_covariance(rows)
+        until = self.known_until(max(times, default=0))
+        joint: Floats = response + self.sampling.joint_covariance(rows, until)
         return joint
 
     @cached_property
     def sampling(self) -> Sampling:
         """What the reports of one entry have in common in these estimates."""
-        return Sampling(self.releases)
+        known = self.releases
+        last = int(known.network.end.max(initial=0))
+        histories = np.full((known.network.periods + 1, len(known.survey.answers)), np.nan)
+        histories[0] = 0.0
+        histories[1 : last + 1] = self._relative(last)
+        return Sampling(known, histories)
+
+    def known_until(self, time: int) -> int:
+        """Up to which time nodes are used in an estimate at a time."""
+        return self.network.periods if self.retrospective else time
+
+    @property
+    def _last_scale(self) -> float:
+        return self.releases.enrolment.scale(self.network.periods)
 
     @cached_property
     def _best(self) -> BestWeights | None:
         known = self.releases
-        return best_weights(known.survey, self.network, known.group, known.track, known.entries)
+        entries = float(known.enrolment.stands_for[-1])
+        return best_weights(known.survey, self.network, known.group, known.track, entries)
 
     def _best_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
         """(t, K) of the histogram at each estimable time t up to `until`; none where the network weighs."""
-        if self._best is None:
-            return
+        for time, row in self._all_best_rows:
+            if time <= until:
+                yield time, self.releases.enrolment.scale(self.known_until(time)) * row
+
+    @cached_property
+    def _all_best_rows(self) -> list[tuple[int, Floats]]:
+        """Of all times at which a node has closed, or a later one; not scaled."""
+        if self._best is None or not len(self.releases):
+            return []
         if not self.retrospective:
-            rows = self._best.online(until)
+            rows = self._best.online(self.network.periods)
         else:
-            reached = [time for time in range(1, until + 1) if self.network.connected(time, 0)]
+            reached = [time for time in range(1, self.network.periods + 1) if self.network.connected(time, 0)]
             rows = zip(reached, self._best.rows(reached), strict=True) if reached else iter(())
-        yield from ((time, row[: len(self.releases)]) for time, row in rows)
+        return [(time, row[: len(self.releases)]) for time, row in rows]
 
     def _used_for(self, time: int) -> Network:
         return self.network if self.retrospective else self.network.closed_by(time)
 
-    def _with_sampling(self, time: int, estimate: Estimate) -> Estimate:
-        sampling, bounded = self.sampling.covariance(self.row(time))
-        return Estimate(estimate.values, estimate.covariance + sampling, estimate.upper_bound or bounded)
+    def _from_everybody(self, time: int, alone: Estimate) -> Estimate:
+        """An estimate to which everybody adds who is heard: it is scaled to those who are enrolled.
+
+        alone: what the nodes say, each by itself.
+        """
+        scale = self.releases.enrolment.scale(self.known_until(time))
+        covariance = alone.covariance + self._missed_by_all(time, alone.values)
+        return Estimate(scale * alone.values, scale**2 * covariance, alone.upper_bound)
+
+    def _missed_by_all(self, time: int, values: Floats) -> Floats:
+        """What it adds to a covariance that all nodes miss the same silent entries, shape (z, z).
+
+        values: the histogram at that time, in the releases' units.
+        """
+        enrolment, until = self.releases.enrolment, self.known_until(time)
+        m, unheard = float(enrolment.stands_for[until]), enrolment.unheard(until)
+        missed: Floats = unheard * m / max(m - 1.0, 1.0) * (np.diag(values) - np.outer(values, values) / m)
+        return missed
 
     def _online(self, until: int) -> list[Estimate | None]:
         z, bounded = len(self.releases.survey.answers), self.releases.bounded

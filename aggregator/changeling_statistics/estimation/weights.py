@@ -12,11 +12,10 @@ from .entry_covariance import GroupEdges, entry_covariance
 from .expected import expected_moments, expected_variances
 from .information import BestWeights, Heard, Whitened
 from .network import Indices, Network
+from .releases import LEAST_VARIANCE
 
 MOST_DENSE_PERIODS = 1200
 """With more periods than that, matrices over all times and nodes take too long, and releases are weighed one by one."""
-LEAST_VARIANCE = 1e-9
-"""Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
 
 
 def best_weights(
@@ -59,5 +58,5 @@ def whitened(edges: GroupEdges, answers: int, expected: ExpectedChanges, closed:
     for place, track in enumerate(edges.group.tracks):
         at = edges.place == place
         variances[at] = expected_variances(track.randomizer, edges.start[at], edges.end[at], expected, closed)
-    moments = expected_moments(answers, expected, closed, periods)
+    moments = expected_moments(answers, expected, periods)
     return Whitened(edges, entry_covariance(edges, np.maximum(variances, LEAST_VARIANCE), moments))

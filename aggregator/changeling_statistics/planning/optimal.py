@@ -80,7 +80,7 @@ def _optimal_plan(wish: Wish) -> Planned:
 
 
 def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> Problem:
-    moments = expected_moments(wish.answers, wish.expected, wish.closed, wish.periods)
+    moments = expected_moments(wish.answers, wish.expected, wish.periods)
     return Problem(candidates, np.diagonal(moments.centred)[1:].copy(), wish.retrospective, times)
 
 

@@ -11,13 +11,14 @@ from typing import Protocol
 
 import numpy as np
 from changeling_protocol import Survey
+from changeling_protocol.quantities import TrackNumber
 from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..estimation.entry_covariance import GroupEdges, entry_covariance
 from ..estimation.expected import Moments, expected_moments, expected_variances
 from ..estimation.network import Network
-from ..estimation.releases import planned_variance, shares
+from ..estimation.releases import planned_variances, shares
 from ..estimation.weights import best_weights, hangs_together, is_partial
 from .resistances import Edges, potentials, resistances, sums
 
@@ -60,7 +61,7 @@ class ExpectedPopulation:
     def moments(self) -> Moments:
         """Those of answers that are uniform, and change at a steady rate."""
         survey = self.survey
-        return expected_moments(len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
+        return expected_moments(len(survey.answers), survey.expected, survey.calendar.periods)
 
 
 @dataclass(frozen=True)
@@ -210,15 +211,13 @@ class PlannedEdges:
 
     @property
     def _planned(self) -> Floats:
-        """The planned variance of each edge, if as many report as are expected to, shape (E,)."""
-        survey, f = self._survey, shares(self._survey)
-        planned = []
-        for group in range(len(survey.plan.groups)):
-            for number, track in survey.plan.numbered(group):
-                chance = float(f[group]) * track.reports / track.count
-                nodes = (planned_variance(survey, number, node, chance, 1 / chance) for node in track.nodes())
-                planned.append(np.array(list(nodes)))
-        return self.by_edge(planned)
+        """The planned variance of each edge, of one entry, shape (E,)."""
+        planned = np.empty(len(self.end))
+        for number in range(len(self._survey.plan.tracks)):
+            at = self.track == number
+            one = np.ones(int(at.sum()))
+            planned[at] = planned_variances(self._survey, TrackNumber(number), self.end[at], one, one)
+        return planned
 
 
 def _network_weights(network: Network, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:

@@ -88,13 +88,7 @@ class Population:
 
     def inputs(self, track: Track, node: Node) -> NDArray[np.intp]:
         """The input that each history gives a track's randomizer on a node, shape (rows,)."""
-        d, space = len(self.answers) + 1, track.randomizer.space
-        pairs = self.frozen[:, node.start].astype(np.intp) * d + self.frozen[:, node.end]
-        index = np.zeros(d * d, np.intp)
-        for pair in np.flatnonzero(np.bincount(pairs, minlength=d * d)).tolist():
-            index[pair] = space.index(*divmod(pair, d))
-        inputs: NDArray[np.intp] = index[pairs]
-        return inputs
+        return inputs_of(track, self.frozen[:, node.start], self.frozen[:, node.end])
 
     def mutation_counts(self, track: Track, node: Node, weights: Counts | None = None) -> Counts:
         """How many entries have each input of a track's randomizer on a node: s, shape (m,).
@@ -120,6 +114,21 @@ def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
         mutations += 1
         kept[row] = not frozen
     return kept
+
+
+def inputs_of(track: Track, old: NDArray[np.integer], new: NDArray[np.integer]) -> NDArray[np.intp]:
+    """The inputs that entries give a track's randomizer on a node: their states at its start and end, shape (n,).
+
+    Raises ValueError for a state that is none of the track's.
+    """
+    space = track.randomizer.space
+    d = space.answers + 1
+    pairs = old.astype(np.intp) * d + new
+    index = np.zeros(d * d, np.intp)
+    for pair in np.flatnonzero(np.bincount(pairs, minlength=d * d)).tolist():
+        index[pair] = space.index(*divmod(pair, d))
+    inputs: NDArray[np.intp] = index[pairs]
+    return inputs
 
 
 def _distinct(rows: States) -> tuple[States, Counts]:

@@ -18,16 +18,21 @@ from .joint_sampler import joint_nodes
 from .population import Population
 
 
+def check_fits(population: Population, survey: Survey) -> None:
+    """Raises ValueError for a population of other answers, or another number of periods, than the survey."""
+    if population.answers != survey.answers:
+        raise ValueError("the population and the survey must have the same answers, in the same order")
+    if population.periods != survey.calendar.periods:
+        raise ValueError(f"the population lives {population.periods} periods, the survey {survey.calendar.periods}")
+
+
 def draw_members(population: Population, survey: Survey, generator: np.random.Generator) -> Counts:
     """Draws how many entries of each history are in each of the plan's groups, shape (rows, groups).
 
     population: of the same answers, in the same order, and as many periods as the survey.
     generator: draws them. Raises ValueError if the two do not fit.
     """
-    if population.answers != survey.answers:
-        raise ValueError("the population and the survey must have the same answers, in the same order")
-    if population.periods != survey.calendar.periods:
-        raise ValueError(f"the population lives {population.periods} periods, the survey {survey.calendar.periods}")
+    check_fits(population, survey)
     plan = survey.plan
     shares = np.array([group.share for group in plan.groups]) / plan.total_share
     return generator.multinomial(population.weights, shares)

@@ -97,15 +97,16 @@ def test_random_nodes_are_subsets_drawn_uniformly():
     assert np.abs(per_node[:, 1] - 5e8).max() < 6 * np.sqrt(2.5e8)
 
 
-def survey(population: Population, calendar: Calendar, *groups: Group) -> Survey:
+def survey(population: Population, calendar: Calendar, *groups: Group, closed: bool = False, most: int = 3) -> Survey:
+    """Of these groups, at most `most` mutations, and whatever it costs."""
     return Survey(
         question="?",
         answers=population.answers,
         calendar=calendar,
-        constraint=AtMost(3),
+        constraint=AtMost(most),
         plan=ReleasePlan(groups),
         epsilon_micro=10**9,
-        closed=False,
+        closed=closed,
         skew=0,
         spread=1,
         grace=2,

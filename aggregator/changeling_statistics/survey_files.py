@@ -15,7 +15,7 @@ def write_survey(path: Path, survey: Survey) -> None:
     circumstances = survey.calendar, survey.constraint, survey.closed
     groups = [f"{group_cost(group, *circumstances):.6f}" for group in survey.plan.groups]
     content = {
-        "survey": survey.as_fields(),
+        "survey": {**survey.as_fields(), "follows": survey.follows.hex()},
         "cost": {"epsilon": str(survey.epsilon), "groups": groups},
     }
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -39,6 +39,7 @@ def read_survey(path: Path) -> Survey:
 def _survey_in_json(content: bytes) -> Survey:
     try:
         fields = dict(json.loads(content)["survey"])
+        fields["follows"] = bytes.fromhex(fields["follows"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedBytes("not the JSON of a survey") from error
     return Survey.from_fields(fields)

@@ -60,7 +60,9 @@ class SurveyHandle:
         with self._store.transaction() as db:
             account = entries.load(db, self.survey.id, EntryNumber(entry))
             waiting = len(outbox.waiting(db, self.survey.id, account.number))
-        return Ledger(self.survey.epsilon, cost_if_restored(self.survey), account.answered, waiting, account.dropped)
+        survey = self.survey
+        costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
+        return Ledger(*costs, account.answered, waiting, account.dropped)
 
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:

@@ -14,6 +14,7 @@ class Ledger:
 
     epsilon: over the survey's whole calendar, no reports of the entry are more than e^epsilon times likelier under
     one changelog than under another.
+    per_week: that epsilon for each week of the survey's calendar, rounded up.
     epsilon_if_restored: the same of the reports of two lives together, if a backup of the store was put back once, so
     that nodes were answered again. Nothing on the device notices.
     answered: every node that ends by this period, numbered from 1, is answered or dropped.
@@ -22,6 +23,7 @@ class Ledger:
     """
 
     epsilon: Decimal
+    per_week: Decimal
     epsilon_if_restored: Decimal
     answered: int
     waiting: int

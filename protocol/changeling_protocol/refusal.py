@@ -19,7 +19,7 @@ class Refusal(StrEnum):
     EXPIRED_KEY = "expired-key"
     """Sealed to a key past its date."""
     CLOSED = "closed"
-    """The survey has not begun, or its last grace is over."""
+    """The survey has not begun, or its last grace is over; or, once open, it was ended before that node's end."""
     TOO_LARGE = "too-large"
     """Longer than any upload of this survey can be."""
     UNOPENABLE = "unopenable"

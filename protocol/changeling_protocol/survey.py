@@ -29,6 +29,9 @@ from .upwards import upwards
 KIND = "survey"
 ID_BYTES = 16
 
+WEEK = 604_800
+"""The seconds of a week."""
+
 MOST_STRATUM_CHANGES = 100
 """The most often that an entry may change its stratum."""
 
@@ -178,6 +181,11 @@ class Survey:
         """The stated epsilon."""
         return from_micro(self.epsilon_micro)
 
+    @property
+    def per_week(self) -> Decimal:
+        """The stated epsilon for each week of the calendar, rounded up to millionths."""
+        return per_week(self.epsilon, self.calendar.period * self.calendar.periods)
+
     @cached_property
     def payload(self) -> bytes:
         """The canonical bytes that are signed."""
@@ -252,6 +260,16 @@ def from_micro(epsilon_micro: int) -> Decimal:
     """The epsilon of so many millionths."""
     with upwards():
         return Decimal(epsilon_micro) / MICRO
+
+
+def per_week(epsilon: Decimal, seconds: int) -> Decimal:
+    """An epsilon that is spent over so many seconds, for each week of them, rounded up to millionths.
+
+    >>> per_week(Decimal(8), 2 * WEEK)
+    Decimal('4')
+    """
+    with upwards():
+        return from_micro(micro(epsilon * WEEK / seconds))
 
 
 def _from_fields(fields: Fields) -> Survey:

@@ -39,7 +39,7 @@ def test_a_survey_is_published_once_and_served_as_signed(server: ServerProcess) 
     served = server.http.get(survey_path(published))
     assert (served.content, served.headers["content-type"]) == (encoded, "application/msgpack")
     listed = server.http.get("/v1/surveys").json()["surveys"]
-    assert {"id": published.id.hex(), "question": "Published twice?"} in listed
+    assert {"id": published.id.hex(), "question": "Published twice?", "last_period": 8} in listed
 
 
 def _tampered() -> bytes:

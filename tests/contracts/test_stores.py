@@ -19,6 +19,7 @@ from changeling_aggregator.store.counted import (
     sealed_nodes,
     tallies_of,
 )
+from changeling_aggregator.store.early_ends import add_end, published_ends
 from changeling_aggregator.store.log import (
     advance_arrival,
     advance_cursors,
@@ -44,6 +45,7 @@ from changeling_aggregator.store.sealing_keys import (
 )
 from changeling_aggregator.store.surveys import add_survey, published_surveys
 from changeling_protocol import SealingKey
+from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import NodeTally
 
@@ -435,6 +437,19 @@ def test_a_survey_stays_as_it_was_published_first(store: Store, beside: Store) -
         assert add_survey(connection, OTHER, b"too")
     with store.reading() as connection:
         assert published_surveys(connection) == {OTHER: b"too", SURVEY: b"signed"}
+
+
+def test_an_early_end_stays_as_it_was_published_first(store: Store, beside: Store) -> None:
+    """The same again changes nothing; one after another period is refused, whichever process brings it."""
+    with store.writing() as connection:
+        assert add_end(connection, EarlyEnd(SURVEY, 3), b"signed")
+    with beside.writing() as connection:
+        assert not add_end(connection, EarlyEnd(SURVEY, 3), b"signed")
+        assert add_end(connection, EarlyEnd(OTHER, 4), b"too")
+        with pytest.raises(ValueError, match="ended after period 3 before"):
+            add_end(connection, EarlyEnd(SURVEY, 4), b"signed otherwise")
+    with store.reading() as connection:
+        assert published_ends(connection) == {SURVEY: EarlyEnd(SURVEY, 3), OTHER: EarlyEnd(OTHER, 4)}
 
 
 def test_of_many_who_publish_one_survey_one_is_the_first(place: Place, store: Store) -> None:

@@ -1,22 +1,27 @@
-"""`changeling survey`: write a survey, sign it, publish it, look at it."""
+"""`changeling survey`: write a survey, sign it, publish it, look at it, go on from it, end it early."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from changeling_protocol import Calendar, Survey
+from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.wire import survey_path
+from changeling_protocol.wire.paths import END
 from changeling_statistics.constraint_words import constraint_of, in_words
 from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.epsilons import parse_epsilon
 from changeling_statistics.instants import format_instant, parse_instant
 from changeling_statistics.survey_files import read_survey, write_survey
 
+from .extend import extend
 from .files import read_private_key
 from .remote import admin_token, put
 from .tables import console, cost_table
 
 app = typer.Typer(help="Write, sign, publish and show surveys.", no_args_is_help=True)
+
+app.command()(extend)
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 
@@ -96,6 +101,29 @@ def publish(
     survey = read_survey(file)
     added = put(server, survey_path(survey.id.hex()), file.read_bytes(), admin_token(admin_token_file))
     typer.echo(f"survey {survey.id.hex()} {'is published' if added else 'was published before'}")
+
+
+@app.command()
+def close(
+    file: Annotated[Path, typer.Argument(help="A survey, signed or not, that is published.")],
+    after: Annotated[int, typer.Option(help="The number of the last period that counts.")],
+    key: Annotated[Path, typer.Option(help="The authority's private key.")],
+    server: Annotated[str, typer.Option(help="The server's URL.")],
+    admin_token_file: Annotated[
+        Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
+    ] = None,
+) -> None:
+    """End a survey before its calendar does. The end is signed and published; it cannot be changed.
+
+    Devices answer on until the calendar's end, and are refused. All that costs them no more than the survey states.
+    """
+    survey = read_survey(file)
+    if not 1 <= after < survey.calendar.periods:
+        raise ValueError(f"a survey is ended early after period 1 to {survey.calendar.periods - 1}, got {after}")
+    signed = EarlyEnd(survey.id, after).signed_by(read_private_key(key))
+    added = put(server, survey_path(survey.id.hex()) + END, signed, admin_token(admin_token_file))
+    when = format_instant(survey.calendar.time(after))
+    typer.echo(f"survey {survey.id.hex()} {'is' if added else 'was before'} ended with period {after}, at {when}")
 
 
 @app.command()

@@ -8,6 +8,8 @@ from changeling_protocol import Group, Survey, Track
 from changeling_protocol.cost import group_cost, track_cost
 from changeling_protocol.randomizers import rounded_up
 from changeling_statistics.durations import format_duration
+from changeling_statistics.instants import format_instant
+from changeling_statistics.succession import total_cost
 from rich.console import Console
 from rich.table import Table
 
@@ -37,6 +39,22 @@ def cost_table(survey: Survey) -> Table:
                 f"{float(max(losses.mutations, losses.appears, losses.vanishes).exp()):.6g} : 1",
                 _charge(survey, group, track),
             )
+    return table
+
+
+def total_table(surveys: Sequence[Survey]) -> Table:
+    """What successive surveys cost a person who takes part in all of them, each and together, and per week."""
+    total, weekly = total_cost(surveys)
+    table = Table(title="What a person can lose in all, with one entry in each", show_footer=True)
+    table.add_column("survey", footer="together, at most")
+    table.add_column("from")
+    table.add_column("to")
+    table.add_column("epsilon", justify="right", footer=f"{total}")
+    table.add_column("per week", justify="right", footer=f"{weekly}")
+    for survey in surveys:
+        calendar = survey.calendar
+        ends = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
+        table.add_row(survey.id.hex(), *ends, f"{survey.epsilon}", f"{survey.per_week}")
     return table
 
 

@@ -27,7 +27,7 @@ def refusal_of(envelope: bytes, registry: Registry, now: UnixSeconds) -> tuple[S
     if published is None:
         return None, Refusal.UNKNOWN_SURVEY
     survey, calendar = published.survey, published.survey.calendar
-    if not calendar.start <= now <= calendar.time(calendar.periods) + survey.grace:
+    if not calendar.start <= now <= calendar.time(published.last) + survey.grace:
         return head.survey, Refusal.CLOSED
     key = registry.keys.get(head.key)
     if key is None:

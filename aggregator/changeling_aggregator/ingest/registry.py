@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from changeling_protocol import ReleasePlan, Survey
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.ending import EarlyEnd
+from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
 from changeling_protocol.upload import MOST_SPANNED_PERIODS, row_bytes
 
 from ..store import Store
+from ..store.early_ends import published_ends
 from ..store.sealing_keys import PublishedKey, published_keys
 from ..store.surveys import published_surveys, survey_in
 
@@ -22,11 +24,21 @@ _PACKING_BYTES = 10
 
 @dataclass(frozen=True, slots=True)
 class PublishedSurvey:
-    """A survey, its signed bytes, and the length in bytes that no envelope of it exceeds."""
+    """A survey as this server runs it.
+
+    signed: its signed bytes.
+    most_bytes: the length that no envelope of it exceeds.
+    last: the last period that counts: the calendar's, or an earlier one that the authority has ended it after.
+    """
 
     survey: Survey
     signed: bytes
     most_bytes: int
+    last: int
+
+    def closed(self, time: UnixSeconds) -> int:
+        """How many of the periods that count had closed by this Unix time, in seconds."""
+        return min(self.survey.calendar.closed(time), self.last)
 
 
 @dataclass(slots=True)
@@ -43,8 +55,9 @@ class Registry:
         with self._refreshing:  # so that an older reading never replaces a newer one
             with self.store.reading() as connection:
                 signed, keys = published_surveys(connection), published_keys(connection)
-            known = self.surveys
-            self.surveys = {id_: known.get(id_) or _published(bytes_) for id_, bytes_ in signed.items()}
+                ends = published_ends(connection)
+            known = {id_: each for id_, each in self.surveys.items() if id_ not in ends}
+            self.surveys = {id_: known.get(id_) or _published(bytes_, ends.get(id_)) for id_, bytes_ in signed.items()}
             self.keys = keys
 
 
@@ -60,6 +73,7 @@ def most_envelope_bytes(plan: ReleasePlan) -> int:
     return HEAD_BYTES + SEAL_BYTES + most_plaintext + _PACKING_BYTES
 
 
-def _published(signed: bytes) -> PublishedSurvey:
+def _published(signed: bytes, end: EarlyEnd | None) -> PublishedSurvey:
     survey = survey_in(signed)
-    return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan))
+    last = survey.calendar.periods if end is None else end.last
+    return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last)

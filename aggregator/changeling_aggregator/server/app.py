@@ -9,6 +9,7 @@ from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import (
     CHANGE,
     CLOCK,
+    END,
     FOLD,
     HEALTH,
     HISTOGRAM,
@@ -22,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from . import estimates, keys, operations, surveys, uploads
+from . import early_ends, estimates, keys, operations, surveys, uploads
 from .clock import Clock
 from .responses import HANDLERS
 from .service import Service
@@ -33,6 +34,7 @@ ROUTES = [
     Route(SURVEYS, surveys.list_surveys, methods=["GET"]),
     Route(_SURVEY, surveys.fetch_survey, methods=["GET"]),
     Route(_SURVEY, surveys.publish_survey, methods=["PUT"]),
+    Route(_SURVEY + END, early_ends.end_survey, methods=["PUT"]),
     Route(_SURVEY + HISTOGRAM, estimates.show_histogram, methods=["GET"]),
     Route(_SURVEY + SERIES, estimates.show_series, methods=["GET"]),
     Route(_SURVEY + CHANGE, estimates.show_change, methods=["GET"]),

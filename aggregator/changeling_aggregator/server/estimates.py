@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
+from ..ingest import PublishedSurvey
 from ..store.counted import sealed_nodes, tallies_of
 from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
@@ -30,9 +31,9 @@ from .requests import service_of, survey_in_path
 async def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period whose answers were due."""
 
-    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Histogram:
-        period = _period(request, "period", survey, now)
-        return histogram(survey, tallies, period, retrospective=_retrospective(request))
+    def estimated(published: PublishedSurvey, tallies: Tallies, now: UnixSeconds) -> Histogram:
+        period = _period(request, "period", published, now)
+        return histogram(published.survey, tallies, period, retrospective=_retrospective(request))
 
     return await _answer(request, estimated)
 
@@ -43,12 +44,12 @@ async def show_series(request: Request) -> Response:
     The nodes are listed once for all of them: those published that end by the last, or all if retrospective.
     """
 
-    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Sequence[Histogram | Change | Gap]:
-        until = _period(request, "until", survey, now)
+    def estimated(published: PublishedSurvey, tallies: Tallies, now: UnixSeconds) -> Sequence[Histogram | Change | Gap]:
+        until = _period(request, "until", published, now)
         if "window" in request.query_params:
             width = _number(request, "window")
-            return sliding(survey, tallies, width, until, retrospective=_retrospective(request))
-        return series(survey, tallies, until, retrospective=_retrospective(request))
+            return sliding(published.survey, tallies, width, until, retrospective=_retrospective(request))
+        return series(published.survey, tallies, until, retrospective=_retrospective(request))
 
     return await _answer(request, estimated)
 
@@ -56,46 +57,47 @@ async def show_series(request: Request) -> Response:
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
 
-    def estimated(survey: Survey, tallies: Tallies, now: UnixSeconds) -> Change:
-        window = Node(_number(request, "after"), _period(request, "until", survey, now))
-        return change(survey, tallies, window, retrospective=_retrospective(request))
+    def estimated(published: PublishedSurvey, tallies: Tallies, now: UnixSeconds) -> Change:
+        window = Node(_number(request, "after"), _period(request, "until", published, now))
+        return change(published.survey, tallies, window, retrospective=_retrospective(request))
 
     return await _answer(request, estimated)
 
 
 _Result: TypeAlias = Histogram | Change | Sequence[Histogram | Change | Gap]
-_Estimated: TypeAlias = Callable[[Survey, Tallies, UnixSeconds], _Result]
+_Estimated: TypeAlias = Callable[[PublishedSurvey, Tallies, UnixSeconds], _Result]
 
 
 async def _answer(request: Request, estimated: _Estimated) -> Response:
-    survey = survey_in_path(request).survey
-    content = service_of(request).estimating.submit(partial(_content, request, survey, estimated))
+    published = survey_in_path(request)
+    content = service_of(request).estimating.submit(partial(_content, request, published, estimated))
     return Response(await asyncio.wrap_future(content), media_type=JSON)
 
 
-def _content(request: Request, survey: Survey, estimated: _Estimated) -> bytes:
+def _content(request: Request, published: PublishedSurvey, estimated: _Estimated) -> bytes:
     """The answer, made once for each question as long as its tallies, and what is closed and sealed, stay the same."""
-    service = service_of(request)
+    service, survey = service_of(request), published.survey
     now = service.clock()
     with service.store.reading() as connection:
         tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
-    published = publishable_tallies(survey, tallies, now)
+    shown = publishable_tallies(published, tallies, now)
     question = request.url.path, tuple(sorted(request.query_params.multi_items()))
-    closed = survey.calendar.closed(now), survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread))
-    made_of = digest_of(published), tuple(sorted(sealed.items())), closed
+    closed = published.last, published.closed(now), published.closed(UnixSeconds(now - survey.skew - survey.spread))
+    made_of = digest_of(shown), tuple(sorted(sealed.items())), closed
     return service.estimating.once(
         (question, made_of),
-        partial(_made, request, survey, published, sealed, lambda: estimated(survey, published, now)),
+        partial(_made, request, published, shown, sealed, lambda: estimated(published, shown, now)),
     )
 
 
 def _made(
     request: Request,
-    survey: Survey,
-    published: Tallies,
+    published: PublishedSurvey,
+    shown: Tallies,
     sealed: dict[TrackNumber, NodeNumber],
     estimated: Callable[[], _Result],
 ) -> bytes:
+    survey = published.survey
     try:
         made = estimated()
     except ValueError as error:
@@ -103,18 +105,18 @@ def _made(
     if isinstance(made, Histogram | Change):
         content = {**_as_json(survey, made), "nodes": _nodes_as_json(made.nodes, sealed)}
     else:
-        known = _published_nodes(survey, published)
+        known = _published_nodes(survey, shown)
         if not _retrospective(request):
             known = [each for each in known if made and each.node.end <= _end(made[-1])]
         shown = [_gap_as_json(survey, each) if isinstance(each, Gap) else _as_json(survey, each) for each in made]
         content = {"series": shown, "nodes": _nodes_as_json(known, sealed)}
-    return bytes(JSONResponse({**_survey_as_json(survey), **content}).body)
+    return bytes(JSONResponse({**_survey_as_json(published), **content}).body)
 
 
-def _published_nodes(survey: Survey, published: Tallies) -> list[UsedNode]:
+def _published_nodes(survey: Survey, shown: Tallies) -> list[UsedNode]:
     """The nodes that may be shown, in the order of their ends."""
     tracks = survey.plan.tracks
-    nodes = [UsedNode(track, number, tracks[track].node(number), o.reports) for (track, number), o in published.items()]
+    nodes = [UsedNode(track, number, tracks[track].node(number), o.reports) for (track, number), o in shown.items()]
     return sorted(nodes, key=lambda each: (each.node.end, each.node.start, each.track))
 
 
@@ -137,18 +139,25 @@ def _retrospective(request: Request) -> bool:
     return asked == "true"
 
 
-def _period(request: Request, name: str, survey: Survey, now: UnixSeconds) -> int:
+def _period(request: Request, name: str, published: PublishedSurvey, now: UnixSeconds) -> int:
     asked = request.query_params
     if name in asked:
-        return check_closed(survey, _number(request, name), now)
+        return check_closed(published, _number(request, name), now)
     if "time" in asked:
-        elapsed = parse_instant(asked["time"]) - survey.calendar.start
-        return check_closed(survey, floor(elapsed / survey.calendar.period), now)
-    return settled_period(survey, now)
+        calendar = published.survey.calendar
+        elapsed = parse_instant(asked["time"]) - calendar.start
+        return check_closed(published, floor(elapsed / calendar.period), now)
+    return settled_period(published, now)
 
 
-def _survey_as_json(survey: Survey) -> dict[str, Any]:
-    return {"survey": survey.id.hex(), "question": survey.question, "answers": list(survey.answers)}
+def _survey_as_json(published: PublishedSurvey) -> dict[str, Any]:
+    survey = published.survey
+    return {
+        "survey": survey.id.hex(),
+        "question": survey.question,
+        "answers": list(survey.answers),
+        "last_period": published.last,
+    }
 
 
 def _as_json(survey: Survey, result: Histogram | Change) -> dict[str, Any]:

@@ -20,9 +20,10 @@ MOST_JSON_BYTES = 1024
 
 def show_status(request: Request) -> Response:
     """GET …/status: the reports of each closed node, what was refused and why, and how far the fold is."""
-    service, survey = service_of(request), survey_in_path(request).survey
+    service, published = service_of(request), survey_in_path(request)
+    survey = published.survey
     with service.store.reading() as connection:
-        tallies = closed_tallies(survey, tallies_of(connection, survey.id), service.clock())
+        tallies = closed_tallies(published, tallies_of(connection, survey.id), service.clock())
         sealed, refused = sealed_nodes(connection, survey.id), refusals_of(connection, survey.id)
         waiting = unfolded(connection)
     nodes = []
@@ -36,7 +37,8 @@ def show_status(request: Request) -> Response:
         {
             "survey": survey.id.hex(),
             "question": survey.question,
-            "closed_periods": survey.calendar.closed(service.clock()),
+            "closed_periods": published.closed(service.clock()),
+            "last_period": published.last,
             "nodes": nodes,
             "refused": {reason.value: count for reason, count in sorted(refused.items())},
             "last_fold": None if last is None else format_instant(last),

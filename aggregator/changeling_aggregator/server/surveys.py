@@ -1,8 +1,10 @@
 """Surveys over HTTP: list, fetch, publish. A survey is immutable, so publishing it again changes nothing."""
 
 from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
+from changeling_protocol.quantities import SurveyId
 from changeling_protocol.wire import MOST_BODY_BYTES, ErrorCode
 from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.succession import check_successor
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,9 +17,11 @@ from .service import Service
 
 
 async def list_surveys(request: Request) -> Response:
-    """GET the id and the question of every published survey."""
+    """GET the id, the question and the last period of every published survey."""
     published = service_of(request).registry.surveys
-    rows = [{"id": id_.hex(), "question": each.survey.question} for id_, each in published.items()]
+    rows = [
+        {"id": id_.hex(), "question": each.survey.question, "last_period": each.last} for id_, each in published.items()
+    ]
     return JSONResponse({"surveys": rows})
 
 
@@ -33,6 +37,7 @@ async def publish_survey(request: Request) -> Response:
     survey = _verified(signed, service_of(request))
     if survey.id != id_in_path(request):
         raise TurnedDown(ErrorCode.MALFORMED, f"this survey's id is {survey.id.hex()}, not the one in the path")
+    _check_succession(survey, service_of(request))
     added = await run_in_threadpool(_publish, service_of(request), survey, signed)
     return JSONResponse({"id": survey.id.hex()}, 201 if added else 200)
 
@@ -51,6 +56,21 @@ def _verified(signed: bytes, service: Service) -> Survey:
     except TypeError as error:
         raise TurnedDown(ErrorCode.INVALID, f"this server cannot count the survey: {error}") from error
     return survey
+
+
+def _check_succession(survey: Survey, service: Service) -> None:
+    """A survey that follows another is published where that one is, and goes on from it."""
+    if not survey.follows:
+        return
+    before = service.registry.surveys.get(SurveyId(survey.follows))
+    if before is None:
+        raise TurnedDown(
+            ErrorCode.INVALID, f"it follows survey {survey.follows.hex()}, which is not published here: publish that"
+        )
+    try:
+        check_successor(before.survey, survey)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
 
 
 def _publish(service: Service, survey: Survey, signed: bytes) -> bool:

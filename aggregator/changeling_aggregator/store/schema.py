@@ -6,7 +6,7 @@ Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fix
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table
 
 PROGRAM = "changeling-aggregator"
-VERSION = 2
+VERSION = 3
 
 metadata = MetaData()
 
@@ -26,6 +26,15 @@ surveys = Table(
     Column("id", LargeBinary(16), primary_key=True),
     Column("signed", LargeBinary, nullable=False),
 )
+
+early_ends = Table(
+    "early_ends",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("last", Integer, nullable=False),
+    Column("signed", LargeBinary, nullable=False),
+)
+"""The last period that counts, of surveys that the authority ended before their calendar does."""
 
 sealing_keys = Table(
     "sealing_keys",

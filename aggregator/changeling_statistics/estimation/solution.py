@@ -114,7 +114,8 @@ class Solution:
         """
         enrolment = self.releases.enrolment
         scales = np.array([enrolment.scale(self.known_until(time)) for time in range(1, until + 1)])
-        return self._relative(until) * scales[:, None]
+        scaled: Floats = self._relative(until) * scales[:, None]
+        return scaled
 
     def _relative(self, until: int) -> Floats:
         """`values` in the releases' units, of as many entries as those stand for who are heard."""

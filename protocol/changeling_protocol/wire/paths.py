@@ -13,6 +13,8 @@ CLOCK = "/v1/clock"
 HEALTH = "/health"
 """GET whether the server can do its work."""
 
+END = "/end"
+"""Behind a survey's path: PUT its signed early end."""
 HISTOGRAM, SERIES, CHANGE, STATUS = "/histogram", "/series", "/change", "/status"
 """Behind a survey's path: GET its estimates, and how its reports are doing."""
 

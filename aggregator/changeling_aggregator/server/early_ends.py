@@ -1,0 +1,53 @@
+"""Ending a survey early over HTTP. An end stays as it is, so publishing it again changes nothing."""
+
+from changeling_protocol import BadSignature, MalformedBytes
+from changeling_protocol.ending import EarlyEnd
+from changeling_protocol.wire import ErrorCode
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..errors import TurnedDown
+from ..ingest import PublishedSurvey
+from ..store.early_ends import add_end
+from .requests import read_body, require_admin, service_of, survey_in_path
+from .service import Service
+
+MOST_END_BYTES = 4096
+
+
+async def end_survey(request: Request) -> Response:
+    """PUT an end that the authority signed: 201, or 200 where the survey was ended so before, 409 if otherwise."""
+    require_admin(request)
+    service, published = service_of(request), survey_in_path(request)
+    signed = await read_body(request, MOST_END_BYTES)
+    try:
+        end = EarlyEnd.from_signed(signed, service.settings.authority)
+    except BadSignature as error:
+        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
+    except MalformedBytes as error:
+        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
+    if end.survey != published.survey.id:
+        raise TurnedDown(ErrorCode.MALFORMED, f"this ends survey {end.survey.hex()}, not the one in the path")
+    _check(end, published, service)
+    try:
+        added = await run_in_threadpool(_publish, service, end, signed)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
+    return JSONResponse({"last_period": end.last}, 201 if added else 200)
+
+
+def _check(end: EarlyEnd, published: PublishedSurvey, service: Service) -> None:
+    """What is published already stays: an end is not before the last period that has closed."""
+    periods, closed = published.survey.calendar.periods, published.closed(service.clock())
+    if end.last >= periods:
+        raise TurnedDown(ErrorCode.INVALID, f"the survey's calendar ends with period {periods}: end it before")
+    if published.last == periods and end.last < closed:
+        raise TurnedDown(ErrorCode.INVALID, f"period {closed} has closed: end the survey after it, or later")
+
+
+def _publish(service: Service, end: EarlyEnd, signed: bytes) -> bool:
+    with service.store.writing() as connection:
+        added = add_end(connection, end, signed)
+    service.registry.refresh()
+    return added

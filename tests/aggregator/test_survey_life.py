@@ -1,0 +1,94 @@
+"""On the command line: a survey that goes on from another, and one that is ended early."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from changeling_commands.__main__ import main as run
+from changeling_protocol import AtMost, Calendar, Odds
+from changeling_statistics.succession import check_successor
+from changeling_statistics.survey_files import read_survey, write_survey
+
+from ..protocol.examples import hierarchical, survey
+from .serving import TOKEN, ServerProcess
+
+Cli = Callable[..., str]
+DAY = 86_400
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in a folder of its own that holds a survey; returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CHANGELING_ADMIN_TOKEN", TOKEN)
+    write_survey(tmp_path / "first.json", survey(calendar=Calendar(1_800_000_000, DAY, 7), minimum=1))
+
+    def call(*arguments: str) -> str:
+        assert run(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli) -> None:
+    """By itself, with the paper's plan, and with a planner's; what all of them cost a person is printed."""
+    first = read_survey(tmp_path / "first.json")
+    printed = cli("survey", "extend", "first.json", "-o", "second.json")
+    second = read_survey(tmp_path / "second.json")
+    check_successor(first, second)
+    assert (second.plan, second.epsilon, second.minimum) == (first.plan, first.epsilon, 1)
+    for figure in (f"{first.epsilon}", f"{2 * first.epsilon}", f"{first.per_week}", first.id.hex(), second.id.hex()):
+        assert figure in printed
+
+    printed = cli("survey", "extend", "first.json", "second.json", "--periods", "14", "--epsilon", "2", "-o", "3.json")
+    third = read_survey(tmp_path / "3.json")
+    check_successor(second, third)
+    assert (third.calendar.periods, third.epsilon, third.per_week) == (14, 2, 1)
+    assert f"{2 * first.epsilon + 2}" in printed
+
+    other = survey(hierarchical(3, 5, (1,), Odds(2, 1)), calendar=Calendar(0, DAY, 5), constraint=AtMost(2))
+    write_survey(tmp_path / "planned.json", other)
+    cli("survey", "extend", "first.json", "--plan", "planned.json", "-o", "planned_second.json")
+    planned = read_survey(tmp_path / "planned_second.json")
+    check_successor(first, planned)
+    assert (planned.plan, planned.epsilon, planned.constraint) == (other.plan, other.epsilon, AtMost(2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["first.json", "first.json"], "does not follow"),
+        (["first.json", "--periods", "3"], "the plan is made for 7 periods"),
+        (["first.json", "--plan", "first.json", "--epsilon", "1"], "choose one of --plan and --epsilon"),
+        (["first.json", "--plan", "hourly.json"], "periods of 3600 s"),
+        (["first.json", "--plan", "first.json", "--periods", "3"], "made for 7 periods, got 3"),
+        (["first.json", "--plan", "yes_no.json"], "made for 2 answers"),
+        (["first.json", "--epsilon", "-1"], "epsilon must be above 0"),
+        (["first.json", "--epsilon", "1", "--periods", "0"], "1 to 1048576 periods, got 0"),
+    ],
+)
+@pytest.mark.usefixtures("cli")
+def test_what_cannot_go_on_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    """And nothing is written."""
+    write_survey(tmp_path / "hourly.json", survey(calendar=Calendar(0, 3600, 8)))
+    write_survey(tmp_path / "yes_no.json", survey(answers=("yes", "no"), calendar=Calendar(0, DAY, 8)))
+    assert run(["survey", "extend", *arguments, "-o", "x.json"]) == 1
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_a_survey_is_closed_early(tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    """Signed and published in one command; again it changes nothing; after the calendar's end it cannot be."""
+    cli("authority", "new", "-o", ".")
+    cli("survey", "sign", "first.json", "--key", "authority.key", "-o", "first.signed")
+    with ServerProcess(tmp_path, "--movable-clock", "--authority", "authority.pub") as server:
+        server.move_clock(1_800_000_000)
+        cli("survey", "publish", "first.signed", "--server", server.url)
+        close = "survey", "close", "first.signed", "--key", "authority.key", "--server", server.url
+        assert "is ended with period 4, at 2027-01-19T08:00:00Z" in cli(*close, "--after", "4")
+        assert "was before ended with period 4" in cli(*close, "--after", "4")
+        for after, sentence in (("5", "an end stays as it is"), ("7", "after period 1 to 6, got 7"), ("0", "got 0")):
+            assert run([*close, "--after", after]) == 1
+            assert sentence in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""Unions of strata: exact sums, and nothing published that is about fewer entries than the minimum."""
+
+from collections import Counter
+from itertools import chain, combinations, product
+
+import numpy as np
+import pytest
+from changeling_protocol import Breakdown
+from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
+from changeling_statistics.strata import ClosingCell, NodeCell, StratifiedTallies, select
+from changeling_statistics.tallies import Attendance, NodeTally
+
+MINIMUM = 3
+SYSTEM, CHANNEL = Breakdown("system", ("linux", "mac", "windows")), Breakdown("channel", ("release", "beta"))
+
+
+def test_no_combination_of_published_unions_is_about_fewer_entries_than_the_minimum() -> None:
+    """Whatever is added and subtracted of published unions of one node, it is about 0 or at least the minimum.
+
+    Cells that are in the same unions count equally in every combination. So it suffices that those of each kind have
+    so many reports together. Every node of 3 cells of up to 6 reports, and of 4 cells of up to 5.
+    """
+    for strata, most in ((3, 6), (4, 5)):
+        cases = list(product(range(most + 1), repeat=strata))
+        tallies = one_track(cases)
+        published = [
+            (frozenset(union), tallies.union([StratumNumber(s) for s in union])) for union in unions_of(strata)
+        ]
+        for number, reports in enumerate(cases, 1):
+            node = TrackNumber(0), NodeNumber(number)
+            shown = [union for union, of_union in published if node in of_union]
+            together: Counter[frozenset[int]] = Counter()
+            for stratum, count in enumerate(reports):
+                kind = frozenset(place for place, union in enumerate(shown) if stratum in union)
+                together[kind] += count if kind else 0
+            assert all(count == 0 or count >= MINIMUM for count in together.values()), (reports, shown)
+
+
+def test_what_is_large_enough_is_published() -> None:
+    """Cells of at least the minimum are shown, but the smallest, if the small ones together have too few; and all."""
+    tallies = one_track([(5, 4, 2, 0), (5, 4, 2, 2), (1, 1, 1, 0), (1, 1, 0, 0)])
+    shown = {
+        union: {int(node) for _, node in tallies.union([StratumNumber(s) for s in union])} for union in unions_of(4)
+    }
+    assert shown[(0,)] == {1, 2}
+    assert shown[(1,)] == {2}
+    assert shown[(0, 1)] == {2}
+    assert shown[(2,)] == shown[(2, 3)] == shown[(3,)] == set()
+    assert shown[(0, 1, 2, 3)] == {1, 2, 3}
+    assert shown[(0, 1, 2)] == {1, 3}
+    assert shown[(0, 3)] == {1}, "a stratum without reports at the first node; one that is too small at the second"
+
+
+@pytest.mark.parametrize("minimum", [1, 12])
+def test_a_union_equals_what_would_have_been_counted_for_it(minimum: int) -> None:
+    """Byte for byte: of the nodes that are published, and of attendance everywhere."""
+    draws = np.random.default_rng(5)
+    reports = np.column_stack([draws.integers(0, most, 4_000) for most in (2, 9, 7, 5)])
+    heard = np.column_stack([draws.integers(0, most, 3_000) for most in (2, 9, 7, 3)])
+    everything = StratifiedTallies(*counted(reports, heard), minimum)
+    for union in ([0], [1, 4], [0, 2, 3, 5, 6], list(range(7))):
+        chosen = [StratumNumber(s) for s in union]
+        of_union = everything.union(chosen)
+        merged = [np.where(np.isin(rows[:, [2]], union), rows, -1) for rows in (reports, heard)]
+        for rows in merged:
+            rows[:, 2] = 0
+        nodes, attendance = counted(*(rows[rows[:, 0] >= 0] for rows in merged))
+        direct = {(track, node): tally for (track, node, _), tally in nodes.items() if tally.reports >= minimum}
+        assert of_union.keys() <= direct.keys()
+        assert of_union.keys() == direct.keys() or minimum > 1
+        for node, tally in of_union.items():
+            assert tally.reports == direct[node].reports
+            assert tally.slots.dtype == np.int64
+            assert tally.slots.tobytes() == direct[node].slots.tobytes()
+        assert of_union.attendance == {(g, t): each for (g, t, _), each in attendance.items()}
+
+
+def test_an_empty_survey_has_empty_unions() -> None:
+    """Where nothing was counted, a union has no node and no attendance."""
+    tallies = StratifiedTallies({}, {}, 1).union([StratumNumber(0)])
+    assert not tallies
+    assert not tallies.attendance
+    assert not one_track([(4, 0)]).union([])
+
+
+def test_strata_are_selected_by_the_names_of_their_values() -> None:
+    """A union may cross breakdowns; one that is not named may have any value; names are those declared."""
+    both = [SYSTEM, CHANNEL]
+    assert select(both, {"system": ["linux", "mac"]}) == [0, 1, 2, 3]
+    assert select(both, {"system": {"windows", "linux"}, "channel": ["beta"]}) == [1, 5]
+    assert select(both, {}) == list(range(6))
+    assert select([], {}) == [0]
+    for told, named in (
+        ({"country": ["GR"]}, "country"),
+        ({"system": ["linux", "haiku"]}, "haiku"),
+        ({"system": []}, "system"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            select(both, told)
+
+
+def one_track(nodes: list[tuple[int, ...]]) -> StratifiedTallies:
+    """Tallies of one track, of whose nodes each stratum has so many reports."""
+    cells = {
+        (TrackNumber(0), NodeNumber(number), StratumNumber(stratum)): NodeTally(count, np.array([count]))
+        for number, reports in enumerate(nodes, 1)
+        for stratum, count in enumerate(reports)
+        if count
+    }
+    return StratifiedTallies(cells, {}, MINIMUM)
+
+
+def unions_of(strata: int) -> list[tuple[int, ...]]:
+    return list(chain.from_iterable(combinations(range(strata), size) for size in range(strata + 1)))
+
+
+def counted(
+    reports: "np.typing.NDArray[np.int64]", heard: "np.typing.NDArray[np.int64]"
+) -> tuple[dict[NodeCell, NodeTally], dict[ClosingCell, Attendance]]:
+    """Tallies and attendance, counted one by one.
+
+    reports: track, node, stratum and slot of each, shape (reports, 4). heard: group, closing, stratum and standing.
+    """
+    nodes: dict[NodeCell, NodeTally] = {}
+    for track, node, stratum, slot in reports.tolist():
+        one = NodeTally(1, np.eye(5, dtype=np.int64)[slot])
+        cell = TrackNumber(track), NodeNumber(node), StratumNumber(stratum)
+        nodes[cell] = nodes[cell] + one if cell in nodes else one
+    attendance: dict[ClosingCell, Attendance] = {}
+    for group, period, stratum, standing in heard.tolist():
+        cell_heard = group, period, StratumNumber(stratum)
+        attendance[cell_heard] = attendance.get(cell_heard, Attendance()) + Attendance(
+            1, int(standing == 1), int(standing == 2)
+        )
+    return nodes, attendance

@@ -108,8 +108,8 @@ def _made(
         known = _published_nodes(survey, shown)
         if not _retrospective(request):
             known = [each for each in known if made and each.node.end <= _end(made[-1])]
-        shown = [_gap_as_json(survey, each) if isinstance(each, Gap) else _as_json(survey, each) for each in made]
-        content = {"series": shown, "nodes": _nodes_as_json(known, sealed)}
+        listed = [_gap_as_json(survey, each) if isinstance(each, Gap) else _as_json(survey, each) for each in made]
+        content = {"series": listed, "nodes": _nodes_as_json(known, sealed)}
     return bytes(JSONResponse({**_survey_as_json(published), **content}).body)
 
 

@@ -89,12 +89,19 @@ class BestWeights:
         until, network = self.network.periods, self.network
         return self._solved(network.unit_sources(times), network, self._information(until), until)
 
-    def online(self, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, K) of the histogram at each time t up to `until` that the edges closed by then connect with time 0."""
+    @cached_property
+    def online(self) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t that the edges closed by then connect with time 0."""
         try:
-            yield from enumerate(self._growing(until), 1)
+            return list(enumerate(self._growing(self.network.periods), 1))
         except np.linalg.LinAlgError:  # some time is reached late, or never
-            yield from self._one_by_one(until)
+            return list(self._one_by_one(self.network.periods))
+
+    @cached_property
+    def retrospective(self) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t that the edges connect with time 0, from all edges."""
+        reached = [time for time in range(1, self.network.periods + 1) if self.network.connected(time, 0)]
+        return list(zip(reached, self.rows(reached), strict=True)) if reached else []
 
     def _growing(self, until: int) -> Floats:
         """K of every time up to `until`, shape (until, E). Raises LinAlgError unless each is reached as it closes."""

@@ -6,7 +6,7 @@ that what closes later never changes which is taken; nor do tallies.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,3 +114,17 @@ class Routes:
         """The numbers of the edges over these spans, of the same shape."""
         keys = self._keys[self._distinct]
         return self._distinct[np.searchsorted(keys, start * (self.periods + 1) + end)]
+
+
+def routes(
+    periods: int, start: Indices, end: Indices, length: Floats, tells: NDArray[np.bool_], times: Indices
+) -> Routes:
+    """The `Routes` of these, worked out once for edges and times that are the same."""
+    edges = start.tobytes(), end.tobytes(), length.tobytes(), tells.tobytes()
+    return _routes(periods, *edges, times.tobytes())
+
+
+@lru_cache(maxsize=4)
+def _routes(periods: int, start: bytes, end: bytes, length: bytes, tells: bytes, times: bytes) -> Routes:
+    first, last, at = (np.frombuffer(each, np.intp) for each in (start, end, times))
+    return Routes(periods, first, last, np.frombuffer(length), np.frombuffer(tells, np.bool_), at)

@@ -15,6 +15,8 @@ Reports cannot be linked, so only a node of changes over just (τ, τ'] tells it
 off from it, as under many joint responses, the lower. Nodes whose tallies do not tell Q, as those of signed subsets
 over an even number of states, are between 0 and the lesser of V_τ + V_τ' and how many changed.
 
+A change node that nobody published is taken to have changed as many as the last one before it on its track.
+
 So the figure is linear in the tallies. It is unbiased if every span that matters is a node, as for one share and
 prefix sums, (1/f - 1)·v_t, or for panels. It is unbiased too in a closed cohort where entries change at most once
 after the first period, as nobody comes back. Else it is unbiased for an upper bound, and labelled so. A bound holds
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 from ..estimate import Floats
 from .network import Indices
 from .releases import Releases, shares
-from .routes import Routes
+from .routes import Routes, routes
 from .sampling_forms import Design, Forms, Scatter, Tie, draws, forms, scatter, ties
 from .sampling_weights import SamplingWeights, weighed
 
@@ -39,6 +41,20 @@ WHOLE = 600
 """With up to so many times, the chains between all of them are kept; with more, only between those that matter."""
 NOTHING = 1e-9
 """Weights below this are rounding, not weights."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Links:
+    """The change nodes that chains lead over.
+
+    source: the edge whose tally says who changed, shape (links,). start, end: the times that it links.
+    tells: whether that is exact.
+    """
+
+    source: Indices
+    start: Indices
+    end: Indices
+    tells: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +152,7 @@ class Sampling:
         on_pair = -0.5 * (pairs + pairs.T)[routes.first, routes.second]
         on_edge, alone = self._told(routes, on_pair, single.sampled + single.tied, bounding=bounding)
         by_chain, on_times, loose = self._routed(routes, on_pair, bounding=bounding)
-        on_edge[self._changes] += by_chain
+        np.add.at(on_edge, self._links.source, by_chain)
         times = np.zeros(c.shape[1])
         times[routes.times] = on_times + 0.5 * ((omega * left.sum(1)) @ right + (omega * right.sum(1)) @ left)
         np.add.at(times, design.end[self._from_nothing], (single.sampled + single.tied)[self._from_nothing])
@@ -192,17 +208,40 @@ class Sampling:
         return self._routes_between(np.arange(1, self.releases.network.periods + 1, dtype=np.intp))
 
     def _routes_between(self, times: Indices) -> Routes:
-        network, expected = self.releases.network, self.releases.survey.expected
-        start, end = network.start[self._changes], network.end[self._changes]
-        spans = zip(start.tolist(), end.tolist(), strict=True)
+        links, expected = self._links, self.releases.survey.expected
+        spans = zip(links.start.tolist(), links.end.tolist(), strict=True)
         length = np.array([max(expected.share_changed(s, e), 1e-6 * (e - s)) for s, e in spans])
-        return Routes(network.periods, start, end, length, self._identified[self._changes], times)
+        return routes(self.releases.network.periods, links.start, links.end, length, links.tells, times)
 
     @cached_property
     def _never_back(self) -> bool:
         """Whether no entry can change and come back: each changes at most once after the first period."""
         survey = self.releases.survey
         return survey.closed and isinstance(survey.constraint, AtMost) and survey.constraint.k <= 2
+
+    @cached_property
+    def _links(self) -> "_Links":
+        """The change nodes that chains are made of. For one that is lost the last before it on its track stands in."""
+        network, changes = self.releases.network, self._changes
+        ids = {(used.track, used.number): edge for edge, used in enumerate(self.releases.nodes)}
+        later, last = set(changes.tolist()), int(network.end.max(initial=0))
+        source, start, end = [], [], []
+        for number in np.unique(self.releases.track[changes]).tolist():
+            track, before = self.releases.survey.plan.tracks[number], None
+            for at in track.node_numbers():
+                edge, node = ids.get((number, at)), track.node(at)
+                if edge is not None:
+                    before = edge if edge in later else None
+                elif before is not None and node.end <= last:
+                    source.append(before)
+                    start.append(node.start)
+                    end.append(node.end)
+        return _Links(
+            source=np.concatenate([changes, np.array(source, np.intp)]),
+            start=np.concatenate([network.start[changes], np.array(start, np.intp)]),
+            end=np.concatenate([network.end[changes], np.array(end, np.intp)]),
+            tells=np.concatenate([self._identified[changes], np.zeros(len(source), np.bool_)]),
+        )
 
     @cached_property
     def _changes(self) -> Indices:

@@ -198,11 +198,7 @@ class Solution:
         """Of all times at which a node has closed, or a later one; not scaled."""
         if self._best is None or not len(self.releases):
             return []
-        if not self.retrospective:
-            rows = self._best.online(self.network.periods)
-        else:
-            reached = [time for time in range(1, self.network.periods + 1) if self.network.connected(time, 0)]
-            rows = zip(reached, self._best.rows(reached), strict=True) if reached else iter(())
+        rows = self._best.retrospective if self.retrospective else self._best.online
         return [(time, row[: len(self.releases)]) for time, row in rows]
 
     def _used_for(self, time: int) -> Network:

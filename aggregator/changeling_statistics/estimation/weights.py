@@ -5,6 +5,9 @@ entries are asked, the weights are those of `information`. Where every release i
 calendar is long, they are those of the network of resistors.
 """
 
+from dataclasses import dataclass, field
+from functools import lru_cache
+
 import numpy as np
 from changeling_protocol import ExpectedChanges, Survey
 
@@ -25,12 +28,35 @@ def best_weights(
 
     network: the nodes as edges, in order of their ends, and after them the edges of a drift.
     group, track: the numbers of each node's group and track in the plan, shape (nodes,).
-    entries: how many entries there are.
+    entries: how many entries there are. Without a drift the weights do not depend on it; nor on anything but the survey
+    and which of its nodes are published, so they are worked out once for these.
     """
-    plan = survey.plan
     if survey.calendar.periods > MOST_DENSE_PERIODS or not hangs_together(survey):
         return None
-    heard = []
+    if len(group) < len(network.start):
+        return _best_weights(_Published(survey, network, group, track), entries)
+    return _remembered(_Published(survey, network, group, track, (survey.id, track.tobytes(), network.end.tobytes())))
+
+
+@dataclass(frozen=True)
+class _Published:
+    """Which nodes of a survey are published; equal if their keys are."""
+
+    survey: Survey = field(compare=False)
+    network: Network = field(compare=False)
+    group: Indices = field(compare=False)
+    track: Indices = field(compare=False)
+    key: tuple[bytes, ...] = ()
+
+
+@lru_cache(maxsize=4)
+def _remembered(published: _Published) -> BestWeights:
+    return _best_weights(published, 1.0)
+
+
+def _best_weights(published: _Published, entries: float) -> BestWeights:
+    survey, network, group, track = published.survey, published.network, published.group, published.track
+    plan, heard = survey.plan, []
     for number, each in enumerate(plan.groups):
         at = np.flatnonzero(group == number).astype(np.intp)
         if len(at):

@@ -193,11 +193,7 @@ class PlannedEdges:
         if best is None:
             return _network_weights(network, retrospective)
         K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
-        if retrospective:
-            reached = network.components[1:] == network.components[0]
-            K[reached] = best.rows((np.flatnonzero(reached) + 1).tolist())
-            return K, reached
-        for time, row in best.online(periods):
+        for time, row in best.retrospective if retrospective else best.online:
             K[time - 1], reached[time - 1] = row, True
         return K, reached
 

@@ -79,7 +79,12 @@ class Releases:
 
         It is what the randomizers add, and that not everybody is heard, as if others were silent at every closing.
         """
-        return self._decoded[1] + self._silence
+        return self.responses + self._silence
+
+    @property
+    def responses(self) -> Floats:
+        """The covariance of each of `changes` that the randomizers add, shape (E, z, z), in entries squared."""
+        return self._decoded[1]
 
     @cached_property
     def bounded(self) -> bool:

@@ -68,17 +68,19 @@ class Sampling:
     releases: Releases
     histograms: Floats
 
-    def covariance(self, row: Floats, until: int) -> tuple[Floats, bool]:
+    def covariance(self, row: Floats, until: int, *, of_heard: bool = False) -> tuple[Floats, bool]:
         """What is added to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
 
         row: the weight of each edge in the estimate, shape (E,).
         until: how much is known, up to the nodes that close at that time.
+        of_heard: whether the estimate is about those alone who are heard.
         """
-        if not self.design(until).needed:
+        design = self.design(until, of_heard=of_heard)
+        if not design.needed:
             z = len(self.releases.survey.answers)
             return np.zeros((z, z)), False
-        weights = self.weights(row, until)
-        return weighed(weights, self.design(until), self._products, self._histograms), weights.bounded
+        weights = self._row_weights(design, row)
+        return weighed(weights, design, self._products, self._histograms), weights.bounded
 
     def joint_covariance(self, rows: Floats, until: int) -> Floats:
         """What is added to the covariances between k estimates, shape (k, k, z, z), in entries squared.
@@ -103,24 +105,27 @@ class Sampling:
 
     def weights(self, row: Floats, until: int) -> SamplingWeights:
         """What is added to the covariance of the estimate with these weights, as a sum of what tallies tell."""
-        design = self.design(until)
+        return self._row_weights(self.design(until), row)
+
+    def _row_weights(self, design: Design, row: Floats) -> SamplingWeights:
         quadratic = forms(design, row, self.releases.network.periods)
         return self._weights(design, quadratic, quadratic, scatter(design, row**2), bounding=True)
 
-    def design(self, until: int) -> Design:
+    def design(self, until: int, *, of_heard: bool = False) -> Design:
         """Who reports on which node, with what chance, and which reports hang together, as known at a time."""
         known, enrolment = self.releases, self.releases.enrolment
         kept, alone = self._draws
         by_group, enrolled = enrolment.by_group[:, until], enrolment.enrolled(until)
         shares_there = np.where(by_group > 0, by_group / max(enrolled, 1.0), shares(known.survey))
         whole = 1.0 / enrolment.scale(until) if enrolled else 1.0
+        heard = whole + enrolment.unheard(until)
         return Design(
             start=known.network.start,
             end=known.network.end,
             group=known.group,
             track=known.track,
-            expansion=(whole + enrolment.unheard(until)) / shares_there,
-            whole=whole,
+            expansion=heard / shares_there,
+            whole=heard if of_heard else whole,
             kept=kept,
             scatter=alone,
             entries=float(enrolment.stands_for[until]),

@@ -55,7 +55,7 @@ class Silence:
         may_fall = solution.releases.network.start > 0
         below = least.sum() - np.maximum(silent, 0.0)[may_fall].sum()
         above = np.maximum(silent, 0.0).sum() - least[may_fall].sum()
-        told = solution.weighed(row * enrolment.heard[end] / enrolment.stands_for[end], until)
+        told = solution.weighed(row * enrolment.heard[end] / enrolment.stands_for[end], until, of_heard=True)
         bounds = intervals(told, level) + np.array([below, above])
         lowest = 0.0 if self.minus == 0 else -float(self.enrolled)
         clipped: Floats = np.clip(bounds, lowest, float(self.enrolled))

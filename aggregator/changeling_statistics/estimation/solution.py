@@ -87,10 +87,13 @@ class Solution:
         """The estimate of v_plus - v_minus with its covariance. Raises NotEstimable if no edges connect the times."""
         return self.weighed(self.row(plus, minus), self.known_until(plus))
 
-    def weighed(self, row: Floats, until: int) -> Estimate:
-        """The estimate with these weights, and its covariance as known at a time."""
-        response = sandwich(row, self.releases.covariances)
-        sampling, bounded = self.sampling.covariance(row, until)
+    def weighed(self, row: Floats, until: int, *, of_heard: bool = False) -> Estimate:
+        """The estimate with these weights, and its covariance as known at a time.
+
+        of_heard: whether it is about those alone who are heard, so that nothing is missing of those who are silent.
+        """
+        response = sandwich(row, self.releases.responses if of_heard else self.releases.covariances)
+        sampling, bounded = self.sampling.covariance(row, until, of_heard=of_heard)
         return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded)
 
     def estimates(self, until: int) -> list[Estimate | None]:

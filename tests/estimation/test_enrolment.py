@@ -1,0 +1,209 @@
+"""Who is enrolled and heard: units, scales, silence; and that what is known online ends with its period."""
+
+import numpy as np
+import pytest
+from changeling_protocol import AtMost, Group, KaryResponse, MutationSpace, Node, Odds, ReleasePlan, StateSpace, Track
+from changeling_statistics.estimation import Gap, change, histogram, series
+from changeling_statistics.estimation.enrolment import Enrolment
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.solution import Solution
+from changeling_statistics.tallies import Attendance, NodeTally, Tallies
+
+from ..protocol.examples import hierarchical, survey
+from .graphs import calendar, expected_tally, random_tallies
+from .test_histograms import EVERY_KIND, SURVEY, TOGETHER, T, without
+
+CERTAIN = Odds(10**6, 1)
+
+
+def attendance(*closings):
+    """Of one group: (heard, new, missed) at the closings 1, 2, …; None where nobody is heard."""
+    return {(0, period): Attendance(*there) for period, there in enumerate(closings, 1) if there}
+
+
+def test_where_nobody_is_silent_units_are_entries():
+    """Arrivals included: those who are heard, and those who are enrolled, are as many as m."""
+    counted = Enrolment.of(attendance((100, 100), (100, 0), (130, 30), (137, 7)), 1, 4)
+    np.testing.assert_allclose(counted.stands_for[1:], [100, 100, 130, 137])
+    assert [counted.enrolled(t) for t in range(5)] == [0, 100, 100, 130, 137]
+    assert counted.scale(4) == pytest.approx(1)
+    assert not counted.silence.any()
+    assert counted.unheard(4) == 0
+
+
+def test_newcomers_are_told_from_those_who_return():
+    """Twenty who come back raise neither m nor who is enrolled; twenty who enrol raise both."""
+    back = Enrolment.of(attendance((100, 100), (80, 0), (100, 0)), 1, 3)
+    come = Enrolment.of(attendance((100, 100), (80, 0), (100, 20)), 1, 3)
+    assert back.stands_for[3] == 100
+    assert back.enrolled(3) == 100
+    assert come.stands_for[3] == pytest.approx(100 * 100 / 80)
+    assert come.enrolled(3) == 120
+    assert come.heard_last(3) == 100
+
+
+def test_a_late_start_counts_those_it_missed():
+    """Nobody's first closing is heard; all are enrolled when they are heard, and none of them is a newcomer."""
+    late = Enrolment.of(attendance(None, None, (90, 0, 90), (100, 0, 10)), 1, 4)
+    assert [late.enrolled(t) for t in (2, 3, 4)] == [0, 90, 100]
+    np.testing.assert_allclose(late.stands_for, 90)
+    assert late.scale(4) == pytest.approx(10 / 9)
+
+
+def test_silence_is_what_is_missing_from_those_who_are_enrolled():
+    """The median of the latest closings, so that one bad day does not count as silence of all days."""
+    counted = Enrolment.of(attendance((100, 100), (80, 0), (80, 0), (10, 0), (80, 0)), 1, 5)
+    assert counted.silence[4] == pytest.approx(9)
+    assert counted.unheard(5) == pytest.approx(0.25)
+
+
+def test_if_only_newcomers_are_heard_estimates_stay_finite():
+    """All whom anybody knew are silent: one is taken to be there."""
+    counted = Enrolment.of(attendance((50, 50), (200, 200)), 1, 2)
+    assert np.isfinite(counted.stands_for).all()
+    assert counted.enrolled(2) == 250
+
+
+@pytest.mark.parametrize("arrivals", [0, 30])
+@pytest.mark.parametrize("silent", [0.0, 0.25])
+def test_shares_are_right_when_people_come_and_fall_silent(arrivals, silent):
+    """From tallies without noise: a quarter is silent each time, and newcomers are like those who are there.
+
+    States are 0 for NULL, 1 and 2; whoever enrols changes from nothing to the state that it has.
+    """
+    periods, kept = 6, 1 - silent
+    response = KaryResponse(MutationSpace(2), CERTAIN)
+    moves = np.array([[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    shares, nodes, there = [np.array([0.1, 0.6, 0.3])], {}, {}
+    for period in range(1, periods + 1):
+        new = 1200 if period == 1 else arrivals
+        old = 1200 + arrivals * (period - 2) if period > 1 else 0
+        shares.append(shares[-1] @ moves if period > 1 else shares[-1])
+        counts = np.zeros(response.space.size)
+        for before, after in np.ndindex(3, 3):
+            counts[response.space.index(before, after)] += kept * old * shares[-2][before] * moves[before, after]
+        for after in range(3):
+            counts[response.space.index(0, after)] += kept * new * shares[-1][after]
+        nodes[0, period] = expected_tally(response, counts)
+        there[0, period] = Attendance(round(kept * (old + new)), round(kept * new))
+    asked = survey(
+        ReleasePlan((Group((Track(1, response, 0, periods),)),)),
+        answers=("a", "b"),
+        calendar=calendar(periods),
+        constraint=AtMost(9),
+    )
+    for each in series(asked, Tallies(nodes, there), periods):
+        fractions = each.estimate.values / each.silence.enrolled
+        np.testing.assert_allclose(fractions, shares[each.period][1:], atol=2e-3)
+
+
+def lived(asked, generator):
+    """Random tallies of a survey whose entries come, go and are silent: of each group its own."""
+    whole = random_tallies(asked, generator)
+    closings = sorted({period for _, period in whole.attendance})
+    there = {}
+    for group in range(len(asked.plan.groups)):
+        for at, period in enumerate(closings):
+            heard = int(generator.integers(300, 500))
+            new = heard if at == 0 else int(generator.integers(0, 40))
+            there[group, period] = Attendance(heard, new, 0 if at == 0 else int(generator.integers(0, 9)))
+    return Tallies(whole.nodes, there)
+
+
+def known_by(asked, tallies, period):
+    """What of the tallies was known when a period closed."""
+    tracks = asked.plan.tracks
+    nodes = {key: tally for key, tally in tallies.items() if tracks[key[0]].node(key[1]).end <= period}
+    return Tallies(nodes, {key: there for key, there in tallies.attendance.items() if key[1] <= period})
+
+
+@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND, TOGETHER], ids=["hierarchy", "every kind", "joint"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_online_estimate_is_the_same_when_more_is_known(plan, closed):
+    """Values, covariance, bounds and who was heard, to the last bit but for the order of sums; a node is lost too."""
+    asked = survey(plan, calendar=calendar(T), closed=closed)
+    tallies = without(lived(asked, np.random.default_rng(3)), (0, 4))
+    later = series(asked, tallies, T)
+    for period in range(1, T + 1):
+        then = series(asked, known_by(asked, tallies, period), period)[-1]
+        now = later[period - 1]
+        assert type(then) is type(now)
+        if isinstance(then, Gap):
+            assert then == now
+            continue
+        scale = np.abs(now.estimate.covariance).max()
+        np.testing.assert_allclose(then.estimate.values, now.estimate.values, rtol=1e-7, atol=1e-6)
+        np.testing.assert_allclose(then.estimate.covariance, now.estimate.covariance, atol=1e-7 * scale)
+        np.testing.assert_allclose(then.silence.bounds(), now.silence.bounds(), rtol=1e-6, atol=1e-4)
+        assert (then.silence.heard, then.silence.enrolled) == (now.silence.heard, now.silence.enrolled)
+
+
+def test_the_bounds_hold_whatever_the_silent_hold():
+    """Without noise: of every kind of silent entries, those that would move the histogram most."""
+    states = KaryResponse(StateSpace(1), CERTAIN)
+    changes = KaryResponse(MutationSpace(1), CERTAIN)
+    asked = survey(
+        ReleasePlan((Group((Track(1, states, 0, 2), Track(2, changes, 0, 2))),)),
+        answers=("a",),
+        calendar=calendar(2),
+        constraint=AtMost(2),
+    )
+    heard, silent = 1000, 200
+    for holding in (0, 500, 1000):
+        tally = expected_tally(states, np.array([heard - holding, holding]))
+        inserted = np.zeros(changes.space.size)
+        inserted[changes.space.index(0, 0)] += heard - holding
+        inserted[changes.space.index(0, 1)] += holding
+        nodes = {(0, 1): tally, (0, 2): tally, (1, 1): expected_tally(changes, inserted)}
+        there = {(0, 1): Attendance(heard + silent, heard + silent), (0, 2): Attendance(heard)}
+        last = histogram(asked, Tallies(nodes, there), 2)
+        assert (last.silence.enrolled, last.silence.heard) == (heard + silent, heard)
+        lower, upper = last.silence.bounds()[0]
+        for silent_with_it in (0, silent):
+            assert lower - 1e-6 <= holding + silent_with_it <= upper + 1e-6
+        assert upper - lower < silent + 1
+
+
+def test_a_lost_closing_is_a_gap_and_windows_go_on():
+    """Without wide nodes nothing reconnects; every connected part has its changes."""
+    asked = survey(hierarchical(3, T, (1,), Odds(7, 2)), calendar=calendar(T))
+    tallies = without(random_tallies(asked, np.random.default_rng(1)), (0, 5))
+    found = series(asked, tallies, T)
+    assert [each.span.end for each in found if isinstance(each, Gap)] == list(range(5, T + 1))
+    assert {each.missing for each in found if isinstance(each, Gap)} == {(0, Node(4, 5))}
+    assert change(asked, tallies, Node(5, 9)).span == Node(5, 9)
+
+
+def test_a_gap_names_the_first_node_of_the_shortest_way():
+    """Online what has not closed is no way; in the end it is."""
+    tallies = without(random_tallies(SURVEY, np.random.default_rng(1)), (0, 3), (0, 4), (1, 2), (2, 1))
+    online, late = (series(SURVEY, tallies, T, retrospective=each) for each in (False, True))
+    assert online[2] == Gap(Node(0, 3), (0, Node(2, 3)))
+    assert online[3].missing in {(1, Node(2, 4)), (2, Node(0, 4))}
+    assert late[4].missing == online[3].missing
+    assert all(isinstance(each, Gap) for each in online[3:])
+
+
+def test_a_node_whose_count_is_low_by_chance_does_not_pull_the_estimate():
+    """Ratio estimators with weights from expected counts: unbiased however few report, given how many do."""
+    asked = survey(
+        ReleasePlan((Group((Track(1, KaryResponse(StateSpace(1), Odds(3, 1)), 0, 4, reported=1),)),)),
+        answers=("a",),
+        calendar=calendar(4),
+        constraint=AtMost(1),
+        minimum=8,
+    )
+    generator = np.random.default_rng(5)
+    share, entries, found = 0.25, 40, []
+    chance = (3 * share + (1 - share)) / 4
+    for _ in range(500):
+        reports = generator.multinomial(entries, np.full(4, 0.25))
+        nodes = {}
+        for number, count in enumerate(reports.tolist(), 1):
+            ones = generator.binomial(count, chance)
+            nodes[0, number] = NodeTally(count, np.array([count - ones, ones]))
+        there = {(0, period): Attendance(entries, entries * (period == 1)) for period in range(1, 5)}
+        (value,) = Solution(releases(asked, Tallies(nodes, there))).values(4)[-1]
+        found += [] if np.isnan(value) else [value / entries]
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found) - share) < 4 * error  # a false alarm in 16,000

@@ -3,9 +3,11 @@
     $ python examples/privacy_accounting.py
 
 The pure figure is what the survey promises. The others say more about the same reports: what an entry loses but for a
-chance of delta, and what can still be seen where an honest relay shuffles the uploads of many entries.
+chance of delta, and what can still be seen where an honest relay, which the survey declares, shuffles the uploads of
+many entries that all stay from first to last.
 """
 
+from dataclasses import replace
 from decimal import Decimal
 
 from changeling_protocol import AtMost, Calendar, Survey
@@ -15,6 +17,7 @@ DAY = 86_400
 CONSTRAINT = AtMost(100)  # an answer that changes often
 A_REPORT = Decimal("0.05")
 DELTA, ENTRIES = 1e-6, 1_000_000
+RELAY = "https://relay.example.org"
 
 
 def main() -> None:
@@ -37,7 +40,7 @@ def survey_of(days: int) -> Survey:
     calendar = Calendar(start=1_798_761_600, period=DAY, periods=days)
     total = A_REPORT * min(2 * CONSTRAINT.k, days)
     plan = hierarchical_plan(4, calendar, CONSTRAINT, epsilon=total)
-    return Wish(4, calendar, CONSTRAINT, total, ENTRIES).survey(plan)
+    return replace(Wish(4, calendar, CONSTRAINT, total, ENTRIES).survey(plan), relay=RELAY)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ that admitted mutations reach. The first answer, an insertion, is a mutation too
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,8 +18,8 @@ MOST_CLASSES = 16
 """The most classes of a hybrid constraint: each is asked at every mutation, and for every track of a survey."""
 
 
-class Constraint(Protocol):
-    """A bound on the mutations of one entry."""
+class Constraint(Hashable, Protocol):
+    """A bound on the mutations of one entry. A value, so that it can be the key of a cache."""
 
     def admits(self, mutations: int, elapsed: float) -> bool:
         """Whether one more mutation is allowed.

@@ -1,8 +1,9 @@
-"""The words of a designer's command line as values: epsilons, counts, durations, dates."""
+"""The words of a designer's command line as values: epsilons, counts, durations, dates, URLs."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import typer
 from changeling_statistics.durations import parse_duration
@@ -38,6 +39,15 @@ def duration(text: str) -> int:
 def date(text: str) -> int:
     """The Unix seconds of an ISO 8601 date or time, in UTC if it names no offset, or of Unix seconds themselves."""
     return int(_option(parse_instant, text))
+
+
+def url(text: str) -> str:
+    """A base URL: HTTPS, or on loopback; without credentials or a query."""
+    parts = urlsplit(text)
+    bare = not (parts.username or parts.password or parts.query or parts.fragment)
+    if not (bare and parts.hostname and (parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1"))):
+        raise typer.BadParameter(f"write a base URL such as https://relay.example.org, got {text!r}")
+    return text
 
 
 def _option(parse: Callable[[str], T], text: str) -> T:

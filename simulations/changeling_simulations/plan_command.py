@@ -69,6 +69,10 @@ def plan(
     spread: Annotated[int, typer.Option(parser=options.duration, help="Answers spread over so long.")] = "1h",  # type: ignore[assignment]
     grace: Annotated[int, typer.Option(parser=options.duration, help="Reports are taken so long.")] = "7d",  # type: ignore[assignment]
     minimum: Annotated[int, typer.Option(help="Nodes with fewer reports are not published.")] = 100,
+    relay: Annotated[
+        str | None,
+        typer.Option(parser=options.url, metavar="URL", help="The relay that will shuffle the survey's envelopes."),
+    ] = None,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -96,8 +100,9 @@ def plan(
         spread=spread,
         grace=grace,
         minimum=minimum,
+        relay=relay or "",
     )
-    print_comparison(console, comparison, delta)
+    print_comparison(console, comparison, delta, survey.relay)
     _warn(console, comparison, chosen, survey)
     if plot is not None:
         save_plan_plot(comparison, chosen, plot)

@@ -1,26 +1,31 @@
 """What `changeling-sim plan` prints: how accurate each plan is, what it costs, and a verdict."""
 
+from dataclasses import replace
 from math import isfinite
 
 from changeling_protocol import Joint, Track
-from changeling_statistics.accounting import LossStatement, loss_statement
+from changeling_statistics.accounting import loss_statement
 from changeling_statistics.durations import format_duration
 from changeling_statistics.planning import Comparison, Option
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-CONDITION = "shuffled: if a relay shuffles the uploads of all devices at every closing"
+CONDITION = (
+    "shuffled: if an honest relay shuffles the envelopes of all devices at every closing, the same devices every time; "
+    "breakdowns would part them"
+)
 MOST_GROUPS = 12
 
 
-def print_comparison(console: Console, comparison: Comparison, delta: float) -> None:
+def print_comparison(console: Console, comparison: Comparison, delta: float, relay: str) -> None:
     """Prints plans side by side: how accurate, how costly, a verdict, and the groups of the optimal plan.
 
     delta: of the (epsilon, delta) figures.
+    relay: the URL of the relay that the survey declares; empty if none, and then no shuffled figure is shown.
     """
     console.print(_accuracy(comparison))
-    console.print(_costs(comparison, delta))
+    console.print(_costs(comparison, delta, relay))
     console.print(escape(comparison.verdict), highlight=False)
     wish, planned = comparison.wish, comparison.planned
     console.print(
@@ -56,34 +61,28 @@ def _accuracy(comparison: Comparison) -> Table:
     return table
 
 
-def _costs(comparison: Comparison, delta: float) -> Table:
+def _costs(comparison: Comparison, delta: float, relay: str) -> Table:
     wish = comparison.wish
     table = Table(
         title=f"What it costs a device over {format_duration(wish.periods * wish.calendar.period)}",
         title_justify="left",
-        caption=CONDITION,
+        caption=CONDITION if relay else None,
         caption_justify="left",
     )
     table.add_column("plan")
-    for column in ("epsilon", f"at delta {delta:g}", "shuffled", "reports", "kB sent"):
+    for column in ("epsilon", f"at delta {delta:g}", *(["shuffled"] if relay else []), "reports", "kB sent"):
         table.add_column(column, justify="right")
     for option in comparison.options.values():
-        losses = _losses(option, delta, wish.devices)
-        shuffled = losses.shuffled.epsilon if losses.shuffled else float("nan")
+        losses = loss_statement(replace(option.survey, relay=relay), delta, wish.devices)
+        figures = [losses.pure, losses.approximate, *([losses.shuffled] if losses.shuffled else [])]
         table.add_row(
             escape(option.title),
-            _loss(losses.pure.epsilon),
-            _loss(losses.approximate.epsilon),
-            _loss(shuffled),
+            *(_loss(figure.epsilon) for figure in figures),
             f"{option.reports:,.1f}".removesuffix(".0"),
             f"{option.sent_bytes / 1000:,.1f}",
             style="bold" if option is comparison.planned.option else None,
         )
     return table
-
-
-def _losses(option: Option, delta: float, devices: int) -> LossStatement:
-    return loss_statement(option.survey, delta, devices)
 
 
 def _groups(option: Option) -> Table:

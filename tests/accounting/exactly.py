@@ -1,11 +1,12 @@
 """Exact privacy curves by enumeration: of transcripts for every pair of changelogs, and of shuffled histograms."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product
 from math import prod
 
-from changeling_protocol import AtMost, Calendar, Group, Randomizer, Track
+from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey, Track
 from changeling_statistics.accounting import PrivacyCurve, curve_of, worst_curve
 from changeling_statistics.accounting.curve import SILENT
 from changeling_statistics.randomizers.likelihoods import merged
@@ -18,6 +19,11 @@ Law = dict[tuple[int, ...], Fraction]
 def node_inputs(group: Group, states: tuple[int, ...]) -> list[tuple[Track, int]]:
     """The true input of every node, track by track."""
     return [(track, true) for track, inputs in group_inputs(group, states) for true in inputs]
+
+
+def relayed(survey: Survey) -> Survey:
+    """The same survey, with a relay declared."""
+    return replace(survey, relay="https://relay.example.org")
 
 
 def histories(answers: int, periods: int, most: int, closed: bool = False) -> list[tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import combinations, permutations, product
+from math import comb, prod
 
 import pytest
 from changeling_protocol import (
@@ -31,7 +32,7 @@ from changeling_statistics.accounting import (
     worst_curve,
 )
 from changeling_statistics.accounting.curve import SILENT
-from changeling_statistics.accounting.rounds import differing_rounds
+from changeling_statistics.accounting.rounds import differing_rounds, linked_round
 from changeling_statistics.accounting.shuffled import linked_epsilon
 from changeling_statistics.randomizers import PairKind
 from changeling_statistics.randomizers.likelihoods import all_pairs
@@ -40,6 +41,7 @@ from tests.enumeration import all_inputs, changelogs
 from tests.joint_enumeration import defined_law
 
 from ..protocol.examples import survey
+from .exactly import relayed
 
 ANY = Odds(2, 1)
 EPSILONS = [0.0, 0.1, 0.35, 0.8, 1.2, 2.0, 3.1]
@@ -197,43 +199,49 @@ def test_the_most_slots_are_answered_at_once():
     assert agreeing(group.tracks[0].randomizer).agreement == group.kernel.agreements[0]
 
 
-def test_joint_and_plain_groups_count_by_their_shares():
-    """δ(ε) of drawn groups is the shares' mean of theirs."""
+def test_of_joint_and_plain_groups_the_worst_counts():
+    """δ(ε) is the larger of the two at every ε."""
     joint, _, _ = SMALL["signed"]
     plain = Group((Track(1, KaryResponse(LIVE, Odds(3, 1)), 0, 3, reported=1),), 3)
     stated = surveyed(Group(joint.tracks, 2, joint.joint), plain, most=3, closed=True)
     of_plain = node_curve(plain.tracks[0].randomizer, PairKind.MUTATIONS)
     for epsilon in EPSILONS:
-        mean = (2 * joint_curve(joint).delta_at(epsilon) + 3 * of_plain.delta_at(epsilon)) / 5
-        assert delta_at(stated, epsilon) == pytest.approx(mean, rel=1e-8, abs=1e-12)
+        worst = max(joint_curve(joint).delta_at(epsilon), of_plain.delta_at(epsilon))
+        assert delta_at(stated, epsilon) == pytest.approx(worst, rel=1e-8, abs=1e-12)
 
 
-def test_a_joint_group_is_one_round_however_many_closings_it_has():
-    """Its reports depend on each other, so that rounds may not be composed: its charge, once, among its entries."""
+def test_a_joint_group_is_one_round_among_those_that_drew_alike():
+    """Its reports depend on each other, so that rounds may not be composed: its charge, once, for all that it sends."""
     group, most, closed = SMALL["states and one random change"]
-    calendar = Calendar(0, 60, 3)
-    ((each, count),) = differing_rounds(group, calendar, AtMost(most), closed).items()
-    assert (count, each.alike, each.blanket) == (1, 1.0, None)
-    assert each.local == pytest.approx(float(group.joint.odds.epsilon))
+    circumstances = Calendar(0, 60, 3), AtMost(most), closed
+    whole = linked_round(group, *circumstances)
+    draws = prod(comb(track.count, track.reports) for track in group.tracks)
+    assert draws > 1
+    assert (whole.alike, whole.blanket) == (1 / draws, None)
+    assert whole.local == pytest.approx(float(group.joint.odds.epsilon))
+    with pytest.raises(ValueError, match="rounds of a joint group depend on each other"):
+        differing_rounds(group, *circumstances)
 
 
 def test_shuffled_joint_transcripts_are_bounded_as_one_report():
     """The figure is the linked one, falls with the crowd, and never exceeds (ε, δ)."""
     group, most, closed = SMALL["anchored"]
-    stated = surveyed(group, most=most, closed=closed)
+    stated = relayed(surveyed(group, most=most, closed=closed))
     before = float(stated.cost)
     for entries in (10, 10_000, 1_000_000):
         loss = shuffled_loss(stated, 1e-6, entries)
-        assert loss.epsilon == pytest.approx(min(epsilon_at(stated, 1e-6), linked_epsilon(stated, 1e-6, entries)))
+        assert loss.epsilon == pytest.approx(
+            min(epsilon_at(stated, 1e-6), linked_epsilon(stated, group, 1e-6, entries))
+        )
         assert loss.epsilon <= before
         before = loss.epsilon
     assert before < 0.1
-    assert "whole transcript as one shuffled report" in loss.source
+    assert "whole transcript as one report" in loss.source
 
 
 def test_a_statement_of_a_joint_survey_is_in_order():
     """shuffled <= (ε, δ) <= pure, and the source names joint groups."""
     group, most, closed = SMALL["kary"]
-    figures = loss_statement(surveyed(group, most=most, closed=closed), 1e-3, 5_000)
+    figures = loss_statement(relayed(surveyed(group, most=most, closed=closed)), 1e-3, 5_000)
     assert figures.shuffled.epsilon <= figures.approximate.epsilon <= figures.pure.epsilon
     assert "joint groups" in figures.approximate.source

@@ -1,6 +1,6 @@
 """Whole surveys behind a relay: enumerated over all entries' changelogs, and the two bounds against each other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations
 from math import prod
@@ -20,14 +20,14 @@ from changeling_protocol import (
 )
 from changeling_statistics.accounting import epsilon_at, loss_statement, shuffled_loss, worst_curve
 from changeling_statistics.accounting.curve import SILENT
-from changeling_statistics.accounting.rounds import differing_rounds
+from changeling_statistics.accounting.rounds import differing_rounds, linked_round
 from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
 from changeling_statistics.randomizers import counterpart_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..protocol.examples import mixed, survey
-from .exactly import against, histogram_law, histories
+from .exactly import against, histogram_law, histories, relayed
 
 
 def kary(z, a=3):
@@ -37,7 +37,8 @@ def kary(z, a=3):
 def surveyed(*groups, z=1, T=2, k=1, closed=False):
     names = tuple("abcdefgh"[:z])
     calendar = Calendar(0, 60, T)
-    return survey(ReleasePlan(groups), answers=names, calendar=calendar, constraint=AtMost(k), closed=closed)
+    made = survey(ReleasePlan(groups), answers=names, calendar=calendar, constraint=AtMost(k), closed=closed)
+    return relayed(made)
 
 
 def flat(randomizer, T, **more):
@@ -104,8 +105,8 @@ def test_enumerated_surveys_stay_within_the_shuffled_figures(widths, T, k, entri
     for delta in (1e-6, 0.02, 0.15):
         for epsilon in (
             shuffled_loss(stated, delta, entries).epsilon,
-            linked_epsilon(stated, delta, entries),
-            rounds_epsilon(stated, delta, entries)[0],
+            linked_epsilon(stated, group, delta, entries),
+            rounds_epsilon(stated, group, delta, entries)[0],
         ):
             assert curve.delta_at(epsilon) <= delta
 
@@ -115,7 +116,7 @@ PLANS = {
     "signed": surveyed(flat(SignedSubset(MutationSpace(3), Odds(9, 1)), 16), z=3, T=16, k=1),
     "hierarchy": surveyed(Group(tuple(Track(w, kary(3, 2), 0, 16) for w in (1, 4, 16))), z=3, T=16, k=2),
     "panel": surveyed(flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2), z=3, T=16, k=2),
-    "mixed": survey(mixed(3, 8), calendar=Calendar(0, 60, 8), closed=True),
+    "mixed": relayed(survey(mixed(3, 8), calendar=Calendar(0, 60, 8), closed=True)),
 }
 
 
@@ -189,6 +190,31 @@ def test_reports_drawn_differently_share_no_crowd():
     assert {each.alike for each in rounds} == {Fraction(1, 8)}
 
 
+def test_whole_transcripts_hide_among_those_that_drew_alike():
+    """The group's share of the entries, and of these one in as many as there are draws of nodes."""
+    response = KaryResponse(StateSpace(3), Odds(3, 1))
+    panel = Group((Track(1, response, 0, 4, reported=2), Track(2, response, 0, 4, reported=1)), 3)
+    assert linked_round(panel, Calendar(0, 60, 4), AtMost(2), False).alike == pytest.approx(1 / 12)
+    alone, beside = surveyed(panel, z=3, T=4), surveyed(panel, Group(flat(kary(3), 4).tracks, 97), z=3, T=4)
+    assert linked_epsilon(beside, panel, 0.01, 10**6) > linked_epsilon(alone, panel, 0.01, 10**6)
+
+
+def test_a_group_whose_changelogs_never_differ_tells_nothing():
+    """Changes after the first period of a closed cohort that may mutate once."""
+    group = Group((Track(1, kary(2), 1, 3),))
+    stated = surveyed(group, z=2, T=3, k=1, closed=True)
+    assert differing_rounds(group, stated.calendar, stated.constraint, True).total() == 0
+    assert shuffled_loss(stated, 1e-6, 10).epsilon == 0
+
+
+def test_only_a_survey_that_declares_a_relay_has_a_shuffled_figure():
+    """Without one the bound is refused, and a statement leaves it out however many entries there are."""
+    bare = replace(PLANS["flat"], relay="")
+    with pytest.raises(ValueError, match="needs a relay, and this survey declares none"):
+        shuffled_loss(bare, 1e-6, 10)
+    assert loss_statement(bare, 1e-6, 10_000).shuffled is None
+
+
 def test_bad_arguments_are_named():
     """Deltas too small for floating point, or none, and nobody to shuffle."""
     for delta in (0.0, 1e-13, 1.0):
@@ -199,7 +225,7 @@ def test_bad_arguments_are_named():
 
 
 def test_a_statement_says_what_it_rests_on():
-    """Three figures with source and conditions; no shuffled one without a relay; bad deltas refused."""
+    """Three figures with source and conditions; no shuffled one of unknown crowds; bad deltas refused."""
     local = loss_statement(PLANS["flat"], 1e-6)
     assert local.shuffled is None
     assert local.pure.delta == 0
@@ -209,5 +235,7 @@ def test_a_statement_says_what_it_rests_on():
     assert "Balle" in whole.shuffled.source
     assert "honest" in whole.shuffled.conditions
     assert "10000" in whole.shuffled.conditions
+    assert "the same n entries" in whole.shuffled.conditions
+    assert "one stratum" in whole.shuffled.conditions
     with pytest.raises(ValueError, match="delta must be at least 0 and below 1, got 1"):
         loss_statement(PLANS["flat"], 1)

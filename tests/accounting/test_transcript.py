@@ -23,6 +23,7 @@ from changeling_protocol import (
 )
 from changeling_statistics.accounting import delta_at, epsilon_at
 from changeling_statistics.accounting.compositions import divisions
+from changeling_statistics.accounting.transcript import group_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,15 +116,17 @@ def test_reports_compose_as_independent(group, z, T):
         assert literal_curve(group, one, other) == transcript_curve(group, one, other)
 
 
-def test_groups_count_by_their_shares():
-    """δ(ε) of drawn groups is the shares' mean of theirs, since everybody sees which was drawn; and it is exact."""
-    groups = (Group(flat(kary(2), 4).tracks, 3), Group(layered(kary(2, 7, 4), 4, (1, 2)).tracks, 2))
+def test_of_several_groups_the_worst_counts():
+    """Everybody sees which group an entry drew: δ(ε) is the largest of all groups', whatever their shares."""
+    groups = (Group(flat(kary(2), 4).tracks, 99), Group(flat(kary(2, 20), 1).tracks, 1))
     stated = surveyed(*groups, answers=2, periods=4, k=1)
     exact = [worst_transcript_curve(group, 2, 4, 1) for group in groups]
-    for epsilon in EPSILONS:
-        mean = (3 * exact[0].delta_at(epsilon) + 2 * exact[1].delta_at(epsilon)) / 5
-        assert delta_at(stated, epsilon) == pytest.approx(mean, rel=ROUNDING, abs=1e-12)
-        assert delta_at(stated, epsilon) >= mean
+    worst = [max(curve.delta_at(epsilon) for curve in exact) for epsilon in EPSILONS]
+    assert len({max(range(2), key=lambda i: exact[i].delta_at(epsilon)) for epsilon in EPSILONS}) == 2
+    for epsilon, delta in zip(EPSILONS, worst, strict=True):
+        assert delta_at(stated, epsilon) == pytest.approx(delta, rel=ROUNDING, abs=1e-12)
+        assert delta_at(stated, epsilon) >= delta
+        assert epsilon_at(stated, 0.01) == max(group_epsilon(stated, group, 0.01) for group in groups)
 
 
 def test_random_nodes_count_as_the_worst_draw():

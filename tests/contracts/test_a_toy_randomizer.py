@@ -197,7 +197,7 @@ def test_the_planner_chooses_the_toy_where_it_is_best(planned):
 def test_a_survey_of_the_toy_is_charged_predicted_and_signed(planned, survey):
     """It costs its whole budget and no more, has finite errors, and comes back from its signed fields."""
     assert Decimal("0.999") < survey.cost <= 1
-    losses = loss_statement(survey, 1e-6, 10**6)
+    losses = loss_statement(replace(survey, relay="https://relay.example.org"), 1e-6, 10**6)
     assert losses.shuffled.epsilon < losses.approximate.epsilon <= losses.pure.epsilon <= 1
     assert np.isfinite(planned.prediction.errors).all()
     assert Survey.from_signed(survey.signed_by(AUTHORITY), PINNED) == survey

@@ -15,13 +15,34 @@ def plan(*arguments):
 
 
 def test_it_prints_every_plan_and_says_which_kind_wins():
-    """A row for each plan in both tables, devices for one point, three losses, and the verdict."""
+    """A row for each plan in both tables, devices for one point, two losses, and the verdict."""
     shown = plan(*USUAL, "--at-most", "3")
     assert shown.exit_code == 0, shown.output
     for name in ("paper HDCR", "flat DCR", "sampled hierarchy", "panel", "optimal"):
         assert shown.output.count(name) >= 2
-    for word in ("devices for ±1 point", "shuffled", "at delta 1e-06", "kB sent", "A panel beats every hierarchy"):
+    for word in ("devices for ±1 point", "at delta 1e-06", "kB sent", "A panel beats every hierarchy"):
         assert word in shown.output
+    assert "shuffled" not in shown.output
+
+
+def test_a_shuffled_figure_is_shown_where_the_survey_declares_its_relay(tmp_path):
+    """In a column of its own, with its conditions; and the relay stands in the survey that is written."""
+    path, relay = tmp_path / "survey.json", "https://relay.example.org/here"
+    shown = plan(*USUAL, "--at-most", "3", "--relay", relay, "-o", str(path))
+    assert shown.exit_code == 0, shown.output
+    assert "shuffled" in shown.output
+    assert "the same devices every time" in " ".join(shown.output.split())
+    assert read_survey(path).relay == relay
+
+
+@pytest.mark.parametrize(
+    "relay", ["relay.example.org", "http://relay.example.org", "https://", "https://a:b@c", "http://"]
+)
+def test_a_relay_that_no_device_would_speak_to_is_refused(relay):
+    """Without HTTPS but on loopback, without a host, or with credentials: the URL and what would do."""
+    refused = plan(*USUAL, "--at-most", "3", "--relay", relay)
+    assert refused.exit_code == 2
+    assert "https://relay.example.org" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.parametrize("name", ["paper", "flat", "sampled", "panel", "optimal"])

@@ -1,36 +1,39 @@
 """The (ε, δ) of a survey against whoever sees its envelopes only after an honest relay has shuffled them.
 
-What n entries send together hardly depends on one entry's changelog. Two bounds hold, and the smaller is given, or the
-local figure if that is smaller still:
+What n entries send together hardly depends on one entry's changelog. Whoever reads it knows the entry's group and the
+nodes it drew, and the worst group counts. In a group two bounds hold, and the smaller is given, or the local figure if
+that is smaller still:
 
 - round by round: an entry sends one envelope at each closing, and the relay permutes each closing by itself, so the
-  shuffled rounds compose. The reports of one envelope are taken to be linked, and so are all those of a joint group,
-  which depend on each other: its whole transcript is one round;
+  shuffled rounds compose. The reports of one envelope are taken to be linked. Not so in a joint group, whose rounds
+  depend on each other;
 - all linked: if all envelopes of an entry travelled as one, its whole transcript would be a single report of a
-  randomizer that loses at most the survey's pure cost. Cutting it up and shuffling the pieces reveals no more, so the
-  bound of that single round holds.
+  randomizer that loses at most the group's pure cost, hidden among those that drew the same group and the same nodes.
+  Cutting it up and shuffling the pieces reveals no more, so the bound of that single round holds.
 
 Reports that do travel together are never counted as shuffled apart.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Group
-from changeling_protocol.randomizers import rounded_up
 
 from ..estimate import Floats
 from .amplification import BLANKET, CLONES, blanket_deltas, clones_deltas
 from .distributions import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
-from .rounds import Round, differing_rounds
-from .transcript import LEAST_DELTA, Charged, epsilon_at
+from .rounds import Round, differing_rounds, linked_round
+from .transcript import LEAST_DELTA, ROUNDING, Charged, group_epsilon
 
 CONDITIONS = (
-    "the relay is honest and does not collude with the server; at every closing at least n entries, this one "
-    "included, answer honestly and send envelopes over the same periods into one shuffle; an entry that sends late, "
-    "or several closings in one envelope, hides only among those that do the same"
+    "the relay is honest and does not collude with the server; the same n entries, this one included, answer honestly "
+    "at all closings, each with an envelope of its own for every closing, in that closing's shuffle; they enrolled "
+    "together and are always of one stratum; this entry's group and drawn nodes may be known; for an entry that sends "
+    "late, or several closings in one envelope, or that enrols or changes its stratum when the others do not, only the "
+    "(epsilon, delta) figure stands"
 )
 LOCAL = "the local figure: shuffling so few entries adds nothing that could be proved"
 CROWD_SHARE = 0.1
@@ -62,49 +65,62 @@ def shuffled_loss(survey: Charged, delta: float, entries: int) -> ShuffledLoss:
     """The smallest ε of a survey that can be proved, if the envelopes of every closing are shuffled.
 
     delta: from LEAST_DELTA to below 1.
-    entries: n, how many entries are shuffled together at every closing, this one included.
-    Raises ValueError for a delta outside its range, or for no entries. CONDITIONS says when the figure holds.
+    entries: n, how many entries are shuffled together at every closing, this one included; of one stratum.
+    Raises ValueError for a survey that declares no relay, a delta outside its range, or no entries. CONDITIONS says
+    when the figure holds.
     """
+    if not survey.relay:
+        raise ValueError("a shuffled figure needs a relay, and this survey declares none")
     if not LEAST_DELTA <= delta < 1:
         raise ValueError(f"a shuffled figure needs a delta from {LEAST_DELTA:g} to below 1, got {delta}")
     if entries < 1:
         raise ValueError(f"at least one entry is shuffled, got {entries}")
-    by_round, source = rounds_epsilon(survey, delta, entries)
-    candidates = [
-        (epsilon_at(survey, delta), LOCAL),
-        (linked_epsilon(survey, delta, entries), f"the whole transcript as one shuffled report; {CLONES}"),
-        (by_round, f"one shuffled round a closing, or one for all of a joint group, composed; {source}"),
-    ]
-    epsilon, source = min(candidates, key=lambda candidate: candidate[0])
+    by_group = [_group_loss(survey, group, delta, entries) for group in set(survey.plan.groups)]
+    epsilon, source = max(by_group)
     return ShuffledLoss(epsilon, delta, entries, source)
 
 
-def linked_epsilon(survey: Charged, delta: float, entries: int) -> float:
-    """The ε of a single shuffled round in which each entry sends its whole transcript as one report.
+def _group_loss(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, str]:
+    """The smallest ε for the entries of a group, and its source."""
+    candidates = [
+        (group_epsilon(survey, group, delta), LOCAL),
+        (
+            linked_epsilon(survey, group, delta, entries),
+            f"the whole transcript as one report, among those that drew alike; {CLONES}",
+        ),
+    ]
+    if group.joint is None:
+        by_round, sources = rounds_epsilon(survey, group, delta, entries)
+        candidates.append((by_round, f"one shuffled round a closing, composed; {sources}"))
+    return min(candidates, key=lambda candidate: candidate[0])
+
+
+def linked_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> float:
+    """The ε of a single shuffled round in which each entry of a group sends its whole transcript as one report.
 
     delta, entries: as for `shuffled_loss`.
     """
-    local = rounded_up(survey.cost)
-    return _least_epsilon(lambda epsilons: clones_deltas(local, entries, epsilons), local, delta)
+    whole = linked_round(group, survey.calendar, survey.constraint, survey.closed)
+    return _composed_epsilon(Counter([whole]), group.share / survey.plan.total_share, delta, entries)
 
 
-def rounds_epsilon(survey: Charged, delta: float, entries: int) -> tuple[float, str]:
-    """The ε of all closings, each shuffled by itself, of the worst group; and the bounds that it rests on.
+def rounds_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, str]:
+    """The ε of all closings of a group, each shuffled by itself; and the bounds that it rests on.
 
-    A joint group has one round, of all its closings together.
-
-    delta, entries: as for `shuffled_loss`. An entry's group does not depend on its data, so δ(ε) = Σ f_g δ_g(ε) is at
-    most that of the worst group.
+    delta, entries: as for `shuffled_loss`. Raises ValueError for a joint group.
     """
-    by_group = [_group_epsilon(survey, group, delta, entries) for group in set(survey.plan.groups)]
-    sources = sorted({source for _, sources in by_group for source in sources})
-    return max(epsilon for epsilon, _ in by_group), "; ".join(sources)
-
-
-def _group_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, set[str]]:
     rounds = differing_rounds(group, survey.calendar, survey.constraint, survey.closed)
-    sources = {BLANKET if each.blanket else CLONES for each in rounds}
-    share = group.share / survey.plan.total_share
+    sources = sorted({BLANKET if each.blanket else CLONES for each in rounds})
+    return _composed_epsilon(rounds, group.share / survey.plan.total_share, delta, entries), "; ".join(sources)
+
+
+def _composed_epsilon(rounds: Counter[Round], share: float, delta: float, entries: int) -> float:
+    """The ε of independent shuffled rounds.
+
+    share: the probability that another entry draws the group.
+    """
+    if not rounds:
+        return 0.0
     certain = share == 1 and all(each.alike == 1 for each in rounds)
     missed = 0.0 if certain else CROWD_SHARE * delta
     profiles = {
@@ -114,15 +130,15 @@ def _group_epsilon(survey: Charged, group: Group, delta: float, entries: int) ->
     left = delta - missed
     if rounds.total() == 1:
         ((profile, local),) = profiles.values()
-        return _least_epsilon(profile, local, left), sources
+        return _least_epsilon(profile, local, left)
     tail = left / (1000 * rounds.total())
     top = max(_least_epsilon(profile, local, tail, within=0.1) for profile, local in profiles.values())
     if top == 0:
-        return 0.0, sources
+        return 0.0
     losses = all_together(
         [_losses(profiles[each][0], top).self_compose(count) for each, count in sorted(rounds.items(), key=str)]
     )
-    return float(losses.get_epsilon_for_delta(left)) * (1 + 1e-9), sources
+    return float(losses.get_epsilon_for_delta(left * (1 - 1e-9) - ROUNDING)) * (1 + 1e-9)
 
 
 def _profile(each: Round, entries: int) -> Profile:
@@ -142,8 +158,9 @@ def _crowd(others: int, chance: float, missed: float) -> int:
         return others
     from scipy.stats import binom
 
-    # ppf is the least count reached with probability `missed`; fewer come up with less than that.
-    return max(0, int(binom.ppf(missed, others, chance)))
+    # ppf is the least count reached with probability `missed`; fewer come up with less than that. What floats may have
+    # lost of the chance or of the sum is taken off.
+    return max(0, int(binom.ppf(missed * (1 - 1e-9), others, chance * (1 - 1e-12))))
 
 
 def _losses(profile: Profile, top: float) -> PrivacyLossDistribution:

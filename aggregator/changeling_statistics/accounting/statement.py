@@ -30,7 +30,8 @@ class LossStatement:
 
     pure: with delta 0, against everybody.
     approximate: with the delta asked for, against everybody.
-    shuffled: with that delta, against whoever sees uploads only after a relay has shuffled them; None if no relay does.
+    shuffled: with that delta, against whoever sees uploads only after a relay has shuffled them; None if the survey
+    declares no relay, or nobody said how many entries it shuffles.
     """
 
     pure: Figure
@@ -42,11 +43,12 @@ def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None =
     """What a survey can cost an entry. Of the three epsilons, shuffled <= approximate <= pure.
 
     delta: from 0 to below 1. It ought to be well below one in the number of entries.
-    shuffled_entries: at least how many entries are shuffled together at every closing; None if no relay shuffles.
-    Raises ValueError for a delta outside [0, 1), and, with shuffled entries, below 1e-12.
+    shuffled_entries: at least how many entries, of one stratum, are shuffled together at every closing; None if that is
+    not known.
+    Raises ValueError for a delta outside [0, 1), and, for a shuffled figure, below 1e-12 or without an entry.
     """
     check_delta(delta)
-    local = "none: holds against the server and everybody else, whatever others do"
+    local = "none: holds against the server and everybody else, who know the entry's group and drawn nodes"
     pure = Figure(rounded_up(survey.cost), 0.0, "the charge of the release plan, from exact integer odds", local)
     approximate = Figure(
         epsilon_at(survey, delta),
@@ -56,7 +58,7 @@ def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None =
         "(Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022; Zhu, Dong, Wang 2022)",
         f"{local}; with probability about delta a transcript may tell more, never more than the pure figure",
     )
-    if shuffled_entries is None:
+    if shuffled_entries is None or not survey.relay:
         return LossStatement(pure, approximate, None)
     after = shuffled_loss(survey, delta, shuffled_entries)
     shuffled = Figure(after.epsilon, delta, after.source, f"n = {shuffled_entries}: {CONDITIONS}")

@@ -1,12 +1,11 @@
 """The (ε, δ) of everything that one entry ever reports under a survey's plan, where nobody is trusted.
 
 On each track the worst way counts in which two changelogs can differ (`worst_compositions`), and the tracks of a group
-compose; a joint group has one curve for all its tracks (`joint_curve`). Which group an entry draws, and which nodes,
-does not depend on its data, and is taken to be public. So
+compose; a joint group has one curve for all its tracks (`joint_curve`). Which group an entry drew, and which nodes,
+can be seen on its envelopes. So whoever reads them is taken to know both, and the worst of them counts:
 
-    δ(ε) = Σ_g f_g δ_g(ε)
+    δ(ε) = max_g δ_g(ε)
 
-exactly: the outcome (g, reports) has probability f_g Pr_g(reports | u), and outcomes of different groups are disjoint.
 Each δ_g is bounded by that of the worst pair of changelogs, and if r of N nodes are drawn, by the worst r of them. All
 figures are upper bounds, and never above the pure ones. Deltas below LEAST_DELTA are not claimed.
 """
@@ -15,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Protocol
 
 from changeling_protocol import Calendar, Constraint, Group, ReleasePlan
@@ -36,7 +36,8 @@ from .worst_compositions import worst_compositions
 LEAST_DELTA = 1e-12
 """Floating-point sums are exact to about a thousandth of this. Below it only the pure figure is given."""
 ROUNDING = 1e-14
-BISECTIONS = 60
+"""What is added to a δ for what floating-point sums may have lost."""
+BISECTIONS = 40
 
 
 class Charged(Protocol):
@@ -67,9 +68,14 @@ class Charged(Protocol):
         """The pure epsilon that the plan can cost an entry at most."""
         ...
 
+    @property
+    def relay(self) -> str:
+        """The URL of the relay that shuffles the survey's envelopes; empty if none does."""
+        ...
+
 
 def delta_at(survey: Charged, epsilon: float) -> float:
-    """δ(ε) of everything that an entry reports, rounded up; 0 if ε is at least the survey's pure cost.
+    """δ(ε) of everything that an entry reports, in the worst group, rounded up; 0 if ε is at least the pure cost.
 
     epsilon: in nats, at least 0. Raises ValueError below.
     """
@@ -77,25 +83,30 @@ def delta_at(survey: Charged, epsilon: float) -> float:
         raise ValueError(f"epsilon must be 0 or more, got {epsilon}")
     if epsilon >= survey.cost:
         return 0.0
-    return _transcript_delta(_groups(survey), epsilon)
+    return max(_exposed(survey, group).delta(epsilon) for group in set(survey.plan.groups))
 
 
 def epsilon_at(survey: Charged, delta: float) -> float:
-    """The least ε with δ(ε) <= delta, of everything that an entry reports; in nats, rounded up.
+    """The least ε with δ(ε) <= delta, of everything that an entry reports, in the worst group; in nats, rounded up.
 
     delta: from 0 to below 1. Below LEAST_DELTA the result is the survey's pure cost, which it never exceeds.
     Raises ValueError for a delta outside that range.
     """
+    return max(group_epsilon(survey, group, delta) for group in set(survey.plan.groups))
+
+
+def group_epsilon(survey: Charged, group: Group, delta: float) -> float:
+    """The same for the entries of one group of the survey."""
     check_delta(delta)
-    high = rounded_up(survey.cost)
+    exposed = _exposed(survey, group)
+    low, high = 0.0, exposed.pure
     if delta < LEAST_DELTA:
         return high
-    groups, low = _groups(survey), 0.0
-    if _transcript_delta(groups, low) <= delta:
+    if exposed.delta(low) <= delta:
         return low
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if _transcript_delta(groups, middle) <= delta else (middle, high)
+        low, high = (low, middle) if exposed.delta(middle) <= delta else (middle, high)
     return high
 
 
@@ -107,36 +118,27 @@ def check_delta(delta: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Exposed:
-    """What is known of a group: its probability f_g, its pure cost in nats, and its privacy losses."""
+    """What an entry of a group can lose: its pure cost in nats, rounded up, and its privacy losses."""
 
-    share: float
     pure: float
     losses: PrivacyLossDistribution
 
     def delta(self, epsilon: float) -> float:
+        """δ(ε), rounded up."""
         if epsilon >= self.pure:
             return 0.0
         slack = 1e-11 * self.pure  # covers losses that were taken for multiples of the grid
-        return float(self.losses.get_delta_for_epsilon(max(0.0, epsilon - slack)))
+        delta = float(self.losses.get_delta_for_epsilon(max(0.0, epsilon - slack)))
+        return min(1.0, delta * (1 + 1e-9) + ROUNDING)
 
 
-def _groups(survey: Charged) -> list[_Exposed]:
-    plan, circumstances = survey.plan, (survey.calendar, survey.constraint, survey.closed)
-    return [
-        _Exposed(
-            share=count * group.share / plan.total_share,
-            pure=rounded_up(group_cost(group, *circumstances)),
-            losses=group_distribution(group, *circumstances),
-        )
-        for group, count in Counter(plan.groups).items()
-    ]
+def _exposed(survey: Charged, group: Group) -> _Exposed:
+    pure = group_cost(group, survey.calendar, survey.constraint, survey.closed)
+    losses = group_distribution(group, survey.calendar, survey.constraint, survey.closed)
+    return _Exposed(rounded_up(pure), losses)
 
 
-def _transcript_delta(groups: Sequence[_Exposed], epsilon: float) -> float:
-    delta = sum(group.share * group.delta(epsilon) for group in groups)
-    return min(1.0, delta * (1 + 1e-9) + ROUNDING)
-
-
+@lru_cache(maxsize=128)
 def group_distribution(
     group: Group, calendar: Calendar, constraint: Constraint, closed: bool
 ) -> PrivacyLossDistribution:

@@ -24,14 +24,15 @@ class FieldTallies:
 
     survey: whose tallies they are.
     on_time: of what arrived before the next period closed. late: of what arrived after that.
-    enrolled: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, of their
-    frozen histories, whether they are heard or not; shape (T + 1, z + 1).
+    truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
+    are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
     """
 
     survey: Survey
     on_time: Tallies
     late: Tallies
-    enrolled: Counts
+    truth: Counts
+    frozen: Counts
 
     @property
     def tallies(self) -> Tallies:
@@ -42,14 +43,6 @@ class FieldTallies:
         """The tallies as they are when a period has just closed: of what is late, that of the periods before it."""
         late = _until(self.survey, self.late, period - 1)
         return _until(self.survey, self.on_time, period) + late
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """The share of those enrolled that hold each answer at the times 0..T, shape (T + 1, z); nan before anybody
-        has enrolled."""
-        with np.errstate(invalid="ignore"):
-            shares: NDArray[np.float64] = self.enrolled[:, 1:] / self.enrolled.sum(1)[:, None]
-        return shares
 
 
 def sample_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> FieldTallies:
@@ -78,7 +71,10 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
                     if tally.reports:
                         nodes[part][node] = tally
     on_time, late = (Tallies(nodes[part], attendance[part]) for part in (0, 1))
-    return FieldTallies(survey, on_time, late, enrolled_histogram(population, entries))
+    truth, frozen = (
+        enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
+    )
+    return FieldTallies(survey, on_time, late, truth, frozen)
 
 
 def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:

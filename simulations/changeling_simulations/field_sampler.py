@@ -3,6 +3,7 @@
 A device that is not heard has drawn its response all the same: what it used up of a joint group's slots is used up.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +27,8 @@ class FieldTallies:
     on_time: of what arrived before the next period closed. late: of what arrived after that.
     truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
     are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
+    known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
+    each state, NULL first; shape (z + 1,).
     """
 
     survey: Survey
@@ -33,6 +36,7 @@ class FieldTallies:
     late: Tallies
     truth: Counts
     frozen: Counts
+    known: Mapping[int, Counts]
 
     @property
     def tallies(self) -> Tallies:
@@ -62,19 +66,22 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     ]
     nodes: tuple[dict[PlanNode, NodeTally], dict[PlanNode, NodeTally]] = ({}, {})
     attendance: tuple[dict[GroupClosing, Attendance], dict[GroupClosing, Attendance]] = ({}, {})
+    known: dict[int, Counts] = {}
     for closing in attended_closings(population, survey, field, entries, generator):
-        for part, heard in enumerate((closing.heard & ~closing.late, closing.late)):
+        for part, heard in enumerate((closing.on_time, closing.late)):
             attendance[part].update(_attendance(closing, heard, group))
+        states = entries.states(population, closing.period)
+        known[closing.period] = np.bincount(states[closing.known], minlength=len(survey.answers) + 1)
         for responding in respondents:
             for node, tallies in responding.close(population, entries, closing, generator):
                 for part, tally in enumerate(tallies):
-                    if tally.reports:
+                    if tally is not None:
                         nodes[part][node] = tally
     on_time, late = (Tallies(nodes[part], attendance[part]) for part in (0, 1))
     truth, frozen = (
         enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
     )
-    return FieldTallies(survey, on_time, late, truth, frozen)
+    return FieldTallies(survey, on_time, late, truth, frozen, known)
 
 
 def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:

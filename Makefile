@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup check test test-heavy demo bench-plans bench-joint bench-central bench-house clean
+.PHONY: setup check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-house clean
 
 setup: $(VENV)/ready
 
@@ -37,6 +37,9 @@ bench-joint: setup
 
 bench-central: setup
 	$(BIN)/python -m benchmarks central
+
+bench-field: setup
+	$(BIN)/python -m benchmarks field
 
 bench-house: setup
 	$(BIN)/python -m benchmarks house

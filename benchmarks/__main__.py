@@ -25,6 +25,7 @@ SUITES = {
         "central_scale",
         "central_coverage",
     ),
+    "field": ("field_coverage", "field_silence"),
     "house": (
         "house.lengths",
         "house.additions",

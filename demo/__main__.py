@@ -116,9 +116,11 @@ def _through_real_clients(
 def _published(deployment: Deployment, population: Population) -> Experiment:
     """The published series beside the truth."""
     series = deployment.series()
+    everybody = np.full(population.periods, population.entries)
     return Experiment(
         survey=deployment.survey,
-        entries=population.entries,
+        enrolled=everybody,
+        counted=everybody.astype(np.float64),
         truth=population.histogram()[1:].astype(np.float64),
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=np.array([at["values"] for at in series]),

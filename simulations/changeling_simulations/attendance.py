@@ -25,6 +25,7 @@ class AttendedClosing:
     heard: whether the server hears of its closing. late: whether it is heard only after the next period has closed.
     new: whether it is the first closing since the entry enrolled.
     missed: whether there were closings before since then, and none of them was heard, nor will be.
+    known: whether this closing of the entry or one before it is heard.
     """
 
     period: int
@@ -33,6 +34,12 @@ class AttendedClosing:
     late: Flags
     new: Flags
     missed: Flags
+    known: Flags
+
+    @property
+    def on_time(self) -> Flags:
+        """Who is heard before the next period has closed."""
+        return self.heard & ~self.late
 
 
 def attended_closings(
@@ -58,5 +65,7 @@ def attended_closings(
             heard &= generator.random(len(entries)) >= chances
         late = heard & (generator.random(len(entries)) < field.late) if field.late else np.zeros_like(heard)
         new = entries.enrolled >= before
-        yield AttendedClosing(period, answering, heard, late, new, ~new & ~known)
-        known, before = known | heard, period
+        missed = ~new & ~known
+        known = known | heard
+        yield AttendedClosing(period, answering, heard, late, new, missed, known)
+        before = period

@@ -5,7 +5,7 @@ freezing entries that mutate more often than the constraint allows does not.
 """
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
@@ -13,11 +13,14 @@ from pathlib import Path
 
 import numpy as np
 from changeling_protocol import Survey
+from changeling_protocol.upload import closings
 from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.histograms import Histogram, series
+from changeling_statistics.estimation.histograms import Gap, Histogram, series
 from changeling_statistics.planning.prediction import POINT
-from changeling_statistics.tallies import Tallies
+from changeling_statistics.tallies import Counts, Tallies
 
+from .field import Field
+from .field_sampler import FieldTallies, sample_field
 from .population import Population
 from .sampler import sample_tallies
 
@@ -27,27 +30,61 @@ class Experiment:
     """A survey's estimates beside the truth, at the ends of periods 1..T.
 
     survey: the survey that was simulated.
-    entries: how many entries answered.
-    truth: the histograms as they were, shape (T, z), in entries.
-    frozen: the histograms of what the devices reported on, shape (T, z), in entries.
-    estimates: the published histograms, shape (T, z), in entries.
-    variances: the published variances of the estimates given `frozen`, shape (T, z), in entries squared.
+    enrolled: how many entries have enrolled by then, shape (T,).
+    counted: how many of them the server has heard of, which estimates are about, shape (T,); nan where there are none.
+    truth: the histograms as they were, shape (T, z), in entries that have enrolled.
+    frozen: the histograms of what the devices reported on, shape (T, z), likewise.
+    estimates: the published histograms, shape (T, z), in entries that are counted; nan where nothing identifies them.
+    variances: the published variances of the estimates given `frozen`, shape (T, z), in entries squared; nan likewise.
+    heard: which share of those who have enrolled is heard at a closing, mean over closings.
     """
 
     survey: Survey
-    entries: int
+    enrolled: Counts
+    counted: Floats
     truth: Floats
     frozen: Floats
     estimates: Floats
     variances: Floats
+    heard: float = 1.0
+
+    @property
+    def entries(self) -> int:
+        """How many entries have enrolled in the end."""
+        return int(self.enrolled[-1])
+
+    @property
+    def true_shares(self) -> Floats:
+        """The true shares of the answers, shape (T, z)."""
+        return self.truth / self.enrolled[:, None]
+
+    @property
+    def frozen_shares(self) -> Floats:
+        """The shares of the answers in what the devices reported on, shape (T, z)."""
+        return self.frozen / self.enrolled[:, None]
+
+    @property
+    def estimated_shares(self) -> Floats:
+        """The published shares of the answers, shape (T, z)."""
+        return self.estimates / self.counted[:, None]
 
     @property
     def standard_errors(self) -> Floats:
         """The published standard errors, shape (T, z), in entries.
 
-        nan where so few reported that the estimated variance is below zero.
+        nan where so few reported that the estimated variance is below zero, or nothing is estimated.
         """
         return np.sqrt(np.where(self.variances >= 0, self.variances, np.nan))
+
+    @property
+    def share_errors(self) -> Floats:
+        """The published standard errors of the shares, shape (T, z)."""
+        return self.standard_errors / self.counted[:, None]
+
+    @property
+    def gaps(self) -> int:
+        """How many periods are not estimable."""
+        return int(np.isnan(self.estimates[:, 0]).sum())
 
     @property
     def reports_an_entry(self) -> float:
@@ -58,32 +95,35 @@ class Experiment:
 
     @property
     def rms_error(self) -> float:
-        """The root mean square of (estimate - truth) over times and answers, as a fraction of the entries."""
-        return self._rms(self.estimates - self.truth)
+        """The root mean square of (estimate - truth) over times and answers, as a share of the entries.
+
+        Like the other errors it is over the times that are estimated; nan if none is.
+        """
+        return _rms(self.estimated_shares - self.true_shares)
 
     @property
     def rms_noise(self) -> float:
-        """The root mean square of (estimate - frozen), likewise: the noise of the randomizers."""
-        return self._rms(self.estimates - self.frozen)
+        """The root mean square of (estimate - frozen), likewise: the noise of the randomizers, and who is not heard."""
+        return _rms(self.estimated_shares - self.frozen_shares)
 
     @property
     def rms_freezing(self) -> float:
         """The root mean square of (frozen - truth), likewise: the bias of freezing."""
-        return self._rms(self.frozen - self.truth)
+        return _rms(self.frozen_shares - self.true_shares)
 
     @property
     def worst_freezing(self) -> float:
-        """The largest bias of freezing, at any time and of any answer, as a fraction of the entries."""
-        return float(np.abs(self.frozen - self.truth).max() / self.entries)
+        """The largest bias of freezing, at any time and of any answer, as a share of the entries."""
+        return float(np.abs(self.frozen_shares - self.true_shares).max())
 
     def devices_for(self, standard_error: float = POINT) -> Floats:
         """How many entries it takes for a standard error at the end of each period, shape (T,).
 
-        standard_error: of a fraction of the entries; 0.01 is one percentage point.
-        The variance of a fraction falls as 1/n, so it takes n·(se / standard_error)² entries; se² is the mean of the
+        standard_error: of a share of the entries; 0.01 is one percentage point.
+        The variance of a share falls as 1/n, so it takes n·(se / standard_error)² entries; se² is the mean of the
         variances over the answers.
         """
-        variances: Floats = self.variances.mean(axis=1) / self.entries
+        variances: Floats = self.variances.mean(axis=1) / self.counted
         return variances / standard_error**2
 
     def write_csv(self, path: Path) -> None:
@@ -106,11 +146,15 @@ class Experiment:
         for i, time in enumerate(self.times()):
             for a, answer in enumerate(self.survey.answers):
                 counts = (int(self.truth[i, a]), int(self.frozen[i, a]))
-                estimate = (f"{self.estimates[i, a]:.3f}", f"{errors[i, a]:.3f}")
+                estimate = (
+                    "" if np.isnan(figure) else f"{figure:.3f}" for figure in (self.estimates[i, a], errors[i, a])
+                )
                 yield [i + 1, f"{time:%Y-%m-%dT%H:%M:%SZ}", answer, *counts, *estimate]
 
-    def _rms(self, differences: Floats) -> float:
-        return float(np.sqrt(np.mean((differences / self.entries) ** 2)))
+
+def _rms(differences: Floats) -> float:
+    known = differences[~np.isnan(differences)]
+    return float(np.sqrt(np.mean(known**2))) if known.size else np.nan
 
 
 def epsilon_text(epsilon: Decimal) -> str:
@@ -123,19 +167,15 @@ def epsilon_text(epsilon: Decimal) -> str:
 
 
 def compare(population: Population, survey: Survey, tallies: Tallies) -> Experiment:
-    """Estimates histograms from a survey's tallies, and sets them beside the population that answered.
+    """Estimates histograms from the tallies of a survey that everybody answered, and sets them beside the truth.
 
     population: of the same answers and as many periods as the survey.
-    Estimates and variances are nan at the end of a period that the tallies do not identify.
     """
-    T, z = survey.calendar.periods, len(survey.answers)
-    estimates, variances = np.full((T, z), np.nan), np.full((T, z), np.nan)
-    for at, each in enumerate(series(survey, tallies, T)):
-        if isinstance(each, Histogram):
-            estimates[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
+    counted, estimates, variances = _published(survey, series(survey, tallies, population.periods))
     return Experiment(
         survey=survey,
-        entries=population.entries,
+        enrolled=np.full(population.periods, population.entries),
+        counted=counted,
         truth=population.histogram()[1:].astype(np.float64),
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=estimates,
@@ -151,3 +191,50 @@ def simulate(population: Population, survey: Survey, generator: np.random.Genera
     Raises ValueError if the two do not fit.
     """
     return compare(population, survey, sample_tallies(population, survey, generator))
+
+
+def in_the_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> Experiment:
+    """Simulates a survey whose entries fare as a field says, and sets its estimates beside the truth.
+
+    Estimates are made as each period closes, of what is known by then. Arguments as for `simulate`.
+    """
+    drawn = sample_field(population, survey, field, generator)
+    counted, estimates, variances = _published(survey, _as_periods_close(survey, drawn))
+    enrolled = drawn.truth[1:].sum(1)
+    return Experiment(
+        survey=survey,
+        enrolled=enrolled,
+        counted=counted,
+        truth=drawn.truth[1:, 1:].astype(np.float64),
+        frozen=drawn.frozen[1:, 1:].astype(np.float64),
+        estimates=estimates,
+        variances=variances,
+        heard=_heard(survey, drawn.tallies, enrolled),
+    )
+
+
+def _as_periods_close(survey: Survey, drawn: FieldTallies) -> list[Histogram | Gap]:
+    """The histograms at the ends of periods 1..T, each of what is known as its period closes."""
+    periods = survey.calendar.periods
+    if not drawn.late.attendance:
+        return series(survey, drawn.on_time, periods)
+    return [series(survey, drawn.known_at(period), period)[-1] for period in range(1, periods + 1)]
+
+
+def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[Floats, Floats, Floats]:
+    """How many entries each is about, shape (T,), its values and their variances, shape (T, z); nan for a gap."""
+    counted = np.full(len(histograms), np.nan)
+    values, variances = np.full((2, len(histograms), len(survey.answers)), np.nan)
+    for at, each in enumerate(histograms):
+        if isinstance(each, Histogram):
+            counted[at] = each.silence.enrolled
+            values[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
+    return counted, values, variances
+
+
+def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:
+    """Which share of those who have enrolled is heard, mean over the closings of the plan."""
+    heard = dict.fromkeys(closings(survey.plan, 0, survey.calendar.periods), 0)
+    for (_, period), attendance in tallies.attendance.items():
+        heard[period] += attendance.heard
+    return float(np.mean([count / enrolled[period - 1] for period, count in heard.items()]))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .counters import Numbers
 from .field import Field
-from .population import Population, weighted_counts
+from .population import Population, States, weighted_counts
 
 MOST_ENTRIES = 2_000_000
 """A simulation of the field goes through every entry at every closing."""
@@ -88,17 +88,18 @@ def draw_enrolments(entries: int, periods: int, arrivals: float, generator: np.r
     return np.minimum(enrolled, periods - 1)
 
 
-def enrolled_histogram(population: Population, entries: FieldEntries) -> Counts:
-    """The frozen histograms of all that have enrolled before a period closes, whether they are heard or not.
+def enrolled_histogram(states: States, answers: int, entries: FieldEntries) -> Counts:
+    """The histograms of all that have enrolled before a period closes, whether they are heard or not.
 
-    Returns shape (T + 1, z + 1): for the times 0..T how many are in each state, NULL first.
+    states: of each history at the times 0..T, shape (rows, T + 1). answers: z.
+    Returns for the times 0..T how many are in each state, NULL first, shape (T + 1, z + 1).
     """
-    rows = len(population.weights)
-    held = np.zeros((population.periods + 1, len(population.answers) + 1), np.int64)
-    come = np.zeros(rows, np.int64)
-    for period in range(1, population.periods + 1):
-        come += np.bincount(entries.history[entries.enrolled == period - 1], minlength=rows)
-        held[period] = weighted_counts(population.frozen[:, period], come, held.shape[1])
+    rows, times = states.shape
+    held, come = np.zeros((times, answers + 1), np.int64), np.zeros(rows, np.int64)
+    by_enrolment = np.bincount(entries.enrolled * rows + entries.history, minlength=times * rows).reshape(times, rows)
+    for time in range(1, times):
+        come += by_enrolment[time - 1]
+        held[time] = weighted_counts(states[:, time], come, answers + 1)
     return held
 
 

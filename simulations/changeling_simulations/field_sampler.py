@@ -3,6 +3,7 @@
 A device that is not heard has drawn its response all the same: what it used up of a joint group's slots is used up.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,14 +25,18 @@ class FieldTallies:
 
     survey: whose tallies they are.
     on_time: of what arrived before the next period closed. late: of what arrived after that.
-    enrolled: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, of their
-    frozen histories, whether they are heard or not; shape (T + 1, z + 1).
+    truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
+    are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
+    known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
+    each state, NULL first; shape (z + 1,).
     """
 
     survey: Survey
     on_time: Tallies
     late: Tallies
-    enrolled: Counts
+    truth: Counts
+    frozen: Counts
+    known: Mapping[int, Counts]
 
     @property
     def tallies(self) -> Tallies:
@@ -42,14 +47,6 @@ class FieldTallies:
         """The tallies as they are when a period has just closed: of what is late, that of the periods before it."""
         late = _until(self.survey, self.late, period - 1)
         return _until(self.survey, self.on_time, period) + late
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """The share of those enrolled that hold each answer at the times 0..T, shape (T + 1, z); nan before anybody
-        has enrolled."""
-        with np.errstate(invalid="ignore"):
-            shares: NDArray[np.float64] = self.enrolled[:, 1:] / self.enrolled.sum(1)[:, None]
-        return shares
 
 
 def sample_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> FieldTallies:
@@ -69,16 +66,22 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     ]
     nodes: tuple[dict[PlanNode, NodeTally], dict[PlanNode, NodeTally]] = ({}, {})
     attendance: tuple[dict[GroupClosing, Attendance], dict[GroupClosing, Attendance]] = ({}, {})
+    known: dict[int, Counts] = {}
     for closing in attended_closings(population, survey, field, entries, generator):
-        for part, heard in enumerate((closing.heard & ~closing.late, closing.late)):
+        for part, heard in enumerate((closing.on_time, closing.late)):
             attendance[part].update(_attendance(closing, heard, group))
+        states = entries.states(population, closing.period)
+        known[closing.period] = np.bincount(states[closing.known], minlength=len(survey.answers) + 1)
         for responding in respondents:
             for node, tallies in responding.close(population, entries, closing, generator):
                 for part, tally in enumerate(tallies):
-                    if tally.reports:
+                    if tally is not None:
                         nodes[part][node] = tally
     on_time, late = (Tallies(nodes[part], attendance[part]) for part in (0, 1))
-    return FieldTallies(survey, on_time, late, enrolled_histogram(population, entries))
+    truth, frozen = (
+        enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
+    )
+    return FieldTallies(survey, on_time, late, truth, frozen, known)
 
 
 def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:

@@ -1,11 +1,14 @@
 """The words of a designer's command line as values: epsilons, counts, durations, dates, URLs."""
 
+"""The words of a designer's command line as values: epsilons, counts, rates, durations, dates."""
+
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import typer
+from changeling_protocol import Node
 from changeling_statistics.durations import parse_duration
 from changeling_statistics.epsilons import parse_epsilon
 from changeling_statistics.instants import parse_instant
@@ -48,6 +51,26 @@ def url(text: str) -> str:
     if not (bare and parts.hostname and (parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1"))):
         raise typer.BadParameter(f"write a base URL such as https://relay.example.org, got {text!r}")
     return text
+
+
+def rate(text: str) -> float:
+    """A rate from 0 to 1, which may be written in percent, as 5%."""
+    try:
+        value = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except InvalidOperation:
+        raise typer.BadParameter(f"a rate is a number such as 0.05, or 5%, got {text!r}") from None
+    if not (value.is_finite() and 0 <= value <= 1):
+        raise typer.BadParameter(f"a rate is from 0 to 1, got {text}")
+    return float(value)
+
+
+def span(text: str) -> Node:
+    """A period, such as 5, or periods in a row, such as 5-7: the span (4, 7]."""
+    first, _, last = text.partition("-")
+    try:
+        return Node(int(first) - 1, int(last or first))
+    except ValueError:
+        raise typer.BadParameter(f"periods are like 5 or 5-7, counted from 1, got {text!r}") from None
 
 
 def _option(parse: Callable[[str], T], text: str) -> T:

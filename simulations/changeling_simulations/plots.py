@@ -58,16 +58,15 @@ def _draw_answer(panel: "Axes", experiment: Experiment, answer: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import MaxNLocator
 
-    percent = 100 / experiment.entries
     times = np.array([time.replace(tzinfo=None) for time in experiment.times()], "datetime64[us]")  # knows no zones
-    estimate = experiment.estimates[:, answer] * percent
-    band = 2 * experiment.standard_errors[:, answer] * percent
+    estimate = 100 * experiment.estimated_shares[:, answer]
+    band = 200 * experiment.share_errors[:, answer]
     panel.fill_between(
         times, estimate - band, estimate + band, color=ESTIMATE, alpha=0.2, lw=0, label="±2 standard errors"
     )
-    panel.plot(times, experiment.truth[:, answer] * percent, color=TRUTH, lw=1.5, label="truth")
+    panel.plot(times, 100 * experiment.true_shares[:, answer], color=TRUTH, lw=1.5, label="truth")
     if experiment.rms_freezing > 0:
-        frozen = experiment.frozen[:, answer] * percent
+        frozen = 100 * experiment.frozen_shares[:, answer]
         panel.plot(times, frozen, color=FROZEN, lw=1.2, ls=(0, (4, 2)), label="truth after freezing")
     marker = "o" if len(times) <= MOST_MARKERS else None
     panel.plot(times, estimate, color=ESTIMATE, lw=1, marker=marker, ms=3, label="estimate")

@@ -42,10 +42,10 @@ class Respondents:
         entries: FieldEntries,
         closing: AttendedClosing,
         generator: np.random.Generator,
-    ) -> Iterator[tuple[PlanNode, tuple[NodeTally, NodeTally]]]:
+    ) -> Iterator[tuple[PlanNode, tuple[NodeTally | None, NodeTally | None]]]:
         """Draws the reports on the nodes that end with a closing; closings come in order, and each once.
 
-        Yields each node with two tallies: of reports on time, and of late ones.
+        Yields each node with two tallies, of reports on time and of late ones; None where there are no reports.
         """
         for place, (track_number, track) in enumerate(self._tracks):
             number = track.ending_at(closing.period)
@@ -58,14 +58,9 @@ class Respondents:
             some = entries[who]
             inputs = inputs_of(track, some.states(population, node.start), some.states(population, node.end))
             kinds = self._respond(place, track, reporting, inputs, generator)
-            heard, late = closing.heard[who], closing.late[who]
-            yield (
-                (track_number, number),
-                (
-                    _tally(track, inputs, kinds, heard & ~late, generator),
-                    _tally(track, inputs, kinds, late, generator),
-                ),
-            )
+            parts = (closing.on_time[who], closing.late[who])
+            on_time, late = (_tally(track, inputs, kinds, part, generator) for part in parts)
+            yield (track_number, number), (on_time, late)
 
     def _draw(self, place: int, to_come: int, generator: np.random.Generator) -> Flags:
         """Who has drawn the next node of a track, of which so many are to come: an entry that owes j, with j/M.
@@ -101,8 +96,10 @@ class Respondents:
 
 def _tally(
     track: Track, inputs: Numbers, kinds: NDArray[np.int8] | None, among: Flags, generator: np.random.Generator
-) -> NodeTally:
-    """Draws the tally of some of the reports on a node."""
+) -> NodeTally | None:
+    """Draws the tally of some of the reports on a node; None if there are none."""
+    if not among.any():
+        return None
     size, counterpart = track.randomizer.space.size, counterpart_of(track.randomizer)
     if kinds is None:
         return counterpart.sample(np.bincount(inputs[among], minlength=size), generator)

@@ -79,7 +79,7 @@ def test_where_nothing_goes_wrong_everybody_is_heard_and_new_once():
         for group, size in enumerate(sizes)
         for period in range(1, PERIODS + 1)
     }
-    assert quiet.shares[[1, 12]].tolist() == [[1, 0], [0.5, 0.5]]
+    assert quiet.frozen[[0, 1, 12]].tolist() == [[0, 0, 0], [0, ENTRIES, 0], [0, ENTRIES // 2, ENTRIES // 2]]
 
 
 @pytest.mark.heavy
@@ -203,7 +203,7 @@ def test_attendance_counts_every_entry_as_a_server_would():
         heard = field.tallies.attendance[group, survey_track(track).node(number).end].heard
         assert tally.reports == heard if group == 0 else tally.reports <= heard
     come = sum(a.new + a.missed for a in field.tallies.attendance.values())
-    assert 0.9 * field.enrolled[-1].sum() < come <= field.enrolled[-1].sum()
+    assert 0.9 * field.truth[-1].sum() < come <= field.truth[-1].sum()
 
 
 def survey_track(number: int) -> Track:

@@ -1,0 +1,278 @@
+"""`changeling-sim run`: options in; a population, a survey and an experiment out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import typer
+from changeling_protocol import AtMost, Constraint, Node, Survey, TimeBounded
+from changeling_statistics.changelog import read_csv
+from changeling_statistics.survey_files import read_survey
+from changeling_statistics.tallies import Tallies
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from . import options
+from .alignment import aligned, check_dates
+from .bundled import changelog_path
+from .calendars import calendar_for
+from .experiment import Experiment, compare, in_the_field
+from .field import Field
+from .plots import save_plot
+from .population import Population
+from .report import print_report, print_trials
+from .sampler import draw_members, full_attendance, sample_nodes
+from .surveys import paper_survey
+from .synthetic import synthetic_calendar, synthetic_changelog
+from .trials import Trials, trials_of, tried
+
+HISTORIES = 10_000
+"""How many histories are made up at most; a larger synthetic population is resampled from them."""
+ANSWERS, AT_MOST, BRANCHING, LAYERS, EPSILON = 4, 4, 2, 1, Decimal(8)
+"""What a survey is like, if the command line does not say."""
+ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
+Step = TypeVar("Step")
+
+
+def _rate(told: str) -> Any:
+    return typer.Option(parser=options.rate, metavar="RATE", help=told)
+
+
+def run(
+    changelog: Annotated[
+        str | None, typer.Argument(help="A .csv or .csv.gz of entry,time,answer, or the bundled school-to-work.")
+    ] = None,
+    synthetic: Annotated[bool, typer.Option("--synthetic", help="Make up a population instead.")] = False,
+    answers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="Z", help="Synthetic: how many answers.", show_default=str(ANSWERS)),
+    ] = None,
+    changes: Annotated[float, typer.Option(min=0, metavar="X", help="Synthetic: an entry's changes, on average.")] = 2,
+    gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False,
+    entries: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Resample to so many entries.", show_default=ALL)
+    ] = None,
+    period: Annotated[
+        int | None,
+        typer.Option(parser=options.duration, metavar="DURATION", help="As 10s, 1h, 1d, 13w.", show_default=FITTED),
+    ] = None,
+    start: Annotated[
+        int | None,
+        typer.Option(parser=options.date, metavar="DATE", help="When the calendar starts.", show_default=FITTED),
+    ] = None,
+    periods: Annotated[
+        int | None, typer.Option(min=1, metavar="T", help="How many periods.", show_default=FITTED)
+    ] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Mutations of an entry, insertion included.", show_default=str(AT_MOST)),
+    ] = None,
+    within: Annotated[
+        int | None,
+        typer.Option(parser=options.duration, metavar="DURATION", help="Instead: mutations so long after the first."),
+    ] = None,
+    branching: Annotated[
+        int | None,
+        typer.Option(min=2, metavar="C", help="Layers have nodes of 1, c, c², … periods.", show_default=str(BRANCHING)),
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="H", help="Layers of the hierarchy; 1 is the flat release.", show_default=str(LAYERS)
+        ),
+    ] = None,
+    epsilon: Annotated[
+        Decimal | None,
+        typer.Option(
+            parser=options.epsilon,
+            metavar="EPSILON",
+            help="The most an entry may lose in all.",
+            show_default=str(EPSILON),
+        ),
+    ] = None,
+    survey_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--survey", metavar="FILE", help="Instead of a plan and calendar: run this survey, signed or not."
+        ),
+    ] = None,
+    align: Annotated[
+        bool, typer.Option("--align", help="Move a changelog of other dates to the start of the calendar.")
+    ] = False,
+    minimum: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Nodes with fewer reports are not published.",
+            show_default="that of --survey, or 1",
+        ),
+    ] = None,
+    arrivals: Annotated[
+        float | None, _rate("New entries in each period after the first, as a share of those who came before.")
+    ] = None,
+    uninstalls: Annotated[float | None, _rate("Chance to leave for good, per period.")] = None,
+    reinstalls: Annotated[float | None, _rate("Chance to leave and come back as a new entry, per period.")] = None,
+    offline: Annotated[float | None, _rate("Chance that an entry is not heard as a period closes.")] = None,
+    spell: Annotated[
+        float | None,
+        typer.Option(
+            min=1, metavar="X", help="How many periods offline last in a row, mean.", show_default="by chance alone"
+        ),
+    ] = None,
+    late: Annotated[float | None, _rate("Chance to be heard only after the next period has closed.")] = None,
+    outage: Annotated[
+        Node | None,
+        typer.Option(
+            parser=options.span, metavar="PERIODS", help="Closings that the server loses: 5-7. 1-3 is a late start."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed repeats the run.")] = 0,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all periods and answers.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw truth and estimates: .png, .pdf, .svg.")
+    ] = None,
+) -> None:
+    """Simulate one survey of a population, and show its estimates beside the truth.
+
+    If something goes wrong in the field, many are simulated, to show what that does to error, bias and coverage.
+    """
+    console = Console()
+    generator = np.random.default_rng(seed)
+    fields = _fields(
+        spell,
+        arrivals=arrivals,
+        uninstalls=uninstalls,
+        reinstalls=reinstalls,
+        offline=offline,
+        late=late,
+        outage=outage,
+    )
+    if synthetic == (changelog is not None):
+        raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
+    if synthetic and align:
+        raise ValueError("--align moves a changelog; what is made up has the dates of the calendar")
+    given = None
+    if survey_file is not None:
+        _refuse(
+            answers=answers,
+            period=period,
+            start=start,
+            periods=periods,
+            at_most=at_most,
+            within=within,
+            branching=branching,
+            layers=layers,
+            epsilon=epsilon,
+        )
+        given = read_survey(survey_file)
+    if changelog is not None:
+        source = read_csv(changelog_path(changelog), given.answers if given else None)
+        calendar = given.calendar if given else calendar_for(source, period, start, periods)
+        source = aligned(source, calendar) if align else source
+        check_dates(source, calendar)
+    else:
+        calendar = given.calendar if given else synthetic_calendar(period, start, periods)
+        drawn = min(entries or HISTORIES, HISTORIES)
+        kinds = len(given.answers) if given else answers or ANSWERS
+        source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual)
+        source = replace(source, answers=given.answers) if given else source
+    constraint = given.constraint if given else _constraint(at_most, within)
+    survey = given or paper_survey(
+        source.answers,
+        calendar,
+        constraint,
+        epsilon=epsilon or EPSILON,
+        branching=branching or BRANCHING,
+        layers=layers or LAYERS,
+    )
+    survey = survey if minimum is None else replace(survey, minimum=minimum)
+    population = Population.from_changelog(source, calendar, constraint)
+    if entries not in (None, population.entries):
+        population = population.resampled(entries, generator)
+    if fields:
+        experiment = in_the_field(population, survey, list(fields.values())[-1], generator)
+    else:
+        experiment = _watched(population, survey, generator)
+    print_report(console, experiment)
+    if fields:
+        print_trials(console, _tried(population, survey, fields, seed), trials_of(population.entries))
+    for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
+        if path is not None:
+            write(path)
+            console.print(f"wrote {escape(str(path))}")
+
+
+def _constraint(at_most: int | None, within: int | None) -> Constraint:
+    if within is None:
+        return AtMost(AT_MOST if at_most is None else at_most)
+    if at_most is not None:
+        raise ValueError("choose --at-most or --within, not both")
+    return TimeBounded(within)
+
+
+def _refuse(**overridden: object) -> None:
+    """Raises ValueError for an option of what a survey says itself."""
+    for name, value in overridden.items():
+        if value is not None:
+            raise ValueError(f"--{name.replace('_', '-')} is the survey's own: leave it out, or leave out --survey")
+
+
+def _fields(spell: float | None, **switches: float | Node | None) -> dict[str, Field]:
+    """What the rows of the table of trials are about: nothing, each switch alone, and all together, which is last.
+
+    switches: the fields of `Field`. Empty if none is given.
+    """
+    given: dict[str, Any] = {name: value for name, value in switches.items() if value is not None}
+    if spell is not None and "offline" not in given:
+        raise ValueError("--spell is how long --offline lasts: say how many are offline, too")
+    each = {name: {name: value} for name, value in given.items()}
+    if "offline" in each:
+        each["offline"]["spell"] = spell
+    if not each:
+        return {}
+    alone = {f"--{name}": Field(**values) for name, values in each.items()}
+    everything = {name: value for values in each.values() for name, value in values.items()}
+    together = {"all of these": Field(**everything)} if len(each) > 1 else {}
+    return {"everybody answers": Field(), **alone, **together}
+
+
+def _watched(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
+    """As `simulate`, with a progress bar on a terminal."""
+    members = draw_members(population, survey, generator)
+    nodes = _track(
+        sample_nodes(population, survey, members, generator),
+        "sampling nodes",
+        sum(reported.count for reported in survey.plan.tracks),
+    )
+    return compare(population, survey, Tallies(dict(nodes), full_attendance(survey, members)))
+
+
+def _tried(population: Population, survey: Survey, fields: Mapping[str, Field], seed: int) -> dict[str, Trials]:
+    """Trials of each field, all from the same seeds, with a progress bar on a terminal."""
+    count = trials_of(population.entries)
+    return {
+        name: tried(
+            population,
+            survey,
+            field,
+            _track((np.random.default_rng([seed, 1, i]) for i in range(count)), name, count),
+        )
+        for name, field in fields.items()
+    }
+
+
+def _track(steps: Iterable[Step], description: str, total: int) -> Iterable[Step]:
+    terminal = Console(stderr=True)
+    return track(
+        steps,
+        description=description,
+        total=total,
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal,
+    )

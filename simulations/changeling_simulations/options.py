@@ -1,6 +1,4 @@
-"""The words of a designer's command line as values: epsilons, counts, durations, dates, URLs."""
-
-"""The words of a designer's command line as values: epsilons, counts, rates, durations, dates."""
+"""The words of a designer's command line as values: epsilons, counts, rates, durations, dates, URLs."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation

@@ -52,7 +52,8 @@ def worst_deltas(survey: Survey, entries: int, epsilons: Sequence[float]) -> Flo
     Raises TooLarge.
     """
     groups = range(len(survey.plan.groups))
-    return np.max([group_deltas(survey, number, entries, epsilons) for number in groups], axis=0)
+    worst: Floats = np.max([group_deltas(survey, number, entries, epsilons) for number in groups], axis=0)
+    return worst
 
 
 def group_deltas(survey: Survey, number: int, entries: int, epsilons: Sequence[float]) -> Floats:
@@ -62,7 +63,8 @@ def group_deltas(survey: Survey, number: int, entries: int, epsilons: Sequence[f
     if len(draws(group)) ** entries > MOST_CROWDS:
         raise TooLarge
     deltas = [_draw_deltas(survey, group, own, every, entries, epsilons) for own in draws(group)]
-    return np.max(deltas, axis=0)
+    worst: Floats = np.max(deltas, axis=0)
+    return worst
 
 
 def draws(group: Group) -> list[Draw]:
@@ -208,7 +210,8 @@ def _law(group: Group, reports: tuple[Report, ...], trues: tuple[int, ...]) -> F
         scores = np.add.outer(scores, agreeing).ravel()
         used[report.place] += bool(agreeing.any())
     reached = range(int(scores.max()) + 1)
-    return law * np.array([float(density(group, tuple(used), score)) for score in reached])[scores]
+    weighed: Floats = law * np.array([float(density(group, tuple(used), score)) for score in reached])[scores]
+    return weighed
 
 
 @lru_cache(maxsize=512)

@@ -2,9 +2,9 @@
 behind them.
 
 A standard error is null where its variance, itself an unbiased estimate, came out below zero. `upper_bound` says that
-the covariance is one, as tallies do not identify all of it. `enrolled` and `heard` say how many entries a figure is about
-and how many were heard at its last closing; `bounds` hold whatever the silent ones hold. A period that the nodes do not
-identify has null values and the node that is missing. &retrospective=true uses every node that has closed.
+the covariance is one, as tallies do not identify all of it. `enrolled` and `heard` say how many entries a figure is
+about and how many were heard at its last closing; `bounds` hold whatever the silent ones hold. A period that the nodes
+do not identify has null values and the node that is missing. &retrospective=true uses every node that has closed.
 """
 
 import asyncio
@@ -28,7 +28,6 @@ from ..store.counted import sealed_nodes, tallies_of
 from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
 from .requests import service_of, survey_in_path
-
 
 MOST_BOUNDED_PERIODS = 1200
 """In a longer calendar bounds are left out: each takes a solve of its own."""

@@ -60,22 +60,32 @@ def _histograms(experiment: Experiment) -> Table:
 
 
 def _summary(experiment: Experiment) -> Table:
-    survey, devices = experiment.survey, experiment.devices_for()
+    survey = experiment.survey
     calendar = survey.calendar
     lines = [
         ("survey", f"{calendar.periods} periods of {format_duration(calendar.period)}"),
         ("reports", _reports(experiment)),
         ("epsilon", f"at most {epsilon_text(survey.cost)} an entry, for all its reports together"),
-        ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers{_gaps(experiment)}"),
+    ]
+    if experiment.gaps:
+        lines.append(("gaps", f"{experiment.gaps} of the periods are not estimable"))
+    if experiment.gaps < calendar.periods:
+        lines += _errors(experiment)
+    table = Table.grid(padding=(0, 2))
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _errors(experiment: Experiment) -> list[tuple[str, str]]:
+    devices = experiment.devices_for()
+    return [
+        ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers"),
         ("  noise", f"{_points(experiment.rms_noise)}, falls with more entries"),
         ("  freezing", _freezing(experiment)),
         ("entries needed", "for a standard error of one point:"),
         ("", f"{np.nanmean(devices):,.0f} on average over the periods, {np.nanmax(devices):,.0f} in the worst"),
     ]
-    table = Table.grid(padding=(0, 2))
-    for line in lines:
-        table.add_row(*line)
-    return table
 
 
 def _reports(experiment: Experiment) -> str:
@@ -96,11 +106,6 @@ def _freezing(experiment: Experiment) -> str:
 def _percent(share: float) -> str:
     """A share in percent; a dash for what is not known."""
     return "-" if np.isnan(share) else f"{100 * share:.2f}"
-
-
-def _gaps(experiment: Experiment) -> str:
-    """What is missing, if anything is."""
-    return f"; {experiment.gaps} periods are not estimable" if experiment.gaps else ""
 
 
 def _points(fraction: float) -> str:

@@ -5,7 +5,7 @@ randomizers, what the reports of one entry have in common, and the sampling erro
 "Shares"). It does not matter who made the plan.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -198,10 +198,10 @@ class PlannedEdges:
         K is 0 for the others.
         """
         periods = self._survey.calendar.periods
-        network = Network(periods, self.start, self.end, self._planned)
+        network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
         best = best_weights(self._survey, network, self.group, self.track, 1.0)
         if best is None:
-            return _network_weights(network, retrospective)
+            return _network_weights(replace(network, variance=self._planned), retrospective)
         K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
         for time, row in best.retrospective if retrospective else best.online:
             K[time - 1], reached[time - 1] = row, True

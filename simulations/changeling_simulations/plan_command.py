@@ -57,6 +57,9 @@ def plan(
         bool, typer.Option("--retrospective", help="Histograms are wanted when all is over, from everything.")
     ] = False,
     objective: Annotated[str, typer.Option(metavar="mean|worst", help="The error to make small.")] = "mean",
+    bridge: Annotated[
+        bool, typer.Option("--bridge/--no-bridge", help="Any one lost period is bridged within a tenth of the horizon.")
+    ] = True,
     choose: Annotated[str, typer.Option(metavar="NAME", help="paper, flat, sampled, panel or optimal.")] = "optimal",
     delta: Annotated[float, typer.Option(metavar="DELTA", help="Of the (epsilon, delta) figures.")] = DELTA,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the chosen plan's survey.")] = None,
@@ -89,6 +92,8 @@ def plan(
         expected=_expected(expected_changes, changes_per_year, calendar, constraint),
         retrospective=retrospective,
         objective=_objective(objective),
+        bridge=bridge,
+        minimum=minimum,
     )
     comparison = compare_plans(wish)
     chosen = comparison.choose(choose)
@@ -99,7 +104,6 @@ def plan(
         skew=skew,
         spread=spread,
         grace=grace,
-        minimum=minimum,
         relay=relay or "",
     )
     print_comparison(console, comparison, delta, survey.relay)

@@ -6,7 +6,9 @@ from math import isfinite
 from changeling_protocol import Joint, Track
 from changeling_statistics.accounting import loss_statement
 from changeling_statistics.durations import format_duration
-from changeling_statistics.planning import Comparison, Option
+from changeling_statistics.planning import Comparison, Option, Planned, Wish
+from changeling_statistics.planning.floors import PRICE
+from changeling_statistics.planning.outages import gap_after_loss, outage
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,6 +17,7 @@ CONDITION = (
     "shuffled: if an honest relay shuffles the envelopes of all devices at every closing, the same devices every time; "
     "breakdowns would part them"
 )
+GAP = "gap: for how many periods estimates are missing at worst, if the server is down as one closes"
 MOST_GROUPS = 12
 
 
@@ -34,17 +37,46 @@ def print_comparison(console: Console, comparison: Comparison, delta: float, rel
         style="dim",
         highlight=False,
     )
+    console.print(bridge_in_words(wish, planned), highlight=False)
     console.print(_groups(planned.option))
+
+
+def bridge_in_words(wish: Wish, planned: Planned) -> str:
+    """Whether the optimal plan bridges a lost period, at what price, and how good estimates are after one."""
+    lost = outage(wish, planned.option)
+    words = []
+    if planned.floor:
+        error = planned.option.error(wish)
+        words.append(
+            f"{100 * planned.floor:.1f}% of the devices are there to bridge a lost period: the {wish.objective} error "
+            f"is {_points(error)} points, {_points(planned.without)} without them "
+            f"(+{100 * (error / planned.without - 1):.1f}%)."
+        )
+    if not lost.bridged:
+        if wish.bridge:
+            words.append(f"Nothing bridges every lost period for {100 * PRICE:.0f}% of the error.")
+        words.append(f"If the server is down as a period closes, estimates may be missing for {lost.gap} periods.")
+        return " ".join(words)
+    if not planned.floor:
+        words.append("The plan bridges a lost period by itself.")
+    words.append(
+        f"If the server is down as period {lost.lost} closes, estimates are back by period {lost.back}, with an error "
+        f"of {_points(lost.error)} points at most."
+    )
+    return " ".join(words)
 
 
 def _accuracy(comparison: Comparison) -> Table:
     wish = comparison.wish
     when = "from everything, when all is over" if wish.retrospective else "when each period closes"
     table = Table(
-        title=f"Standard error of a fraction in points, {wish.devices:,} devices, {when}", title_justify="left"
+        title=f"Standard error of a fraction in points, {wish.devices:,} devices, {when}",
+        title_justify="left",
+        caption=GAP,
+        caption_justify="left",
     )
     table.add_column("plan")
-    for column in ("mean", "worst", "first", "middle", "last", "devices for ±1 point"):
+    for column in ("mean", "worst", "first", "middle", "last", "devices for ±1 point", "gap"):
         table.add_column(column, justify="right")
     periods = wish.periods
     for option in comparison.options.values():
@@ -56,6 +88,7 @@ def _accuracy(comparison: Comparison) -> Table:
             escape(option.title),
             *figures,
             _many(prediction.devices_for(objective=wish.objective)),
+            str(gap_after_loss(wish, option)),
             style="bold" if best else None,
         )
     return table

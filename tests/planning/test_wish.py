@@ -16,6 +16,7 @@ from .wishes import wish
         ({"periods": 5000}, "5000 periods .* 5 times as wide"),
         ({"objective": "median"}, "mean or worst, got 'median'"),
         ({"answers": 1, "closed": True}, "at least two answers"),
+        ({"minimum": 0}, "minimum of 0"),
         ({"k": 0}, "k >= 1, got 0"),
     ],
 )

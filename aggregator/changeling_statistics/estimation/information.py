@@ -17,6 +17,9 @@ from ..estimate import Floats
 from .entry_covariance import EntryCovariance, GroupEdges
 from .network import Indices, Network
 
+MANY = 150
+"""If so many edges end between two times, L is inverted anew for each, which is faster then."""
+
 
 @dataclass(frozen=True)
 class Whitened:
@@ -111,11 +114,8 @@ class BestWeights:
             raise np.linalg.LinAlgError("with a drift, what is told changes at every time")
         rows = np.concatenate([np.sqrt(heard.scale) * rows[:, 1:] for heard, rows in self._paired])
         ends = np.concatenate([heard.told.edges.end for heard in self.groups])
-        order = np.argsort(ends, kind="stable")
-        closed = np.searchsorted(ends[order], np.arange(until + 1), side="right")
-        columns, P = np.zeros((self.network.periods, until)), np.zeros((0, 0))
-        for time in range(1, until + 1):
-            P = grown(P, rows[order[closed[time - 1] : closed[time]], :time])
+        columns = np.zeros((self.network.periods, until))
+        for time, P in enumerate(inverses(rows, ends, np.arange(1, until + 1)), 1):
             columns[:time, time - 1] = P[:, time - 1]
         weights = np.zeros((until, len(self.network.start)))
         for heard, told in self._paired:
@@ -171,6 +171,27 @@ class BestWeights:
     @cached_property
     def _whitened(self) -> list[Floats]:
         return [heard.told.rows(self.network.periods) for heard in self.groups]
+
+
+def inverses(rows: Floats, ends: Indices, times: Indices) -> Iterator[Floats]:
+    """P = L⁻¹, L = R'R of what has closed by each of some times, over the times from 1 to it.
+
+    rows: R, shape (E, T), a column for each of the times 1..T. ends: when each edge ends, shape (E,).
+    times: rising. Raises LinAlgError where an L is singular.
+    """
+    order = np.argsort(ends, kind="stable")
+    closed = np.searchsorted(ends[order], times, side="right").tolist()
+    many = len(rows) > MANY * len(times)
+    P, L, before = np.zeros((0, 0)), np.zeros((rows.shape[1],) * 2), 0
+    for time, known in zip(times.tolist(), closed, strict=True):
+        new = rows[order[before:known], :time]
+        if many:
+            L[:time, :time] += new.T @ new
+            P = inverse(L[:time, :time])
+        else:
+            P = grown(P, new)
+        before = known
+        yield P
 
 
 def grown(P: Floats, rows: Floats) -> Floats:

@@ -18,6 +18,7 @@ from ..estimation.entry_covariance import GroupEdges
 from ..estimation.expected import persistence
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
+from .bridges import edges_without
 from .joint_choice import JointChoice, Slots, joint_choices
 from .losses import Span
 from .randomizer_choice import best_change, best_state
@@ -65,15 +66,19 @@ class Maker:
         A state is reported once in each of its spans. There are none if nothing can be told.
         """
         for group in self._groups(states, [span for span in changes if self._slots(span)], most):
-            yield self._candidate(kind, group, family)
+            yield self._candidate(kind, GroupEdges.of(group), family)
 
-    def _candidate(self, kind: str, group: Group, family: object) -> Candidate:
-        wish, edges = self.wish, GroupEdges.of(group)
+    def without(self, candidate: Candidate, lost: int) -> Candidate:
+        """What is left of a candidate if no node is published that ends with a period."""
+        return self._candidate(candidate.kind, edges_without(candidate.group, lost), candidate.family)
+
+    def _candidate(self, kind: str, edges: GroupEdges, family: object) -> Candidate:
+        wish = self.wish
         whole = whitened(edges, wish.answers, wish.expected, wish.closed, wish.periods)
         rows, nothing = np.ascontiguousarray(whole.rows(wish.periods)[:, 1:]), np.zeros((0, 0))
         if wish.retrospective:
-            return Candidate(kind, group, edges.end, nothing, rows.T @ rows, family)
-        return Candidate(kind, group, edges.end, rows, nothing, family)
+            return Candidate(kind, edges.group, edges.end, nothing, rows.T @ rows, family)
+        return Candidate(kind, edges.group, edges.end, rows, nothing, family)
 
     def _groups(self, states: Sequence[Span], changes: Sequence[Span], most: int) -> Iterator[Group]:
         telling = [self._slots(span) for span in changes]

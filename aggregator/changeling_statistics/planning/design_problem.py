@@ -18,12 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from ..estimation.information import grown, inverse
+from ..estimation.information import inverse, inverses
 from ..estimation.network import Indices
 from .candidates import Candidate
-
-MANY = 150
-"""If so many edges end between two times that are looked at, L is inverted anew for each, which is faster then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,18 +120,7 @@ class Problem:
             return
         rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
         ends = np.concatenate([self.candidates[g].ends for g in used])
-        order = np.argsort(ends, kind="stable")
-        closed = np.searchsorted(ends[order], self.times, side="right").tolist()
-        many = len(rows) > MANY * len(self.times)
-        P, L, before = np.zeros((0, 0)), np.zeros((len(self.own),) * 2), 0
-        for at, (time, known) in enumerate(zip(self.times.tolist(), closed, strict=True)):
-            new = rows[order[before:known], :time]
-            if many:
-                L[:time, :time] += new.T @ new
-                P = inverse(L[:time, :time])
-            else:
-                P = grown(P, new)
-            before = known
+        for at, P in enumerate(inverses(rows, ends, self.times)):
             yield slice(at, at + 1), P
 
     def _slopes(self, columns: Floats, weights: Floats) -> Floats:

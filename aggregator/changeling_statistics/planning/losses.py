@@ -15,7 +15,7 @@ from changeling_protocol.randomizers import Losses
 from .wish import LEAST_EPSILON, Wish
 
 MOST_LOSS = Decimal(27)
-"""No report loses more: `Odds.within` reaches only so far, and more would hardly be more accurate."""
+"""No report loses more by itself, though odds could be larger: it would hardly be more accurate."""
 _SAFE = 1 - Decimal("1e-40")
 """Losses are rounded up in the 45th digit. Budgets are cut by this, so that sums of losses stay within them."""
 

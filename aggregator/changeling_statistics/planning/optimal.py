@@ -1,5 +1,6 @@
 """The best plan for a wish: the best shares of all groups that are worth trying."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,9 @@ from ..estimation.expected import expected_moments
 from .candidates import Candidate, Maker
 from .design_problem import Problem
 from .families import closer_look, first_look
+from .floors import best_floor
 from .option import Option
+from .outages import is_bridged, sure_tracks
 from .shares import even, optimal_shares, rounded_shares
 from .wish import Wish
 
@@ -31,15 +34,19 @@ class Planned:
 
     option: the plan, how accurate it will be and what it asks of a device.
     kinds: the kind of each of its groups: panel, changes, hierarchy or mix.
-    gap: by what part the variance that is predicted for the plan could fall at most, from 0 to 1, with any other shares
-    of the groups that were considered and any linear unbiased estimator.
+    gap: by what part the variance that is predicted for the plan without its floor could fall at most, from 0 to 1,
+    with any other shares of the groups that were considered and any linear unbiased estimator.
     considered: how many groups there were.
+    floor: the share of the devices that are in a group which is there to bridge lost periods; 0 if there is none.
+    without: the standard error that the wish wants small, as it would be without that group.
     """
 
     option: Option
     kinds: tuple[str, ...]
     gap: float
     considered: int
+    floor: float
+    without: float
 
     @property
     def plan(self) -> ReleasePlan:
@@ -76,7 +83,16 @@ def _optimal_plan(wish: Wish) -> Planned:
     problem, weights = _problem(wish, candidates, np.arange(1, wish.periods + 1)), even(wish.periods)
     shares = optimal_shares(problem, weights, wish.objective, FINE, start)
     integers = rounded_shares(problem, shares, weights, wish.objective)
-    return _planned(wish, candidates, integers, shares.bound / wish.devices)
+    chosen = np.flatnonzero(integers)
+    groups, f = [candidates[i] for i in chosen.tolist()], integers[chosen] / integers.sum()
+    option, kinds = _planned(wish, groups, integers[chosen].tolist())
+    without, floor = option.error(wish), None
+    gap = max(0.0, 1.0 - shares.bound / wish.devices / without**2)
+    if wish.bridge and not is_bridged(wish, sure_tracks(wish, [each.group for each in groups], f.tolist())):
+        floor = best_floor(maker, groups, f, problem.looking_at(few[0]), few[1])
+    if floor is not None:
+        option, kinds = _planned(wish, floor.groups, floor.shares)
+    return Planned(option, kinds, gap, len(candidates), floor.share if floor else 0.0, without)
 
 
 def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> Problem:
@@ -94,12 +110,8 @@ def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
     return times, np.bincount(nearest, minlength=len(times)) / periods
 
 
-def _planned(wish: Wish, candidates: list[Candidate], integers: NDArray[np.int64], bound: float) -> Planned:
-    chosen = sorted(np.flatnonzero(integers).tolist(), key=lambda i: -int(integers[i]))
-    groups = (candidates[i].group for i in chosen)
-    plan = ReleasePlan(
-        tuple(Group(group.tracks, int(integers[i]), group.joint) for i, group in zip(chosen, groups, strict=True))
-    )
-    kinds = tuple(candidates[i].kind for i in chosen)
-    option = Option.of(wish, "optimal", plan)
-    return Planned(option, kinds, max(0.0, 1.0 - bound / option.error(wish) ** 2), len(candidates))
+def _planned(wish: Wish, groups: Sequence[Candidate], shares: Sequence[int]) -> tuple[Option, tuple[str, ...]]:
+    """The plan of these groups with these shares, and their kinds, the largest first."""
+    order = sorted(range(len(groups)), key=lambda i: -shares[i])
+    plan = ReleasePlan(tuple(Group(groups[i].group.tracks, shares[i], groups[i].group.joint) for i in order))
+    return Option.of(wish, "optimal", plan), tuple(groups[i].kind for i in order)

@@ -5,7 +5,7 @@ randomizers, what the reports of one entry have in common, and the sampling erro
 "Shares"). It does not matter who made the plan.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -15,11 +15,12 @@ from changeling_protocol.quantities import TrackNumber
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from ..estimation.entry_covariance import GroupEdges, entry_covariance
+from ..estimation.entry_covariance import entry_covariance
 from ..estimation.expected import Moments, expected_moments, expected_variances
 from ..estimation.network import Network
 from ..estimation.releases import planned_variances, shares
 from ..estimation.weights import best_weights, hangs_together, is_partial
+from .bridges import edges_without
 from .resistances import Edges, potentials, resistances, sums
 
 POINT = 0.01
@@ -119,7 +120,12 @@ class Prediction:
 
 
 def predict(
-    survey: Survey, devices: int, *, retrospective: bool = False, population: PopulationMoments | None = None
+    survey: Survey,
+    devices: int,
+    *,
+    retrospective: bool = False,
+    population: PopulationMoments | None = None,
+    lost: int | None = None,
 ) -> Prediction:
     """How accurate a survey's histograms will be.
 
@@ -130,12 +136,13 @@ def predict(
     devices: n, how many answer, at least 1.
     retrospective: whether histograms are estimated from everything; if not, each as its period closes.
     population: who answers; if not given, the population that the survey's designer expects.
+    lost: a period at whose end nobody is heard, so that no node that ends then is published; None for none.
     Raises ValueError for fewer than one device.
     """
     if devices < 1:
         raise ValueError(f"a survey needs at least one device, got {devices}")
     population, periods = population or ExpectedPopulation(survey), survey.calendar.periods
-    plan = PlannedEdges(survey)
+    plan = PlannedEdges(survey, lost)
     K, reached = plan.weights(retrospective)
     variances = [population.report_variances(track) for track in range(len(survey.plan.tracks))]
     response, sampling = np.zeros(periods), np.zeros(periods)
@@ -144,6 +151,8 @@ def predict(
     else:
         moments = population.moments
         for share, (edges, at) in zip(shares(survey).tolist(), plan.groups, strict=True):
+            if not len(at):
+                continue
             said = entry_covariance(edges, plan.by_edge(variances)[at], moments)
             rows = K[:, at]
             response += (rows**2 @ said.response + _quadratic(rows, said.joint)) / share
@@ -163,14 +172,15 @@ def _quadratic(rows: Floats, form: Floats) -> Floats:
 
 
 class PlannedEdges:
-    """All nodes of a survey's plan as edges, in order of their ends, and the weights that the estimator gives them.
+    """The nodes of a survey's plan as edges, in order of their ends, and the weights that the estimator gives them.
 
+    lost: a period; nodes that end with it are left out. None for no such period.
     start, end: their two times, shape (E,). group, track: the numbers of their group and track, shape (E,).
     groups: the edges of each group, and their numbers among all.
     """
 
-    def __init__(self, survey: Survey) -> None:
-        by_group = [GroupEdges.of(group) for group in survey.plan.groups]
+    def __init__(self, survey: Survey, lost: int | None = None) -> None:
+        by_group = [edges_without(group, lost) for group in survey.plan.groups]
         firsts = np.cumsum([0, *(len(group.tracks) for group in survey.plan.groups)])
         start = np.concatenate([edges.start for edges in by_group])
         end = np.concatenate([edges.end for edges in by_group])
@@ -188,10 +198,10 @@ class PlannedEdges:
         K is 0 for the others.
         """
         periods = self._survey.calendar.periods
-        network = Network(periods, self.start, self.end, self._planned)
+        network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
         best = best_weights(self._survey, network, self.group, self.track, 1.0)
         if best is None:
-            return _network_weights(network, retrospective)
+            return _network_weights(replace(network, variance=self._planned), retrospective)
         K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
         for time, row in best.retrospective if retrospective else best.online:
             K[time - 1], reached[time - 1] = row, True

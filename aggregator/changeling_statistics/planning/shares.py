@@ -161,9 +161,8 @@ def _for_the_worst(problem: Problem, weights: Floats, mean: Shares) -> Shares:
     for step in range(GAME_STEPS):
         evaluation = restricted.at(f, w)
         middle = middle + (f - middle) * 2 / (step + 2)  # players of such a game circle; their mean settles
-        for tried in (f, middle):
-            worst = float(restricted.at(tried, w).variances.max())
-            best = min(best, (worst, tried), key=lambda each: each[0])
+        reached = (float(evaluation.variances.max()), f), (float(restricted.at(middle, w).variances.max()), middle)
+        best = min(best, *reached, key=lambda each: each[0])
         if evaluation.bound > bound:
             bound, best_weights = evaluation.bound, w
         if 1.0 - bound / best[0] <= GAME_GAP:

@@ -29,6 +29,8 @@ class Wish:
     expected: how often the designer expects answers to change.
     retrospective: whether histograms are wanted when all is over, from everything; if not, each as its period closes.
     objective: whether the mean of the variances over the horizon is to be small, or the worst of them.
+    bridge: whether estimates are to be back within a tenth of the horizon after any one closing is lost.
+    minimum: nodes with fewer reports are not published, and bridge nothing.
     Raises ValueError for a wish that no plan can meet.
     """
 
@@ -41,6 +43,8 @@ class Wish:
     expected: ExpectedChanges = field(default_factory=ExpectedChanges)
     retrospective: bool = False
     objective: Objective = "mean"
+    bridge: bool = True
+    minimum: int = 1
 
     def __post_init__(self) -> None:
         if self.answers < 1:
@@ -56,6 +60,8 @@ class Wish:
             )
         if self.objective not in ("mean", "worst"):
             raise ValueError(f"the objective is mean or worst, got {self.objective!r}")
+        if self.minimum < 1:
+            raise ValueError(f"a node that is published has at least one report, got a minimum of {self.minimum}")
         if self.closed and self.answers < 2:
             raise ValueError(f"a closed cohort with {self.answers} answer never changes: name at least two answers")
 
@@ -72,7 +78,7 @@ class Wish:
         """An unsigned survey with this plan, whose epsilon is what the plan costs.
 
         answers: their names; if not given, they are numbered. question: what people are asked.
-        What only devices and a server need (skew, spread, grace, minimum) is filled with the least there is. Replace
+        What only devices and a server need (skew, spread, grace) is filled with the least there is. Replace
         it before the survey is signed.
         """
         return Survey.at_cost(
@@ -85,6 +91,6 @@ class Wish:
             skew=0,
             spread=1,
             grace=2,
-            minimum=1,
+            minimum=self.minimum,
             expected=self.expected,
         )

@@ -99,15 +99,17 @@ def _losses(randomizer: CustomResponse) -> Losses:
     mutations = [v for v, (old, new) in enumerate(pairs) if old != new]
     insertions = [v for v in mutations if pairs[v][0] == 0]
     return Losses(
-        mutations=_worst(randomizer, mutations, mutations) if mutations else Decimal(0),
-        appears=_worst(randomizer, mutations, [0]) if mutations else Decimal(0),
-        vanishes=_worst(randomizer, [0], mutations) if mutations else Decimal(0),
-        insertions=_worst(randomizer, insertions, insertions) if insertions else Decimal(0),
+        mutations=_worst(randomizer, mutations, mutations),
+        appears=_worst(randomizer, mutations, [0]),
+        vanishes=_worst(randomizer, [0], mutations),
+        insertions=_worst(randomizer, insertions, insertions),
     )
 
 
 def _worst(randomizer: CustomResponse, above: Sequence[int], below: Sequence[int]) -> Decimal:
-    """ln max Pr(o|u)/Pr(o|v) over all symbols o, inputs u in `above` and v in `below`, rounded up."""
+    """ln max Pr(o|u)/Pr(o|v) over symbols o, inputs u in `above` and v in `below`, rounded up; 0 if there are none."""
+    if not above or not below:
+        return Decimal(0)
     totals = [sum(column) for column in zip(*randomizer.weights, strict=True)]
     worst = 0, 1
     for symbol, row in enumerate(randomizer.weights):

@@ -80,10 +80,7 @@ class KaryResponse:
         """The truth below a, then the others in order."""
         if not 0 <= true < self.symbols:
             raise ValueError(f"inputs are numbered 0 to {self.symbols - 1}, and this one is not")
-        if drawn < odds.favoured:
-            return true
-        other = (drawn - odds.favoured) // odds.other
-        return other + (other >= true)
+        return truth_or_other(drawn, true, odds)
 
     def at_odds(self, odds: Odds) -> Self:
         """The same space at other odds."""
@@ -100,3 +97,14 @@ class KaryResponse:
             case {"odds": [int(a), int(b)], **rest} if not rest:
                 return cls(space, Odds(a, b))
         return None
+
+
+def truth_or_other(drawn: int, true: int, odds: Odds) -> int:
+    """The symbol that an integer in [0, a + (m-1)b) selects: the truth below a, then the other symbols in order.
+
+    drawn: the integer. true: the number of the truth. odds: a:b.
+    """
+    if drawn < odds.favoured:
+        return true
+    other = (drawn - odds.favoured) // odds.other
+    return other + (other >= true)

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 from ..canonical import Fields
 from ..coins import Coins
 from .interface import Losses
+from .kary import truth_or_other
 from .odds import Odds, log_ratio
 from .registry import register
 from .spaces import MutationSpace, Space
@@ -94,12 +95,7 @@ class KaryChange:
         """For a mutation its own symbol below a, then the others in order; without a change all in order."""
         if not 0 <= true < self.symbols:
             raise ValueError(f"inputs are numbered 0 to {self.symbols - 1}, and this one is not")
-        if not true:
-            return drawn
-        if drawn < odds.favoured:
-            return true
-        other = (drawn - odds.favoured) // odds.other
-        return other + (other >= true)
+        return truth_or_other(drawn, true, odds) if true else drawn
 
     def at_odds(self, odds: Odds) -> Self:
         """The same space at other odds. Raises ValueError for odds that say nothing."""

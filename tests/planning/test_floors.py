@@ -1,0 +1,78 @@
+"""Plans bridge any lost period, for little of the error, or say that they do not."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from changeling_protocol import AtMost, plan_cost
+from changeling_statistics.planning import optimal_plan, predict
+from changeling_statistics.planning.floors import GOOD, PRICE
+from changeling_statistics.planning.outages import enough_reports, outage
+
+from .wishes import wish
+
+
+@cache
+def needy(periods, epsilon, minimum, bridge=True):
+    """A closed cohort with few changes and a large budget, whose best plan hardly tells states after the start."""
+    later = 5000 if periods == 32 else 3000
+    of = wish(periods, 4, 2, epsilon, 20_000, later, closed=True, minimum=minimum, bridge=bridge)
+    return of, optimal_plan(of)
+
+
+@pytest.mark.parametrize(("periods", "epsilon", "minimum"), [(64, "12", 100), (32, "30", 1)])
+def test_a_floor_bridges_every_loss_for_a_small_part_of_the_error(periods, epsilon, minimum):
+    """Where the best plan does not: without the floor the gap is longer than a tenth of the horizon, with it not."""
+    of, planned = needy(periods, epsilon, minimum)
+    _, without = needy(periods, epsilon, minimum, bridge=False)
+    lost = outage(of, planned.option)
+    assert lost.bridged
+    assert np.isfinite(lost.error)
+    assert not outage(of, without.option).bridged
+    assert 0 < planned.floor < 0.1
+    assert without.floor == 0
+    assert planned.without == without.option.error(of) == without.without
+    assert 0 <= planned.option.error(of) / planned.without - 1 <= 1.01 * PRICE
+    assert plan_cost(planned.plan, of.calendar, of.constraint, of.closed) <= of.epsilon
+
+
+def test_a_floor_is_as_small_as_is_of_use():
+    """With a minimum of 100 its scarcest node is expected to have four deviations more, and estimates are good then."""
+    of, planned = needy(64, "12", 100)
+    group = min(planned.plan.groups, key=lambda group: group.share)
+    assert group.share / planned.plan.total_share == pytest.approx(planned.floor)
+    scarcest = min(20_000 * planned.floor * track.reports / track.count for track in group.tracks)
+    assert scarcest == pytest.approx(enough_reports(100), rel=0.01)
+    assert scarcest >= enough_reports(100) - 1e-9
+    assert outage(of, planned.option).error <= GOOD * planned.without
+
+
+def test_where_no_floor_is_cheap_enough_there_is_none_and_the_gap_says_so():
+    """At ε = 30 the nodes of a floor with enough reports for a minimum of 100 cost more than 3% of the error."""
+    of, planned = needy(32, "30", 100)
+    assert planned.floor == 0
+    assert planned.option.error(of) == planned.without
+    assert outage(of, planned.option).gap == of.periods
+
+
+def test_a_plan_that_bridges_by_itself_has_no_floor():
+    """Panels report states at all times."""
+    of = wish(periods=24, epsilon="4")
+    planned = optimal_plan(of)
+    assert planned.floor == 0
+    assert outage(of, planned.option).bridged
+    assert planned.plan == optimal_plan(wish(periods=24, epsilon="4", bridge=False)).plan
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_predictions_after_a_loss_are_those_of_the_nodes_that_are_left(retrospective):
+    """None is better than before, those of earlier times online are as before, and the lost time is unknown online."""
+    of = wish(periods=12, epsilon="6", constraint=AtMost(3), closed=True, answers=3, retrospective=retrospective)
+    survey = of.survey(optimal_plan(of).plan)
+    whole = predict(survey, 1000, retrospective=retrospective).errors
+    after = predict(survey, 1000, retrospective=retrospective, lost=5).errors
+    assert (after >= whole * (1 - 1e-9)).all()
+    assert (after > whole)[5]
+    if not retrospective:
+        np.testing.assert_allclose(after[:4], whole[:4])
+        assert np.isinf(after[4])

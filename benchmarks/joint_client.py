@@ -159,7 +159,7 @@ def _enrolled(survey: Survey, count: int) -> Iterator[Store]:
         store = Store(Path(folder) / "store.db")
         clock = DeviceClock(lambda: survey.calendar.start, 0)
         with store.transaction() as db:
-            enrol(db, survey, count, [survey.answers[0]] * count, survey.epsilon, clock, SystemCoins())
+            enrol(db, survey, count, [survey.answers[0]] * count, {}, survey.epsilon, clock, SystemCoins())
         yield store
         store.close()
 

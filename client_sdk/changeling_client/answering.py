@@ -1,18 +1,18 @@
-"""Which nodes of an entry are due, and the report that each one gets.
+"""Which closings of an entry are due, and the report that each node gets.
 
 A node is answered once, whatever happened in it: when its last period has closed, and the clock's skew and a random
-delay have passed. One transaction puts the report into the outbox, and keeps that the node is answered, the slots that
-are left, and the delay of the next closing. Nothing leaves the device before; a retry repeats what is stored. Knows
-nothing of networks. The caller brings the coins and the time, and says whether it is sure enough of the time to drop
-what is too late.
+delay have passed. One transaction puts the closing with its id and its reports into the outbox, and keeps that the
+nodes are answered, the slots that are left, and the delay of the next closing. Nothing leaves the device before; a
+retry repeats what is stored. Knows nothing of networks. The caller brings the coins and the time, and says whether it
+is sure enough of the time to drop what is too late.
 """
 
 import sqlite3
 from dataclasses import replace
 
-from changeling_protocol import Coins, Report, Survey
+from changeling_protocol import Closing, Coins, Report, Standing, Survey
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_protocol.upload import closings, draw_report_id
+from changeling_protocol.upload import closings, draw_closing_id
 
 from . import changelog, ending, entries, outbox
 from .clock import close_ms
@@ -34,7 +34,7 @@ def answer_due(
         if past_grace(survey, period, now_ms):
             if not may_drop:
                 break
-            entry = entry.dropping(1)
+            entry = entry.dropping(entry.standing)
         elif now_ms > _due_ms(survey, entry, period):
             entry = _answer(db, survey, entry, period, coins)
         else:
@@ -77,7 +77,10 @@ def _due_ms(survey: Survey, entry: Entry, period: int) -> UnixMilliseconds:
 
 
 def _answer(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, coins: Coins) -> Entry:
-    """Puts the entry's reports on the nodes that end with a period into the outbox. Returns the entry as it now is."""
+    """Puts the entry's answer to a closing into the outbox, with its reports on the nodes that end there.
+
+    Returns the entry as it now is.
+    """
     new = changelog.state_at_close(db, survey, entry, period)
     group, slots, reports = survey.plan.groups[entry.group], entry.slots, []
     for place, (index, track) in enumerate(survey.plan.numbered(entry.group)):
@@ -86,9 +89,10 @@ def _answer(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, c
             continue
         old = changelog.state_at_close(db, survey, entry, track.node(number).start)
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
-        reports.append(Report(index, number, draw_report_id(coins), symbol))
-    outbox.put(db, survey, entry, period, reports)
-    return replace(entry, slots=slots)
+        reports.append(Report(index, number, symbol))
+    closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
+    outbox.put(db, survey, entry, closing, reports)
+    return replace(entry, slots=slots, standing=Standing.KNOWN)
 
 
 def _take_drawn(db: sqlite3.Connection, entry: Entry, track: int, node: int) -> bool:

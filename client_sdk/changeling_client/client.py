@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -70,6 +70,7 @@ class Client:
         entries: int = 1,
         signed: bytes | None = None,
         answers: Sequence[str] | None = None,
+        stratum: Mapping[str, str] | None = None,
     ) -> SurveyHandle:
         """The survey with this id, which is joined now if this store has not joined it before.
 
@@ -78,6 +79,8 @@ class Client:
         signed: the signed survey, if the app brings it; without it the server is asked.
         answers: the first answer of each entry, recorded as the store joins. A closed cohort needs them; later
         calls pass over them.
+        stratum: a value for each of the survey's breakdowns, such as {"platform": "linux"}: the stratum of all entries.
+        It is public, so it must not hang on an answer. A survey with breakdowns needs it; later calls pass over it.
 
         Returns the handle through which answers are recorded.
         Raises CannotJoin for a survey that must not be joined, ServerTrouble if the server is needed and does not
@@ -90,7 +93,7 @@ class Client:
             survey = self._verified(id_, signed)
             with self._store.transaction() as db:
                 keep_heard(db, self._clock)
-                enrol(db, survey, entries, answers, self._max_epsilon, self._clock, self._coins)
+                enrol(db, survey, entries, answers, stratum or {}, self._max_epsilon, self._clock, self._coins)
         return SurveyHandle(survey, self._store, self._clock)
 
     def flush(self) -> Flushed:

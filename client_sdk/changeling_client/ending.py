@@ -1,7 +1,7 @@
 """The end of a survey: once nothing of its plan is left to answer, all goes that it knew of the entry.
 
 What waits in the outbox stays until the server has it or its grace is over; it is randomized. The survey stays, as
-what it cost counts for ever.
+what it cost counts for ever, and the stratum, which is public.
 """
 
 import sqlite3

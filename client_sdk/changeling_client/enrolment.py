@@ -1,15 +1,17 @@
-"""Joining a survey: the bound on epsilon is checked, then each entry draws its group and its nodes, once.
+"""Joining a survey: the bound on epsilon is checked, then each entry draws its group and its nodes, once, and gets the
+stratum that the app tells.
 
 All of it is one transaction: entries are enrolled wholly or not at all, and never draw these again.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from changeling_protocol import Coins, Survey
 from changeling_protocol.plan import draw_nodes
-from changeling_protocol.quantities import EntryNumber, UnixSeconds
+from changeling_protocol.quantities import EntryNumber, StratumNumber, UnixSeconds
+from changeling_protocol.strata import stratum_of
 from changeling_protocol.upwards import upwards
 
 from . import entries, surveys
@@ -27,6 +29,7 @@ def enrol(
     survey: Survey,
     count: int,
     answers: Sequence[str] | None,
+    stratum: Mapping[str, str],
     max_epsilon: Decimal,
     clock: DeviceClock,
     coins: Coins,
@@ -35,10 +38,12 @@ def enrol(
 
     count: how many entries, at least 1.
     answers: one for each of them, recorded at once; None if they have none yet.
+    stratum: that of all of them, a value for each of the survey's breakdowns.
     max_epsilon: what all surveys of the store may cost together.
     clock: the device's; it decides which periods are still open.
     coins: what each entry draws its group, its nodes and its first delay from.
-    Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers than fits.
+    Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers than fits, or
+    a stratum that the survey does not declare.
     """
     if enrolled := entries.count(db, survey.id):
         check_count(enrolled, count)
@@ -46,6 +51,7 @@ def enrol(
     if count < 1:
         raise ValueError(f"a survey is joined with at least one entry, got {count}")
     states = _initial_states(survey, count, answers)
+    told = stratum_of(survey.breakdowns, stratum)
     with upwards():
         total = surveys.spent(db) + survey.epsilon
     if total > max_epsilon:
@@ -58,7 +64,7 @@ def enrol(
         raise EnrolmentOver("the survey's cohort is closed since its first period ended")
     surveys.insert(db, survey)
     for number in range(count):
-        entry = _draw(db, survey, EntryNumber(number), closed, coins)
+        entry = _draw(db, survey, EntryNumber(number), closed, told, coins)
         if states:
             record(db, survey, entry, states[number], seen_ms)
 
@@ -79,14 +85,16 @@ def _initial_states(survey: Survey, count: int, answers: Sequence[str] | None) -
     return [state_of(survey, answer) for answer in answers]
 
 
-def _draw(db: sqlite3.Connection, survey: Survey, number: EntryNumber, closed: int, coins: Coins) -> Entry:
+def _draw(
+    db: sqlite3.Connection, survey: Survey, number: EntryNumber, closed: int, stratum: StratumNumber, coins: Coins
+) -> Entry:
     """A new entry with all that it draws: its group, its nodes on tracks where it reports only some, its first delay.
 
-    closed: how many periods have closed.
+    closed: how many periods have closed. stratum: the entry's.
     """
     group = survey.plan.draw_group(coins)
     slots = Slots.unused(survey.plan.groups[group])
-    entry = Entry(survey.id, number, group, closed, draw_delay(survey, coins), slots)
+    entry = Entry(survey.id, number, group, closed, draw_delay(survey, coins), stratum, slots)
     entries.insert(db, entry)
     for index, track in survey.plan.numbered(group):
         if track.reported is not None:

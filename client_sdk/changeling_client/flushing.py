@@ -18,6 +18,7 @@ from . import changelog, entries, outbox, packing, surveys
 from .answering import answer_due, hangs_on_time, past_grace
 from .clock import DeviceClock, close_ms, keep_heard, last_seen, see
 from .delivery import Server
+from .entries import Entry
 from .errors import ServerTrouble
 from .packing import Upload
 from .sealing_keys import SealingKeys
@@ -28,7 +29,7 @@ _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """What a flush did, counted in closings. A closing is one entry's reports on the nodes that end with one period.
+    """What a flush did, counted in closings. A closing is one entry's answer to the close of one period.
 
     sent: how many the server acknowledged.
     waiting: how many are kept for the next flush.
@@ -109,12 +110,11 @@ class Flusher:
             for survey in surveys.load_all(db):
                 for before in entries.load_all(db, survey.id):
                     entry = changelog.bring_back(db, survey, before, seen_ms)
+                    if may_drop:
+                        waiting = outbox.waiting(db, survey.id, entry.number)
+                        late = [period for period in waiting if past_grace(survey, period, now_ms)]
+                        entry = _dropped(db, entry, late)
                     entry = answer_due(db, survey, entry, now_ms, may_drop, coins)
-                    waiting = outbox.waiting(db, survey.id, entry.number)
-                    late = [period for period in waiting if may_drop and past_grace(survey, period, now_ms)]
-                    if late:
-                        entry = entry.dropping(outbox.remove(db, survey.id, entry.number, late))
-                        entries.update(db, entry)
                     dropped += entry.dropped - before.dropped
                     changed |= entry is not before
                     uploads += packing.uploads(db, survey, entry)
@@ -131,13 +131,23 @@ class Flusher:
                 if index not in refused:
                     sent += outbox.remove(db, upload.survey, upload.entry, upload.periods)
                 elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
-                    gone = outbox.remove(db, upload.survey, upload.entry, upload.periods)
-                    entries.update(db, entries.load(db, upload.survey, upload.entry).dropping(gone))
-                    dropped += gone
+                    entry = entries.load(db, upload.survey, upload.entry)
+                    dropped += _dropped(db, entry, upload.periods).dropped - entry.dropped
         reasons = set(refused.values())
         if reasons & _STALE_KEY:
             self._keys.forget()
         return sent, dropped, _told(reasons)
+
+
+def _dropped(db: sqlite3.Connection, entry: Entry, periods: Sequence[int]) -> Entry:
+    """Drops closings that wait, as far as they still do. Returns the entry as it now is."""
+    if not periods:
+        return entry
+    standings = [each.standing for each in outbox.closings(db, entry.survey, entry.number, periods)]
+    outbox.remove(db, entry.survey, entry.number, periods)
+    entry = entry.dropping(*standings)
+    entries.update(db, entry)
+    return entry
 
 
 def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import EntryNumber
+from changeling_protocol.strata import stratum_of, told_by
 
 from . import changelog, entries, outbox, recording
 from .changelog import NULL
@@ -50,6 +53,23 @@ class SurveyHandle:
             state = changelog.current_state(db, entries.load(db, self.survey.id, EntryNumber(entry)))
         return None if state == NULL else self.survey.answers[state - 1]
 
+    def tell_stratum(self, stratum: Mapping[str, str], entry: int = 0) -> None:
+        """Changes the entry's stratum; what it answers from now on is counted there.
+
+        stratum: a value for each of the survey's breakdowns. It is public, so it must not hang on an answer. The one
+        that the entry has already is no change.
+        Raises ValueError for a stratum that the survey does not declare, a change more than it allows, or an entry that
+        it does not have; then nothing is changed. Raises StoreBusy or StoreUnusable.
+        """
+        told = stratum_of(self.survey.breakdowns, stratum)
+        with self._store.transaction() as db:
+            account = entries.load(db, self.survey.id, EntryNumber(entry))
+            if told == account.stratum:
+                return
+            if account.stratum_changes >= (most := self.survey.stratum_changes):
+                raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
+            entries.update(db, replace(account, stratum=told, stratum_changes=account.stratum_changes + 1))
+
     @property
     def spent(self) -> Decimal:
         """The most that the survey can cost an entry in all: its stated epsilon, which counts from joining on."""
@@ -62,7 +82,8 @@ class SurveyHandle:
             waiting = len(outbox.waiting(db, self.survey.id, account.number))
         survey = self.survey
         costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-        return Ledger(*costs, account.answered, waiting, account.dropped)
+        public = told_by(survey.breakdowns, account.stratum)
+        return Ledger(*costs, account.answered, waiting, account.dropped, public)
 
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:

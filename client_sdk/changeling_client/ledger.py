@@ -1,5 +1,6 @@
 """What a survey has asked of an entry so far, and what it can cost the entry at most."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -20,6 +21,8 @@ class Ledger:
     answered: every node that ends by this period, numbered from 1, is answered or dropped.
     waiting: how many closings are answered and not yet acknowledged by the server.
     dropped: how many closings came too late, and never reached the server.
+    public: what the server learns of the entry as it is, beside its reports: the value of each breakdown of the survey.
+    No noise hides it, and epsilon does not count it.
     """
 
     epsilon: Decimal
@@ -28,6 +31,7 @@ class Ledger:
     answered: int
     waiting: int
     dropped: int
+    public: Mapping[str, str]
 
 
 def cost_if_restored(survey: Survey) -> Decimal:

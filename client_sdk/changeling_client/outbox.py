@@ -1,32 +1,35 @@
-"""The outbox: reports that are computed, kept until the server has acknowledged them or their grace is over.
+"""The outbox: what is answered, kept until the server has acknowledged it or its grace is over.
 
-They are kept by closings. A closing is one entry's reports, maybe none, on the nodes that end with one period.
+It is kept by closings. A closing is one entry's answer to a period's close: an id, and its reports, maybe none, on the
+nodes that end there.
 """
 
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from changeling_protocol import Report, Survey
+from changeling_protocol import Closing, Report, Standing, Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId
 from changeling_protocol.randomizers import symbol_bytes
 
 from .entries import Entry
 
 
-def put(db: sqlite3.Connection, survey: Survey, entry: Entry, period: int, reports: Iterable[Report]) -> None:
-    """Adds an entry's closing of that period."""
-    db.execute("INSERT INTO closings VALUES (?, ?, ?)", (entry.survey, entry.number, period))
+def put(db: sqlite3.Connection, survey: Survey, entry: Entry, closing: Closing, reports: Iterable[Report]) -> None:
+    """Adds an entry's closing, with its reports."""
+    db.execute(
+        "INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?)",
+        (entry.survey, entry.number, closing.period, closing.id, closing.standing, closing.stratum),
+    )
     tracks = survey.plan.tracks
     db.executemany(
-        "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)",
         [
             (
                 entry.survey,
                 entry.number,
-                period,
+                closing.period,
                 report.track,
                 report.node,
-                report.id,
                 report.symbol.to_bytes(symbol_bytes(tracks[report.track].randomizer)),
             )
             for report in reports
@@ -40,16 +43,28 @@ def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> lis
     return [period for (period,) in rows]
 
 
+def closings(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> list[Closing]:
+    """Some of an entry's closings.
+
+    periods: theirs, rising; among those that wait none is left out in between.
+    """
+    rows = db.execute(
+        "SELECT period, id, standing, stratum FROM closings WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
+        (survey, entry, periods[0], periods[-1]),
+    )
+    return [Closing(period, id_, Standing(standing), stratum) for period, id_, standing, stratum in rows]
+
+
 def reports(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> list[Report]:
     """The reports of some of an entry's closings.
 
     periods: those of the closings, rising; among those that wait none is left out in between.
     """
     rows = db.execute(
-        "SELECT track, node, id, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
+        "SELECT track, node, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
         (survey, entry, periods[0], periods[-1]),
     )
-    return [Report(track, node, id_, int.from_bytes(symbol)) for track, node, id_, symbol in rows]
+    return [Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows]
 
 
 def remove(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:

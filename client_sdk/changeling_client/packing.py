@@ -8,10 +8,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from changeling_protocol import Node, ReleasePlan, Survey
+from changeling_protocol import Node, Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import MOST_SPANNED_PERIODS, encode_upload, upload_bytes
+from changeling_protocol.upload import MOST_SPANNED_PERIODS, encode_upload
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 from . import outbox
@@ -41,17 +41,18 @@ class Upload:
 
 def uploads(db: sqlite3.Connection, survey: Survey, entry: Entry) -> Iterator[Upload]:
     """Everything of an entry that waits, in as few uploads as may be."""
-    for periods in runs(survey.plan, outbox.waiting(db, survey.id, entry.number)):
+    for periods in runs(outbox.waiting(db, survey.id, entry.number)):
+        closings = outbox.closings(db, survey.id, entry.number, periods)
         reports = outbox.reports(db, survey.id, entry.number, periods)
-        plaintext = encode_upload(survey.plan, entry.group, _span(periods), reports)
+        plaintext = encode_upload(survey.plan, entry.group, _span(periods), closings, reports)
         yield Upload(survey.id, entry.number, tuple(periods), plaintext)
 
 
-def runs(plan: ReleasePlan, periods: Iterable[int]) -> list[list[int]]:
-    """Cuts rising periods into runs, each of which fits into one upload."""
+def runs(periods: Iterable[int]) -> list[list[int]]:
+    """Cuts rising periods into runs, each of which one upload may span. It then fits into a body, whatever the plan."""
     cut: list[list[int]] = []
     for period in periods:
-        if cut and _fits(plan, _span([*cut[-1], period])):
+        if cut and _span([*cut[-1], period]).width <= MOST_SPANNED_PERIODS:
             cut[-1].append(period)
         else:
             cut.append([period])
@@ -75,9 +76,3 @@ def bodies(waiting: Iterable[Upload]) -> Iterator[list[Upload]]:
 
 def _span(periods: Sequence[int]) -> Node:
     return Node(periods[0] - 1, periods[-1])
-
-
-def _fits(plan: ReleasePlan, span: Node) -> bool:
-    if span.width > MOST_SPANNED_PERIODS:
-        return False
-    return upload_bytes(plan, span) + _ENVELOPE_BYTES + _BODY_HEAD_BYTES <= MOST_BODY_BYTES

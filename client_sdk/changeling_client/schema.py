@@ -2,7 +2,7 @@
 
 APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
-VERSION = 2
+VERSION = 3
 
 TABLES = """
 CREATE TABLE clock (              -- one row
@@ -28,6 +28,9 @@ CREATE TABLE entries (
     mutations INTEGER NOT NULL,
     first_ms INTEGER,             -- when the first mutation was
     dropped INTEGER NOT NULL,     -- closings past grace
+    standing INTEGER NOT NULL,    -- what the next closing that is answered says of those before it
+    stratum INTEGER NOT NULL,     -- public, as the app told it
+    stratum_changes INTEGER NOT NULL,
     PRIMARY KEY (survey, number)
 ) WITHOUT ROWID;
 
@@ -54,6 +57,9 @@ CREATE TABLE closings (           -- the outbox: what an entry answered at a per
     survey BLOB NOT NULL,
     entry INTEGER NOT NULL,
     period INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    standing INTEGER NOT NULL,
+    stratum INTEGER NOT NULL,
     PRIMARY KEY (survey, entry, period),
     FOREIGN KEY (survey, entry) REFERENCES entries
 ) WITHOUT ROWID;
@@ -64,7 +70,6 @@ CREATE TABLE reports (            -- of a closing; it may have none
     period INTEGER NOT NULL,
     track INTEGER NOT NULL,
     node INTEGER NOT NULL,
-    id BLOB NOT NULL,
     symbol BLOB NOT NULL,         -- big-endian; an alphabet may exceed 64 bits
     PRIMARY KEY (survey, entry, period, track),
     FOREIGN KEY (survey, entry, period) REFERENCES closings ON DELETE CASCADE

@@ -23,7 +23,7 @@ from .randomizers import (
 from .sealing import SealingKey, open_envelope, seal
 from .strata import Breakdown
 from .survey import Survey
-from .upload import Report
+from .upload import Closing, Report, Standing
 from .version import VERSION
 
 __version__ = "0.1.0"
@@ -35,6 +35,7 @@ __all__ = [
     "Breakdown",
     "Calendar",
     "CannotOpen",
+    "Closing",
     "Coins",
     "Constraint",
     "CustomResponse",
@@ -54,6 +55,7 @@ __all__ = [
     "Report",
     "SealingKey",
     "SignedSubset",
+    "Standing",
     "StateSpace",
     "SubsetSelection",
     "Survey",

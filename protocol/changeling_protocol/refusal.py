@@ -1,4 +1,4 @@
-"""Why an envelope or a report was not counted: a closed set, each reason with a counter per survey.
+"""Why an envelope, a closing or a report was not counted: a closed set, each reason with a counter per survey.
 
 The first six are seen from outside the envelope and told to the sender; the others are seen only once it is open, long
 after the sender was answered. A bad report never fails its neighbours.
@@ -11,7 +11,8 @@ class Refusal(StrEnum):
     """A reason, as it is counted and told."""
 
     MALFORMED = "malformed"
-    """Not an envelope of this protocol version; or, once open, not an upload, or columns of a wrong length."""
+    """Not an envelope of this protocol version; or, once open, not an upload of the survey's plan, a closing of no
+    known standing, or a report at a closing that is not answered."""
     UNKNOWN_SURVEY = "unknown-survey"
     """This server does not run the survey. Told, but counted nowhere: there is no survey to count it for."""
     UNKNOWN_KEY = "unknown-key"
@@ -24,13 +25,13 @@ class Refusal(StrEnum):
     """Longer than any upload of this survey can be."""
     UNOPENABLE = "unopenable"
     """Altered on its way, sealed for something else, or its private key is destroyed."""
-    UNKNOWN_NODE = "unknown-node"
-    """A track or a node that the survey does not have."""
+    UNKNOWN_STRATUM = "unknown-stratum"
+    """A closing of a stratum that the survey does not declare."""
     SYMBOL_OUT_OF_RANGE = "symbol-out-of-range"
     """A symbol that the track's randomizer cannot give."""
     LATE = "late"
-    """Arrived after the node's grace."""
+    """A closing that arrived after its grace."""
     FUTURE = "future"
-    """On a node that has not even begun, allowing for the skew of clocks."""
+    """A closing of a period that has not even begun, allowing for the skew of clocks."""
     DUPLICATE = "duplicate"
-    """A second report with one track, node and id, or on one node in one upload."""
+    """A second closing with one period and id."""

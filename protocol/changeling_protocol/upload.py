@@ -1,47 +1,96 @@
-"""The plaintext of an upload: what one entry reports of the nodes that closed over some periods.
+"""The plaintext of an upload: what one entry answered at the closings of some periods.
 
-A MessagePack array [track, columns, track, columns, …], then zeros. The columns of a track are one `bin`: n node
-numbers (4 bytes each), n report ids (16) and n symbols (fixed width), big-endian. The length of a plaintext depends on
-the plan and on the periods it spans, and on nothing else: a node that the entry does not report has a row of zeros,
-and a group with little to report is padded to the length of the group with most.
+A MessagePack array [group, start, end, closings, symbols, symbols, …], then zeros. It spans the periods (start, end].
+`closings` is one `bin`, with a row for each of the span's closings, rising: n ids (16 bytes each), n standings (1) and
+n strata (2). After it comes one `bin` for each track of the group: a symbol (fixed width) for each of the track's nodes
+that ends in the span. All integers are big-endian. Standings and symbols are raised by one: a zero says that the
+closing was not answered, or the node not reported.
+
+All that an entry answers at one closing is counted by the closing's id. The length of a plaintext depends on the plan
+and on the periods it spans, and on nothing else: what was not answered has its row all the same, and a group with
+little to report is padded to the length of the group with most.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 
 import msgpack
 
-from .calendar import Node
+from .calendar import MOST_PERIODS, Node
 from .coins import Coins
 from .errors import MalformedBytes
 from .plan import ReleasePlan, Track
-from .quantities import NodeNumber, TrackNumber
+from .quantities import NodeNumber, StratumNumber, TrackNumber
 from .randomizers import symbol_bytes
 
-NODE_BYTES = 4
-REPORT_ID_BYTES = 16
+CLOSING_ID_BYTES = 16
+STANDING_BYTES = 1
+STRATUM_BYTES = 2
+CLOSING_BYTES = CLOSING_ID_BYTES + STANDING_BYTES + STRATUM_BYTES
 MOST_SPANNED_PERIODS = 64
 """The most periods one upload spans; a longer offline spell sends several."""
 
 
+class Standing(IntEnum):
+    """What an entry says at a closing about those before it, so that those who come are told from those who return.
+
+    It depends on when the entry enrolled and on what it sent, never on an answer.
+    """
+
+    KNOWN = 0
+    """It answered an earlier closing, which reached the server or still may."""
+    NEW = 1
+    """It is the first closing since the entry enrolled."""
+    MISSED = 2
+    """The entry enrolled earlier, but answered no closing since, or those that said so were dropped unsent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """That an entry answered a period's close, whether or not it had a node to report there.
+
+    period: one at which a node of any track of the plan ends. id: 16 random bytes. standing: what it says of earlier
+    closings. stratum: the entry's, which is public.
+    """
+
+    period: int
+    id: bytes
+    standing: Standing
+    stratum: StratumNumber
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report on one node.
+    """One report on one node, part of the answer to the closing of the node's last period.
 
-    track: the track's number in the plan. node: the node's number in its track, from 1 on. id: 16 random bytes.
-    symbol: what the track's randomizer gave.
+    track: the track's number in the plan. node: the node's number in its track, from 1 on. symbol: what the track's
+    randomizer gave.
     """
 
     track: TrackNumber
     node: NodeNumber
-    id: bytes
     symbol: int
 
 
-def draw_report_id(coins: Coins) -> bytes:
-    """The id of a new report: 16 uniform bytes, which tell nothing of the entry, and which no other report has."""
-    return coins.below(1 << 8 * REPORT_ID_BYTES).to_bytes(REPORT_ID_BYTES)
+@dataclass(frozen=True, slots=True)
+class UploadColumns:
+    """An upload as it is read: columns that nobody has looked into.
+
+    group: a number that may be none of the plan's. span: the periods (start, end]. closings: the closings' column.
+    symbols: a column for each of the group's tracks.
+    """
+
+    group: int
+    span: Node
+    closings: bytes
+    symbols: tuple[bytes, ...]
+
+
+def draw_closing_id(coins: Coins) -> bytes:
+    """The id of an answered closing: 16 uniform bytes, which tell nothing of the entry, and which no other has."""
+    return coins.below(1 << 8 * CLOSING_ID_BYTES).to_bytes(CLOSING_ID_BYTES)
 
 
 def closings(plan: ReleasePlan, after: int, until: int) -> list[int]:
@@ -51,40 +100,58 @@ def closings(plan: ReleasePlan, after: int, until: int) -> list[int]:
     return sorted({end for track in plan.tracks for end in _ends(track, Node(after, until))})
 
 
-def encode_upload(plan: ReleasePlan, group: int, span: Node, reports: Iterable[Report]) -> bytes:
+def encode_upload(
+    plan: ReleasePlan, group: int, span: Node, answered: Iterable[Closing], reports: Iterable[Report]
+) -> bytes:
     """The plaintext for an entry of this group.
 
-    span: the periods whose closing it reports, (start, end]. reports: each on a node of one of the group's
-    tracks that ends in the span; ValueError otherwise.
+    span: the periods whose closings it answers, (start, end].
+    answered: each one of the plan's closings in the span.
+    reports: each on a node of one of the group's tracks that ends with a period that is answered.
+    Raises ValueError for anything else.
     """
-    listed = list(reports)
-    waiting = {(report.track, report.node): report for report in listed}
-    if len(waiting) < len(listed):
-        raise ValueError("an upload holds one report a node")
-    columns: list[int | bytes] = []
+    listed, waiting = list(answered), list(reports)
+    by_period = {closing.period: closing for closing in listed}
+    by_node = {(report.track, report.node): report for report in waiting}
+    if len(by_period) < len(listed) or len(by_node) < len(waiting):
+        raise ValueError("an upload answers a closing once, with one report a node")
+    rows = [by_period.pop(period, None) for period in closings(plan, span.start, span.end)]
+    if by_period:
+        raise ValueError(f"no closings of the plan in ({span.start}, {span.end}]: {sorted(by_period)}")
+    periods = {closing.period for closing in listed}
+    symbols = []
     for number, track in plan.numbered(group):
         first, last = _numbers(track, span)
-        rows = [waiting.pop((number, NodeNumber(node)), None) for node in range(first, last + 1)]
-        if rows:
-            columns += [number, _columns(rows, symbol_bytes(track.randomizer))]
-    if waiting:
-        raise ValueError(f"not on nodes of group {group} that end in ({span.start}, {span.end}]: {sorted(waiting)}")
-    return _packed(columns).ljust(upload_bytes(plan, span), b"\0")
+        numbers = map(NodeNumber, range(first, last + 1))
+        column = [by_node.pop((number, node), None) if track.node(node).end in periods else None for node in numbers]
+        symbols.append(symbol_column(column, symbol_bytes(track.randomizer)))
+    if by_node:
+        raise ValueError(f"not on nodes of group {group} that end with an answered closing: {sorted(by_node)}")
+    return _packed(group, span, _closing_column(rows), symbols).ljust(upload_bytes(plan, span), b"\0")
 
 
 @lru_cache(maxsize=4096)
 def upload_bytes(plan: ReleasePlan, span: Node) -> int:
     """The length of a plaintext over these periods: the longest of any group's."""
-    return max(len(_packed(_blank_columns(plan, group, span))) for group in range(len(plan.groups)))
+    return max(_blank_bytes(plan, group, span) for group in range(len(plan.groups)))
 
 
-def row_bytes(track: Track) -> int:
-    """The width of one report of a track."""
-    return NODE_BYTES + REPORT_ID_BYTES + symbol_bytes(track.randomizer)
+def column_bytes(plan: ReleasePlan, group: int, span: Node) -> tuple[int, ...]:
+    """How long the columns of this group's uploads over these periods are: the closings', then that of each track."""
+    tracks = plan.groups[group].tracks
+    return (
+        len(closings(plan, span.start, span.end)) * CLOSING_BYTES,
+        *(_count(track, span) * symbol_bytes(track.randomizer) for track in tracks),
+    )
 
 
-def decode_upload(plaintext: bytes) -> list[tuple[TrackNumber, bytes]]:
-    """The number of each track in a plaintext, with its columns, which are not looked into. Raises MalformedBytes."""
+def symbol_column(rows: Iterable[Report | None], width: int) -> bytes:
+    """The symbols of some nodes, each `width` bytes wide; of a node that is not reported, zeros."""
+    return b"".join((row.symbol + 1 if row else 0).to_bytes(width) for row in rows)
+
+
+def decode_upload(plaintext: bytes) -> UploadColumns:
+    """The columns in a plaintext, which are not looked into; their lengths are not checked. Raises MalformedBytes."""
     unpacker = msgpack.Unpacker(raw=False, max_buffer_size=len(plaintext))
     unpacker.feed(plaintext)
     try:
@@ -93,27 +160,23 @@ def decode_upload(plaintext: bytes) -> list[tuple[TrackNumber, bytes]]:
         raise MalformedBytes("an upload is a MessagePack array") from error
     if plaintext[unpacker.tell() :].strip(b"\0"):
         raise MalformedBytes("an upload is padded with zeros")
-    if not isinstance(items, list) or len(items) % 2:
-        raise MalformedBytes("an upload is an array of tracks and their columns")
-    pairs = list(zip(items[::2], items[1::2], strict=True))
-    if not all(type(track) is int and isinstance(columns, bytes) for track, columns in pairs):
-        raise MalformedBytes("an upload is an array of tracks and their columns")
-    return pairs
+    if not (isinstance(items, list) and list(map(type, items)) == [int] * 3 + [bytes] * max(len(items) - 3, 1)):
+        raise MalformedBytes("an upload is a group, a span of periods, and columns")
+    group, start, end, rows, *symbols = items
+    if not 0 <= start < end <= min(start + MOST_SPANNED_PERIODS, MOST_PERIODS):
+        raise MalformedBytes(f"an upload spans at most {MOST_SPANNED_PERIODS} periods")
+    return UploadColumns(group, Node(start, end), rows, tuple(symbols))
 
 
-def _columns(rows: list[Report | None], width: int) -> bytes:
-    nodes = b"".join((row.node if row else 0).to_bytes(NODE_BYTES) for row in rows)
-    ids = b"".join(row.id if row else bytes(REPORT_ID_BYTES) for row in rows)
-    return nodes + ids + b"".join((row.symbol if row else 0).to_bytes(width) for row in rows)
+def _closing_column(rows: list[Closing | None]) -> bytes:
+    ids = b"".join(row.id if row else bytes(CLOSING_ID_BYTES) for row in rows)
+    standings = bytes(row.standing + 1 if row else 0 for row in rows)
+    return ids + standings + b"".join((row.stratum if row else 0).to_bytes(STRATUM_BYTES) for row in rows)
 
 
-def _blank_columns(plan: ReleasePlan, group: int, span: Node) -> list[int | bytes]:
-    blank: list[int | bytes] = []
-    for number, track in plan.numbered(group):
-        first, last = _numbers(track, span)
-        if first <= last:
-            blank += [number, bytes((last - first + 1) * row_bytes(track))]
-    return blank
+def _blank_bytes(plan: ReleasePlan, group: int, span: Node) -> int:
+    rows, *symbols = map(bytes, column_bytes(plan, group, span))
+    return len(_packed(group, span, rows, symbols))
 
 
 def _numbers(track: Track, span: Node) -> tuple[int, int]:
@@ -122,11 +185,16 @@ def _numbers(track: Track, span: Node) -> tuple[int, int]:
     return max((span.start - track.first) // track.width + 1, 1), last
 
 
+def _count(track: Track, span: Node) -> int:
+    first, last = _numbers(track, span)
+    return max(last - first + 1, 0)
+
+
 def _ends(track: Track, span: Node) -> range:
     first, last = _numbers(track, span)
     return range(track.first + first * track.width, track.first + last * track.width + 1, track.width)
 
 
-def _packed(items: list[int | bytes]) -> bytes:
-    packed: bytes = msgpack.packb(items, use_bin_type=True)
+def _packed(group: int, span: Node, closings_column: bytes, symbols: Iterable[bytes]) -> bytes:
+    packed: bytes = msgpack.packb([group, span.start, span.end, closings_column, *symbols], use_bin_type=True)
     return packed

@@ -9,28 +9,47 @@ from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_aggregator.store.log import append, open_stream
 from changeling_aggregator.store.sealing_keys import make_key, publish_key
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Node, Report, SealingKey, Survey, canonical, seal
+from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, canonical, seal
 from changeling_protocol.upload import encode_upload
 
 from ..protocol.examples import AUTHORITY
+from .refolding import present, shown
 
 FOREVER = 2**40
 
 
-def report(node: int, symbol: int = 0, *, track: int = 0, id_: bytes | None = None) -> Report:
-    """A report with an id of its own."""
-    return Report(track, node, os.urandom(16) if id_ is None else id_, symbol)
+@dataclass(frozen=True)
+class Said:
+    """A report, with what is said of the closing that it belongs to."""
+
+    report: Report
+    id: bytes
+    standing: int
+    stratum: int
 
 
-def envelope(survey: Survey, key: SealingKey, reports: Iterable[Report], span: Node | None = None) -> bytes:
-    """A sealed upload over `span`, all periods unless told."""
+def report(
+    node: int,
+    symbol: int = 0,
+    *,
+    track: int = 0,
+    id_: bytes | None = None,
+    standing: int = Standing.NEW,
+    stratum: int = 0,
+) -> Said:
+    """A report at a closing with an id of its own."""
+    return Said(Report(track, node, symbol), os.urandom(16) if id_ is None else id_, standing, stratum)
+
+
+def envelope(survey: Survey, key: SealingKey, said: Iterable[Said], span: Node | None = None, group: int = 0) -> bytes:
+    """A sealed upload over `span`, all periods unless told. Of reports at one closing the first says what it is."""
     span = span or Node(0, survey.calendar.periods)
-    return seal(encode_upload(survey.plan, 0, span, reports), survey.id, key)
-
-
-def row(node: int, symbol: int, id_: bytes) -> bytes:
-    """The columns of one report on a track of small symbols, whatever they hold."""
-    return node.to_bytes(4) + id_ + symbol.to_bytes(1)
+    reports, closings = [], {}
+    for each in said:
+        reports.append(each.report)
+        period = survey.plan.tracks[each.report.track].node(each.report.node).end
+        closings.setdefault(period, Closing(period, each.id, each.standing, each.stratum))
+    return seal(encode_upload(survey.plan, group, span, closings.values(), reports), survey.id, key)
 
 
 def body(*envelopes: object) -> bytes:
@@ -60,14 +79,20 @@ class Log:
         with self.store.writing() as connection:
             append(connection, self.stream if stream is None else stream, envelopes, int(at * 1000))
 
-    def append_reports(self, at: float, reports: Sequence[Report], *, stream: int | None = None) -> None:
-        self.append(at, envelope(self.survey, self.key, reports), stream=stream)
+    def append_reports(self, at: float, said: Sequence[Said], *, stream: int | None = None) -> None:
+        self.append(at, envelope(self.survey, self.key, said), stream=stream)
 
     def tallies(self) -> dict[tuple[int, int], tuple[int, list[int]]]:
         """By track and node: how many reports, and the slots."""
         with self.store.reading() as connection:
             found = tallies_of(connection, self.survey.id)
-        return {key: (tally.reports, tally.slots.tolist()) for key, tally in found.items()}
+        return shown(found)
+
+    def attendance(self) -> dict[tuple[int, int], tuple[int, int, int]]:
+        """By group and period: how many were heard, and of these how many new, and how many missed before."""
+        with self.store.reading() as connection:
+            found = tallies_of(connection, self.survey.id)
+        return present(found)
 
     def refused(self) -> dict[str, int]:
         with self.store.reading() as connection:

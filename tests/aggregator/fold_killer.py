@@ -67,7 +67,7 @@ def show(folder: Path, now: float, batch: int) -> None:
 
 
 def contents(store: Store) -> dict[str, object]:
-    """How much is unfolded, how many runs of ids there are, and all tallies and refusals."""
+    """How much is unfolded, how many runs of ids there are, all tallies and attendance, and refusals."""
     with store.reading() as connection:
         return {
             "unfolded": unfolded(connection),
@@ -76,6 +76,11 @@ def contents(store: Store) -> dict[str, object]:
                 f"{track}/{node}": [tally.reports, tally.slots.tolist()]
                 for id_ in published_surveys(connection)
                 for (track, node), tally in tallies_of(connection, id_).items()
+            },
+            "attendance": {
+                f"{group}/{period}": [here.heard, here.new, here.missed]
+                for id_ in published_surveys(connection)
+                for (group, period), here in tallies_of(connection, id_).attendance.items()
             },
             "refused": {
                 reason.value: count

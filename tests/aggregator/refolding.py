@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 
 from changeling_aggregator.fold.counting import count
-from changeling_aggregator.store import LoggedEnvelope, NodeKey
+from changeling_aggregator.store import ClosingKey, LoggedEnvelope
 from changeling_aggregator.store.log import envelopes_after
 from changeling_aggregator.store.schema import streams
 from changeling_protocol import Survey
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics.tallies import Tallies
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Connection, select
 
@@ -23,17 +23,30 @@ def refold(
     batches: Iterable[Iterable[LoggedEnvelope]],
     surveys: Mapping[bytes, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
-) -> dict[NodeKey, NodeTally]:
-    """The tallies of a whole log, folded from empty: what the stored ones must be.
+) -> Tallies:
+    """All strata's tallies of a log of one survey, folded from empty: what the stored ones must be.
 
-    Envelopes whose private key is destroyed do not open any more, so this holds while the keys live; of sealed
-    nodes it does not hold, as the log is pruned.
+    Envelopes whose private key is destroyed do not open any more, so this holds while the keys live; of what is sealed
+    it does not hold, as the log is pruned.
     """
-    tallies: dict[NodeKey, NodeTally] = {}
-    runs: dict[NodeKey, list[bytes]] = {}
+    whole = Tallies({}, {})
+    runs: dict[ClosingKey, list[bytes]] = {}
     for batch in batches:
         counted = count(batch, surveys, keys, lambda key, _: runs.get(key, ()))
-        for key, added in counted.tallies.items():
-            tallies[key] = tallies[key] + added if key in tallies else added
-            runs.setdefault(key, []).append(counted.ids[key])
-    return tallies
+        for (_, track, node, _), tally in counted.tallies.items():
+            whole += Tallies({(track, node): tally}, {})
+        for (_, group, period, _), here in counted.attendance.items():
+            whole += Tallies({}, {(group, period): here})
+        for key, ids in counted.ids.items():
+            runs.setdefault(key, []).append(ids)
+    return whole
+
+
+def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:
+    """By track and node: how many reports, and the slots."""
+    return {key: (tally.reports, tally.slots.tolist()) for key, tally in tallies.items()}
+
+
+def present(tallies: Tallies) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """By group and period: how many were heard, were new, and were missed before."""
+    return {key: (here.heard, here.new, here.missed) for key, here in tallies.attendance.items()}

@@ -18,27 +18,28 @@ from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_run, merged
 from changeling_aggregator.store import LoggedEnvelope, Store
-from changeling_aggregator.store.counted import sealed_nodes
+from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.log import open_stream, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol import Calendar, SealingKey, seal
+from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..protocol.examples import survey
-from .devices import Log, envelope, report, row
-from .refolding import refold, whole_log
+from .devices import Log, Said, envelope, report
+from .refolding import present, refold, shown, whole_log
 
 START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
 SYMBOLS = 13  # z = 3
 END = START + 8 * PERIOD
+THREE = (Breakdown("platform", ("linux", "mac", "windows")),)
 
 
 @pytest.fixture
 def log(store: Store) -> Log:
-    """Periods of a minute: tracks 0, 1, 2 with nodes of 1, 2, 4 of them."""
-    return Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE, skew=SKEW))
+    """Periods of a minute: tracks 0, 1, 2 with nodes of 1, 2, 4 of them; three strata."""
+    return Log.of(store, replace(survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE, skew=SKEW), breakdowns=THREE))
 
 
 def closes(node: int) -> int:
@@ -47,55 +48,92 @@ def closes(node: int) -> int:
 
 
 def test_reports_of_one_upload_count_on_their_nodes(log: Log) -> None:
-    """Each in the slot of its symbol; rows of padding count nowhere."""
+    """Each in the slot of its symbol, and each closing once, whatever it reports; rows of padding count nowhere."""
     log.append_reports(END, [report(1, 4), report(8, 0), report(2, 12, track=1)])
     log.append_reports(END, [report(1, 5)])
     done = fold(log.store, END)
     assert (done.envelopes, done.reports, done.refused) == (2, 4, {})
     slots = {key: [i for i, n in enumerate(of) for _ in range(n)] for key, (_, of) in log.tallies().items()}
     assert slots == {(0, 1): [4, 5], (0, 8): [0], (1, 2): [12]}
+    assert log.attendance() == {(0, 1): (2, 2, 0), (0, 4): (1, 1, 0), (0, 8): (1, 1, 0)}
 
 
-def test_the_first_report_with_an_id_counts(log: Log) -> None:
-    """In the log's order, within an upload, between uploads, streams and batches; ids are told apart by node."""
+def test_the_first_closing_with_an_id_counts(log: Log) -> None:
+    """In the log's order, between uploads, streams and batches, with all its reports; ids are told apart by period."""
     with log.store.writing() as connection:
         other = open_stream(connection)
     same = bytes(15) + b"\1"
     log.append_reports(END, [report(1, 7, id_=same)], stream=other)
     log.append_reports(END - 30, [report(1, 8, id_=same), report(2, 8, id_=same)])
     log.append_reports(END, [report(1, 9, id_=same), report(2, 9, id_=same), report(2, 3, track=1, id_=same)])
+    log.append_reports(END, [report(1, 7, id_=same), report(1, 3, track=2, id_=same)])
     fold(log.store, END, batch=2)
     slots = {key: [i for i, n in enumerate(of) if n] for key, (_, of) in log.tallies().items()}
     assert slots == {(0, 1): [7], (0, 2): [8], (1, 2): [3]}
-    assert log.refused() == {"duplicate": 3}
+    assert log.refused() == {"duplicate": 5}
+    assert log.attendance() == {(0, period): (1, 1, 0) for period in (1, 2, 4)}
 
 
 @pytest.mark.parametrize(
-    ("at", "node", "symbol", "reason"),
+    ("at", "said", "reason"),
     [
-        (closes(1) + GRACE, 1, 0, None),
-        (closes(1) + GRACE + 0.001, 1, 0, "late"),
-        (closes(2), 4, 0, "future"),
-        (closes(2) - SKEW, 3, 0, None),
-        (closes(2) - SKEW - 0.001, 3, 0, "future"),
-        (closes(3), 3, SYMBOLS - 1, None),
-        (closes(3), 3, SYMBOLS, "symbol-out-of-range"),
-        (closes(3), 3, 255, "symbol-out-of-range"),
-        (closes(3), 9, 0, "unknown-node"),
-        (closes(3), 2**32 - 1, 0, "unknown-node"),
+        (closes(1) + GRACE, report(1), None),
+        (closes(1) + GRACE + 0.001, report(1), "late"),
+        (closes(2), report(4), "future"),
+        (closes(2), report(1, track=2), "future"),
+        (closes(2) - SKEW, report(3), None),
+        (closes(2) - SKEW - 0.001, report(3), "future"),
+        (closes(3), report(3, SYMBOLS - 1), None),
+        (closes(3), report(3, standing=Standing.MISSED), None),
+        (closes(3), report(3, standing=3), "malformed"),
+        (closes(3), report(3, standing=254), "malformed"),
+        (closes(3), report(3, stratum=2), None),
+        (closes(3), report(3, stratum=3), "unknown-stratum"),
+        (closes(3), report(3, stratum=2**16 - 1), "unknown-stratum"),
     ],
 )
-def test_a_report_is_refused_for_its_reason_alone(
-    log: Log, at: float, node: int, symbol: int, reason: str | None
-) -> None:
-    """Its neighbour in the same upload counts; what is on the edge counts too."""
-    beside = next(other for other in (min(log.survey.calendar.period_of(at), 8), 2) if other != node)
-    rows = [row(beside, 1, os.urandom(16)), row(node, symbol, os.urandom(16))]
-    columns = b"".join(part for i, j in ((0, 4), (4, 20), (20, 21)) for part in (r[i:j] for r in rows))
-    log.append(at, seal(msgpack.packb([0, columns]), log.survey.id, log.key))
+def test_a_closing_is_refused_for_its_reason_alone(log: Log, at: float, said: Said, reason: str | None) -> None:
+    """With all that it reports. Its neighbour in the same upload counts; what is on the edge counts too."""
+    end = log.survey.plan.tracks[said.report.track].node(said.report.node).end
+    beside = next(other for other in (min(log.survey.calendar.period_of(at), 8), 2) if other != end)
+    log.append_reports(at, [report(beside, 1), said])
     fold(log.store, at)
     assert log.refused() == ({} if reason is None else {reason: 1})
     assert sum(reports for reports, _ in log.tallies().values()) == (2 if reason is None else 1)
+    assert sum(heard for heard, _, _ in log.attendance().values()) == (2 if reason is None else 1)
+
+
+@pytest.mark.parametrize("symbol", [SYMBOLS, 254])
+def test_a_symbol_that_cannot_be_is_refused_alone(log: Log, symbol: int) -> None:
+    """The closing counts, and what else it reports."""
+    log.append_reports(END, [report(4, symbol), report(2, 1, track=1), report(1, 1)])
+    fold(log.store, END)
+    assert log.refused() == {"symbol-out-of-range": 1}
+    assert set(log.tallies()) == {(1, 2), (0, 1)}
+    assert log.attendance() == {(0, 1): (1, 1, 0), (0, 4): (1, 1, 0)}
+
+
+def test_strata_are_counted_apart_and_together(log: Log) -> None:
+    """Tallies and attendance of any of them; what nobody is in counts nothing."""
+    for stratum, standing in ((0, Standing.NEW), (2, Standing.MISSED), (2, Standing.KNOWN)):
+        log.append_reports(END, [report(1, stratum, stratum=stratum, standing=standing)])
+    fold(log.store, END, batch=2)
+    with log.store.reading() as connection:
+        by_strata = {
+            strata: tallies_of(connection, log.survey.id, strata)
+            for strata in ((0,), (1,), (2,), (1, 2), (0, 2), (0, 1, 2))
+        }
+        assert present(tallies_of(connection, log.survey.id)) == present(by_strata[0, 1, 2]) == {(0, 1): (3, 1, 1)}
+    assert {strata: present(of).get((0, 1)) for strata, of in by_strata.items()} == {
+        (0,): (1, 1, 0),
+        (1,): None,
+        (2,): (2, 0, 1),
+        (1, 2): (2, 0, 1),
+        (0, 2): (3, 1, 1),
+        (0, 1, 2): (3, 1, 1),
+    }
+    assert shown(by_strata[0, 2]) == shown(by_strata[(0,)] + by_strata[(2,)]) == log.tallies()
+    assert [symbol for symbol, n in enumerate(by_strata[(2,)][0, 1].slots) for _ in range(n)] == [2, 2]
 
 
 def _of_another_survey(log: Log) -> bytes:
@@ -115,7 +153,14 @@ def _plain(content: object) -> Callable[[Log], bytes]:
     return lambda log: seal(plaintext, log.survey.id, log.key)
 
 
-_ROW = row(1, 0, bytes(16))
+_CLOSINGS = bytes(16 * 8) + b"\1" + bytes(7) + bytes(2 * 8)
+"""Of eight periods, the first is answered."""
+_SYMBOLS = b"\1" + bytes(7), bytes(4), bytes(2)
+
+
+def _without_a_closing(log: Log) -> bytes:
+    """An upload that answers the first period's close, and reports on a node that ends with the third."""
+    return _plain([0, 0, 8, _CLOSINGS, b"\1\0\1" + bytes(5), bytes(4), bytes(2)])(log)
 
 
 @pytest.mark.parametrize(
@@ -126,24 +171,38 @@ _ROW = row(1, 0, bytes(16))
         (lambda log: envelope(log.survey, SealingKey(b"\x09" + bytes(31), 0, 1), [report(1)]), "unopenable", 0),
         (_plain(b"\0"), "malformed", 0),
         (_plain(b"\xc1 not MessagePack"), "malformed", 0),
-        (_plain(msgpack.packb([0, _ROW]) + b"\0\0\1"), "malformed", 0),
+        (_plain(msgpack.packb([0, 0, 8, _CLOSINGS, *_SYMBOLS]) + b"\0\0\1"), "malformed", 0),
         (_plain({"a": 1}), "malformed", 0),
-        (_plain([0]), "malformed", 0),
-        (_plain([0, "text"]), "malformed", 0),
-        (_plain([0, _ROW[:-1], 1, _ROW]), "malformed", 1),
-        (_plain([0, _ROW, 0, row(2, 0, bytes(16))]), "malformed", 1),
-        (_plain([7, _ROW, 1, _ROW]), "unknown-node", 1),
-        (_plain([-1, _ROW, 1, _ROW]), "unknown-node", 1),
+        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS]), None, 1),
+        (_plain([0, 0, 8]), "malformed", 0),
+        (_plain([0, 0, 8, _CLOSINGS, "text", *_SYMBOLS[1:]]), "malformed", 0),
+        (_plain([0, 0, 8, _CLOSINGS[:-1], *_SYMBOLS]), "malformed", 0),
+        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS[:2]]), "malformed", 0),
+        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS, b""]), "malformed", 0),
+        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS[:2], bytes(3)]), "malformed", 0),
+        (_plain([0, 0, 7, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
+        (_plain([0, 8, 8, b"", b"", b"", b""]), "malformed", 0),
+        (_plain([0, 0, 65, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
+        (_plain([1, 0, 8, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
+        (_plain([-1, 0, 8, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
+        (_without_a_closing, "malformed", 1),
     ],
 )
 def test_what_does_not_open_or_parse_is_refused_alone(
-    log: Log, make: Callable[[Log], bytes], reason: str, counted: int
+    log: Log, make: Callable[[Log], bytes], reason: str | None, counted: int
 ) -> None:
-    """An envelope, or one track of it; its neighbours count."""
+    """An envelope, or a report at a closing that is not answered; its neighbours count."""
     log.append(END, make(log), envelope(log.survey, log.key, [report(5)]))
     fold(log.store, END)
-    assert log.refused() == {reason: 1}
+    assert log.refused() == ({} if reason is None else {reason: 1})
     assert sum(reports for reports, _ in log.tallies().values()) == counted + 1
+
+
+def test_an_upload_of_periods_beyond_the_plan_counts_nothing(log: Log) -> None:
+    """No node ends there, so it has no rows."""
+    log.append(END, _plain([0, 8, 20, b"", b"", b"", b""])(log))
+    done = fold(log.store, END)
+    assert (done.envelopes, done.reports, done.refused) == (1, 0, {})
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -186,8 +245,9 @@ def test_tallies_are_a_function_of_the_log(log: Log) -> None:
     surveys = {log.survey.id: log.survey}
     for size in (5, 60):
         batches = [entries[i : i + size] for i in range(0, len(entries), size)]
-        again = {key[1:]: (t.reports, t.slots.tolist()) for key, t in refold(batches, surveys, keys).items()}
-        assert again == log.tallies()
+        again = refold(batches, surveys, keys)
+        assert shown(again) == log.tallies()
+        assert present(again) == log.attendance()
     assert log.refused()["duplicate"] > 10
 
 
@@ -205,7 +265,8 @@ def test_two_folders_at_once_count_once(log: Log, tmp_path: Path) -> None:
         assert sum(pool.map(fold_beside, range(2))) == 80
     with log.store.reading() as connection:
         whole = refold([whole_log(connection)], {log.survey.id: log.survey}, private_keys(connection))
-    assert log.tallies() == {key[1:]: (t.reports, t.slots.tolist()) for key, t in whole.items()}
+    assert log.tallies() == shown(whole)
+    assert log.attendance() == present(whole)
 
 
 def test_a_folder_that_was_overtaken_changes_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,11 +285,11 @@ def test_a_folder_that_was_overtaken_changes_nothing(log: Log, monkeypatch: pyte
     assert log.tallies()[0, 1][0] == 1
 
 
-def test_a_node_is_sealed_after_its_grace(log: Log) -> None:
-    """Its ids go, its tally stays, and whatever comes then is late, even with a clock that is behind."""
+def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
+    """Its ids go, its tallies stay, and whatever comes then is late, even with a clock that is behind."""
     same = os.urandom(16)
     log.append_reports(closes(1), [report(1, 1, id_=same)])
-    key = (log.survey.id, 0, 1)
+    key = (log.survey.id, 1)
 
     fold(log.store, closes(1) + GRACE)
     with log.store.reading() as connection:
@@ -269,7 +330,7 @@ def test_bytes_of_a_destroyed_key_that_a_reader_kept_go_at_the_next_fold(store: 
     assert not any(private in path.read_bytes() for path in tmp_path.iterdir())
 
 
-def test_uploads_that_never_stop_do_not_keep_nodes_and_keys_alive(
+def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though something new waits whenever the fold looks, it ends, seals, and destroys what no waiter can need."""
@@ -287,20 +348,20 @@ def test_uploads_that_never_stop_do_not_keep_nodes_and_keys_alive(
         now += 1
         fold(store, now)
     with store.reading() as connection:
-        assert sealed_nodes(connection, log.survey.id)[0] == 1
+        assert sealed_period(connection, log.survey.id) == 1
         assert set(private_keys(connection)) == {lasting.key.id}
 
 
-def test_a_node_stays_open_for_an_upload_that_waits(log: Log) -> None:
+def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
     """Another folder may have read it before: what arrived within grace counts, however late it is folded."""
     log.append_reports(closes(1) + GRACE, [report(1)])
     close_what_ended(log.store, closes(1) + GRACE + 50)
     with log.store.reading() as connection:
-        assert sealed_nodes(connection, log.survey.id) == {}
+        assert sealed_period(connection, log.survey.id) == 0
     fold(log.store, closes(1) + GRACE + 50)
     assert log.tallies()[0, 1][0] == 1
     with log.store.reading() as connection:
-        assert sealed_nodes(connection, log.survey.id) == {0: 1}
+        assert sealed_period(connection, log.survey.id) == 1
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -308,7 +369,7 @@ def test_a_node_stays_open_for_an_upload_that_waits(log: Log) -> None:
 def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
     """Each is sorted and at least twice as long as the next, and ids are found in the chunks that are read."""
     monkeypatch.setattr("changeling_aggregator.store.runs.CHUNK_BYTES", 3 * 16)
-    random, ids, key = Random(1), set(), (os.urandom(16), 0, 1)
+    random, ids, key = Random(1), set(), (os.urandom(16), 1)
     with store.writing() as connection:
         for size in sizes:
             fresh = {bytes(15) + b"\1", bytes(16), *(random.randbytes(16) for _ in range(size))} - ids
@@ -347,9 +408,9 @@ def test_a_merged_run_comes_in_whole_chunks() -> None:
     assert all(len(piece) % CHUNK_BYTES == 0 for piece in pieces)
 
 
-def test_a_report_on_a_node_with_a_million_ids_reads_few_of_them(log: Log) -> None:
+def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -> None:
     """Looking up one id reads one chunk of each run, whatever the others are; a repeated id is found among them."""
-    key = (log.survey.id, 0, 1)
+    key = (log.survey.id, 1)
     ids = Random(3).randbytes(16 * 10**6)
     ids = b"".join(sorted(ids[at : at + 16] for at in range(0, len(ids), 16)))
     with log.store.writing() as connection:
@@ -365,25 +426,6 @@ def test_a_report_on_a_node_with_a_million_ids_reads_few_of_them(log: Log) -> No
     assert peak < len(ids) / 4
     with log.store.reading() as connection:
         assert len(b"".join(chunks_near(connection, key, known))) <= 2 * CHUNK_BYTES
-
-
-def test_one_upload_counts_once_on_a_node(log: Log) -> None:
-    """An entry answers a node once: of rows with different ids in one upload the first good one counts, and only if
-    its id is new; so false reports cost an upload each."""
-    same = os.urandom(16)
-
-    def upload(*rows: bytes) -> bytes:
-        columns = b"".join(r[i:j] for i, j in ((0, 4), (4, 20), (20, 21)) for r in rows)
-        return seal(msgpack.packb([0, columns]), log.survey.id, log.key)
-
-    crowd = [row(1, 3, os.urandom(16)) for _ in range(15)]
-    log.append(END, upload(row(1, SYMBOLS, os.urandom(16)), row(1, 2, same), *crowd, row(2, 4, os.urandom(16))))
-    log.append(END, upload(row(1, 5, same), row(1, 6, os.urandom(16))))
-    log.append(END, upload(row(1, 7, os.urandom(16))))
-    fold(log.store, END)
-    slots = {key: [i for i, n in enumerate(of) if n] for key, (_, of) in log.tallies().items()}
-    assert slots == {(0, 1): [2, 7], (0, 2): [4]}
-    assert log.refused() == {"symbol-out-of-range": 1, "duplicate": 17}
 
 
 def test_envelopes_go_at_arrival_and_grace(log: Log) -> None:
@@ -444,12 +486,15 @@ def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int
             fold(store, at, batch=random.choice([1, 3, 100]))
             with store.reading() as connection:
                 left, keys = list(whole_log(connection)), private_keys(connection)
-                sealed = sealed_nodes(connection, log.survey.id)
+                sealed = sealed_period(connection, log.survey.id)
             again = refold([left], {log.survey.id: log.survey}, keys)
-            still = {key[1:]: (t.reports, t.slots.tolist()) for key, t in again.items()}
+            still, here = shown(again), present(again)
             for (number, node), tally in log.tallies().items():
-                if node > sealed.get(number, 0):
+                if log.survey.plan.tracks[number].node(node).end > sealed:
                     assert still[number, node] == tally
+            for key, heard in log.attendance().items():
+                if key[1] > sealed:
+                    assert here[key] == heard
             pruned = pruned or len(left) < step + 1
     fold(store, END + 10**5)
     assert arrivals(log) == []

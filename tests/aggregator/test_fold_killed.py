@@ -14,7 +14,7 @@ from .devices import Log, report
 START, END = 1_800_000_000, 1_800_000_480
 
 
-def test_a_fold_killed_at_any_statement_counts_each_report_once(store: Store, tmp_path: Path) -> None:
+def test_a_fold_killed_at_any_statement_counts_each_closing_once(store: Store, tmp_path: Path) -> None:
     """For every SQL statement of a fold of two batches and of the sealing after it: SIGKILL there, open again, fold.
 
     All agree with no kill. What each kill leaves is a whole number of batches; each part is seen interrupted.
@@ -35,9 +35,10 @@ def test_a_fold_killed_at_any_statement_counts_each_report_once(store: Store, tm
     final = outcomes[-1][1]
     assert final["refused"] == {"duplicate": 1, "symbol-out-of-range": 1}
     assert {node: reports for node, (reports, _) in final["tallies"].items()} == {"0/1": 2, "0/8": 1}
+    assert final["attendance"] == {"0/1": [2, 2, 0], "0/2": [1, 1, 0], "0/8": [1, 1, 0]}
     assert final["runs"] == 0
     assert all(after_folding == final for _, after_folding in outcomes)
     after_kills = [after_kill["unfolded"] for after_kill, _ in outcomes]
     assert {left: after_kills.count(left) > 5 for left in after_kills} == {3: True, 1: True, 0: True}
-    assert all(left["tallies"] == {} for left, _ in outcomes if left["unfolded"] == 3)
-    assert {left["runs"] for left, _ in outcomes} == {0, 1, 2}
+    assert all(left["tallies"] == left["attendance"] == {} for left, _ in outcomes if left["unfolded"] == 3)
+    assert {left["runs"] for left, _ in outcomes} == {0, 2, 3}

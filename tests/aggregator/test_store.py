@@ -14,9 +14,9 @@ def test_a_store_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> No
     path = tmp_path / "server.db"
     store = Store.open(path)
     with store.writing() as connection:
-        connection.execute(text("UPDATE store SET version = 3"))
+        connection.execute(text("UPDATE store SET version = 4"))
     store.close()
-    with pytest.raises(StoreError, match="schema version 3, this program knows 2"):
+    with pytest.raises(StoreError, match="schema version 4, this program knows 3"):
         Store.open(path)
 
 

@@ -20,7 +20,10 @@ from changeling_client.clock import DeviceClock, keep_heard, see
 from changeling_client.enrolment import enrol
 from changeling_client.entries import load
 from changeling_client.flushing import Flusher
+from changeling_client.handle import SurveyHandle
 from changeling_protocol import Survey
+from changeling_protocol.quantities import StratumNumber
+from changeling_protocol.strata import told_by
 
 from tests.coins import ListedCoins
 
@@ -39,12 +42,14 @@ class Moment:
     """now: the device's clock, in seconds. act: whether the app may record here; if not, it flushes.
 
     hears: the server's time at that flush, if it was asked. ends: whether closings past grace may be dropped.
+    tells: the stratum that the app tells before that flush, whatever the entry's answer is.
     """
 
     now: float
     act: bool = False
     hears: int | None = None
     may_drop: bool = True
+    tells: StratumNumber | None = None
 
 
 class Branching:
@@ -137,9 +142,10 @@ class Device:
 
     def _enrol(self, now: float, state: int | None, coins: Branching) -> Hashable:
         answers = None if state is None else [self.survey.answers[state - 1]]
+        stratum = told_by(self.survey.breakdowns, StratumNumber(0))
         self._store.db.execute("DELETE FROM surveys")
         with self._store.transaction() as db:
-            enrol(db, self.survey, 1, answers, Decimal(10**9), self._clock(now, 0), coins)
+            enrol(db, self.survey, 1, answers, stratum, Decimal(10**9), self._clock(now, 0), coins)
             return load(db, self.survey.id, 0).group  # every envelope shows it
 
     @staticmethod
@@ -185,6 +191,8 @@ class Device:
             clock.hears(moment.hears * 1000, clock.now_ms())
             with self._store.transaction() as db:
                 keep_heard(db, clock)
+        if moment.tells is not None:
+            SurveyHandle(self.survey, self._store, clock).tell_stratum(told_by(self.survey.breakdowns, moment.tells))
         flusher = Flusher(self._store, None, None, clock)
         with patch.object(answering, "respond", self._respond):
             uploads, dropped, _ = flusher._answer(coins, may_drop=moment.may_drop)

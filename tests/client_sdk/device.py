@@ -8,15 +8,14 @@ from collections.abc import Callable
 
 import httpx
 from changeling_client import Client
-from changeling_protocol import Coins, Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
+from changeling_protocol import Closing, Coins, Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
 from changeling_protocol.sealing import head_of
-from changeling_protocol.upload import decode_upload
 from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
-from ..protocol.reading import read_columns
+from ..protocol.reading import read_upload
 
 TRUTHFUL = Odds(2**63, 1)
 PLAIN = survey(hierarchical(3, 8, (1, 2, 4), TRUTHFUL), grace=10**6)
@@ -69,6 +68,14 @@ class FakeServer:
     def reports(self) -> list[tuple[Report, Node, int]]:
         return [report for envelope in self.opened() for report in envelope]
 
+    def answers(self) -> list[tuple[Closing, list[Report]]]:
+        """All that was said: per envelope, each closing with its reports."""
+        return [answer for envelope in self.envelopes for answer in answers_in(envelope, self.surveys, self.private)]
+
+    def closings(self) -> list[Closing]:
+        """The closings that were answered, by envelope and period."""
+        return [closing for closing, _ in self.answers()]
+
     def _serve(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         if request.method == "POST":
@@ -90,12 +97,16 @@ def signed_key(private: X25519PrivateKey, begins: int = 0, expires: int = 2**32,
 
 
 def opened(envelope: bytes, surveys, private: X25519PrivateKey) -> list[tuple[Report, Node, int]]:
-    asked = surveys[head_of(envelope).survey]
-    return [
-        (report, asked.plan.tracks[number].node(report.node), report.symbol)
-        for number, columns in decode_upload(open_envelope(envelope, private))
-        for report in read_columns(asked.plan.tracks[number], number, columns)
-    ]
+    plan = surveys[head_of(envelope).survey].plan
+    _, _, reports = read_upload(plan, open_envelope(envelope, private))
+    return [(report, plan.tracks[report.track].node(report.node), report.symbol) for report in reports]
+
+
+def answers_in(envelope: bytes, surveys, private: X25519PrivateKey) -> list[tuple[Closing, list[Report]]]:
+    plan = surveys[head_of(envelope).survey].plan
+    _, closings, reports = read_upload(plan, open_envelope(envelope, private))
+    ends = [(plan.tracks[report.track].node(report.node).end, report) for report in reports]
+    return [(closing, [report for end, report in ends if end == closing.period]) for closing in closings]
 
 
 def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, **options) -> Client:

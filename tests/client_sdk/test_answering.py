@@ -1,6 +1,5 @@
 """Which nodes are answered, when, and about what."""
 
-import operator
 import tempfile
 from dataclasses import replace
 from inspect import signature
@@ -10,6 +9,7 @@ import pytest
 from changeling_client import Client, Recorded, entries
 from changeling_protocol import (
     AtMost,
+    Closing,
     Group,
     Hybrid,
     KaryResponse,
@@ -17,6 +17,7 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     Report,
+    Standing,
     StateSpace,
     SystemCoins,
     TimeBounded,
@@ -183,7 +184,8 @@ def test_a_closed_cohort_reports_states_without_null(tmp_path):
 
 
 def test_reports_are_what_the_coins_say(tmp_path):
-    """Group and first delay on joining; at each closing the symbol and the id of each track, then the next delay."""
+    """Group and first delay on joining; at each closing the symbol of each track and the id of
+    them all, then the next delay."""
     asked = survey(hierarchical(3, 8, (1, 2, 4), Odds(3, 2)), grace=10**6)
     server, clock = FakeServer(asked), Clock()
     with client(tmp_path, server, clock, SeededCoins(5)) as device:
@@ -192,17 +194,19 @@ def test_reports_are_what_the_coins_say(tmp_path):
             clock.now = moment
             device.flush()
     coins, expected = SeededCoins(5), []
+    standing = Standing.NEW
     assert coins.below(1) == 0
     coins.below(1000 * asked.spread)
     for period in range(1, 9):
+        reports = []
         for number, track in enumerate(asked.plan.tracks):
             if (node := track.ending_at(period)) is not None:
                 true = CHANGES.index(0, 1) if node == 1 else 0
-                symbol = track.randomizer.respond(true, coins)
-                expected.append(Report(number, node, coins.below(2**128).to_bytes(16), symbol))
+                reports.append(Report(number, node, track.randomizer.respond(true, coins)))
+        expected.append((Closing(period, coins.below(2**128).to_bytes(16), standing, 0), reports))
+        standing = Standing.KNOWN
         coins.below(1000 * asked.spread)
-    order = operator.attrgetter("track", "node")
-    assert sorted((report for report, _, _ in server.reports()), key=order) == sorted(expected, key=order)
+    assert server.answers() == expected
 
 
 def test_group_delay_and_nodes_are_what_the_coins_say(tmp_path):
@@ -260,7 +264,7 @@ def test_groups_are_drawn_by_their_shares(tmp_path):
         clock.now = LATE
         assert device.flush().sent == 400
     assert 240 < sum(report.track == 0 for report, _, _ in server.reports()) < 360
-    assert len({report.id for report, _, _ in server.reports()}) == 400
+    assert len({closing.id for closing in server.closings()}) == 400
 
 
 EVERYTHING = ReleasePlan(

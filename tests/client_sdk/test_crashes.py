@@ -28,7 +28,7 @@ from changeling_protocol import (
 )
 
 from ..protocol.examples import PINNED, survey
-from .device import PRIVATE, START, TRUTHFUL, URL, Clock, FakeServer, opened
+from .device import PRIVATE, START, TRUTHFUL, URL, Clock, FakeServer, answers_in
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -138,14 +138,16 @@ def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
 
 
 def sent_reports(directory, asked: Survey = ASKED):
-    """All reports in all bodies any process of the device tried to send: (track, node) -> id -> symbols."""
+    """All reports in all bodies any process of the device tried to send: (track, node) -> closing -> symbols."""
     content = (directory / "sent").read_bytes()
     symbols = defaultdict(lambda: defaultdict(set))
     while content:
         size = int.from_bytes(content[:4])
         for envelope in canonical.decode(content[4 : 4 + size])["envelopes"]:
-            for report, node, _ in opened(envelope, {asked.id: asked}, PRIVATE):
-                symbols[report.track, node][report.id].add(report.symbol)
+            for answered, reports in answers_in(envelope, {asked.id: asked}, PRIVATE):
+                for report in reports:
+                    node = asked.plan.tracks[report.track].node(report.node)
+                    symbols[report.track, node][answered].add(report.symbol)
         content = content[4 + size :]
     return symbols
 
@@ -163,7 +165,7 @@ def assert_one_report_a_node(directory, asked: Survey = ASKED):
     tracks = asked.plan.tracks
     assert set(symbols) == {(number, node) for number, track in enumerate(tracks) for node in track.nodes()}
     for (track, node), ids in symbols.items():
-        assert len(ids) == ENTRIES, "an entry answered a node under two ids"
+        assert len(ids) == ENTRIES, "an entry answered a closing twice, or under two ids, standings or strata"
         assert all(len(drawn) == 1 for drawn in ids.values()), "a node was answered with two symbols"
         if asked is ASKED and track == 2:
             inputs = sorted(symbol for drawn in ids.values() for symbol in drawn)
@@ -173,19 +175,22 @@ def assert_one_report_a_node(directory, asked: Survey = ASKED):
 def assert_the_store_is_of_one_mind(directory, known):
     """Every node up to `answered` has a report, no other has one, and slots and score are those of these reports.
 
-    known: ids and symbols by entry, track and node, as they were stored before; what is known never changes.
+    known: symbols, ids and standings by entry, track and node, as they were stored before; what is known never changes.
     Returns up to which periods the entries have answered.
     """
     if not (directory / "store.db").exists():
         return set()
     with closing(sqlite3.connect(directory / "store.db")) as db:
-        stored = {row[:3]: row[3:] for row in db.execute("SELECT entry, track, node, id, symbol FROM reports")}
+        stored = {
+            row[:3]: row[3:]
+            for row in db.execute("SELECT entry, track, node, symbol, id, standing FROM reports NATURAL JOIN closings")
+        }
         kept = db.execute("SELECT number, answered, used, score FROM entries").fetchall()
     assert known.items() <= stored.items()
     known.update(stored)
     group = TOGETHER.plan.groups[0]
     for entry, answered, used, score in kept:
-        told = {tuple(at): int.from_bytes(symbol) for (number, *at), (_, symbol) in stored.items() if number == entry}
+        told = {tuple(at): int.from_bytes(symbol) for (number, *at), (symbol, *_) in stored.items() if number == entry}
         due = [
             (p, n)
             for p, track in enumerate(group.tracks)

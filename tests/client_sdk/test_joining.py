@@ -106,7 +106,7 @@ def test_a_survey_of_another_protocol_version_is_refused_by_name(tmp_path):
     payload = canonical.encode({**canonical.decode(PLAIN.payload), "version": 1})
     old = canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
     with client(tmp_path, FakeServer(), Clock()) as device:
-        with pytest.raises(BadSurvey, match="has protocol version 1; this is version 2"):
+        with pytest.raises(BadSurvey, match="has protocol version 1; this is version 3"):
             device.join(PLAIN.id, signed=old)
         assert_nothing_joined(device)
 

@@ -206,7 +206,7 @@ def test_a_failure_at_any_draw_leaves_the_store_as_it_was():
 
     coins = Failing(3)
     with store.transaction() as db:
-        enrol(db, asked, 1, ["a"], Decimal(10**9), DeviceClock(lambda: BEGIN + 1, 0), coins)
+        enrol(db, asked, 1, ["a"], {}, Decimal(10**9), DeviceClock(lambda: BEGIN + 1, 0), coins)
     before = store.state()
     flusher = Flusher(store, None, None, DeviceClock(lambda: BEGIN + 21, 0))
     failures = 0

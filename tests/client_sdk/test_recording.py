@@ -248,7 +248,7 @@ def test_a_clock_that_goes_back_answers_nothing_again(tmp_path):
 
 
 def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path, caplog):
-    """Objects, results and log lines at every level hold no answer, no state, no count and no report's id."""
+    """Objects, results and log lines at every level hold no answer, no state, no count and no closing's id."""
     caplog.set_level(0)
     server, clock = FakeServer(PLAIN), Clock()
     with client(tmp_path, server, clock) as device:
@@ -258,8 +258,8 @@ def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path,
             entry = entries.load(db, PLAIN.id, 0)
         clock.now = LATE
         printed = [repr(device), repr(handle), repr(handle.ledger()), repr(device.flush()), caplog.text]
-    ids = [report.id for report, _, _ in server.reports()]
-    assert len(ids) == 14
+    ids = [closing.id for closing in server.closings()]
+    assert len(ids) == 8
     for text in printed:
         assert not [word for id_ in ids for word in ("coffee", repr(id_), id_.hex()) if word in text]
     for kept in (entry, Slots((1, 2), 3)):

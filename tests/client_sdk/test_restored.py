@@ -125,7 +125,7 @@ JOINT = Joint(Odds(50, 1), 2, (1,), (3,))
 
 
 def two_lives(folder, asked, answers, seeds=(None, None)):
-    """The reports of a device that flushed at period 2, and of its two lives after a backup was made then and put back.
+    """The answers of a device that flushed at period 2, and of its two lives after a backup was made then and put back.
 
     answers: what each life records after it.
     """
@@ -135,7 +135,7 @@ def two_lives(folder, asked, answers, seeds=(None, None)):
         device.join(asked.id).record("tea")
         clock.now = START + 140
         device.flush()
-    before = server.reports()
+    before = server.answers()
     shutil.copy(folder / "store.db", folder / "backup.db")
     for answer, seed in zip(answers, seeds, strict=True):
         shutil.copy(folder / "backup.db", folder / "store.db")
@@ -145,7 +145,7 @@ def two_lives(folder, asked, answers, seeds=(None, None)):
             device.join(asked.id).record(answer)
             clock.now = LATE
             device.flush()
-        lives.append(server.reports())
+        lives.append(server.answers())
     return before, lives
 
 
@@ -158,17 +158,17 @@ def test_a_restored_backup_answers_again_under_new_ids_and_from_fresh_coins(tmp_
     group = jointly(track, joint=JOINT) if joint else Group((track,))
     asked = survey(ReleasePlan((group,)), grace=10**6)
     before, lives = two_lives(tmp_path, asked, ("coffee", "neither"), (7, 8))
-    ids = [report.id for reports in (before, *lives) for report, _, _ in reports]
+    ids = [closing.id for answers in (before, *lives) for closing, _ in answers]
     assert len(ids) == len(set(ids)) == 2 + 6 + 6
-    for reports, seed, state in zip(lives, (7, 8), (2, 3), strict=True):
+    for answers, seed, state in zip(lives, (7, 8), (2, 3), strict=True):
         states = (0, 1, 1, *[state] * 6)
-        slots = slots_of(group, states, [symbol for _, _, symbol in before])
+        slots = slots_of(group, states, [report.symbol for _, (report,) in before])
         coins, expected = SeededCoins(seed), []
         for place, true in questions(group, states)[2:]:
             symbol, slots = respond(group, place, true, slots, coins)
             expected.append((coins.below(2**128).to_bytes(16), symbol))
             coins.below(1000 * asked.spread)
-        assert [(report.id, report.symbol) for report, _, _ in reports] == expected
+        assert [(closing.id, report.symbol) for closing, (report,) in answers] == expected
 
 
 def slots_of(group, states, sent):
@@ -187,7 +187,8 @@ def test_the_symbols_of_both_lives_are_drawn_apart(tmp_path):
     outside 5 to 70 less than once in 10^6 runs."""
     asked = survey(hierarchical(3, 8, (1,) * 70, Odds(101, 100)), grace=10**6)
     _, (first, second) = two_lives(tmp_path, asked, ("coffee", "coffee"))
-    of_first = {(report.track, report.node): report.symbol for report, _, _ in first}
-    same = Counter(of_first[report.track, report.node] == report.symbol for report, _, _ in second)
+    first, second = ([report for _, reports in answers for report in reports] for answers in (first, second))
+    of_first = {(report.track, report.node): report.symbol for report in first}
+    same = Counter(of_first[report.track, report.node] == report.symbol for report in second)
     assert same.total() == 420
     assert 5 < same[True] < 70

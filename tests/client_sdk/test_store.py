@@ -51,7 +51,7 @@ DAMAGES = {
     "cut after a page": cut(4096),
     "torn pages": torn,
     "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
-    "of a later version": marked("user_version = 3"),
+    "of a later version": marked("user_version = 4"),
     "of another application": marked("application_id = 7"),
 }
 
@@ -114,7 +114,7 @@ def moments(device) -> set[bytes]:
 
 def test_what_is_erased_is_on_no_page_of_any_file(tmp_path):
     """After a flush the mutations that no node needs are gone from database and log, while it is open, and after the
-    acknowledgement the ids of reports."""
+    acknowledgement the ids of closings."""
     server, clock = FakeServer(WEEKLY), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(WEEKLY.id, entries=30)
@@ -131,7 +131,7 @@ def test_what_is_erased_is_on_no_page_of_any_file(tmp_path):
             assert len(gone) >= 30 or period <= 2  # an entry's first stays
             assert not any(moment in on_disk(tmp_path) for moment in gone)
             with device._store.transaction() as db:
-                ids = [id_ for (id_,) in db.execute("SELECT id FROM reports")]
+                ids = [id_ for (id_,) in db.execute("SELECT id FROM closings")]
             assert len(ids) >= 30
             assert all(id_ in on_disk(tmp_path) for id_ in ids)
             server.refused = []
@@ -290,8 +290,8 @@ def test_threads_share_a_client(tmp_path):
         assert [handle.answer(entry) for entry in range(40)] == ["tea"] * 40
         assert device.flush().waiting == 0
     symbols = {}
-    for report, node, _ in server.reports():
-        assert symbols.setdefault((report.id, node), report.symbol) == report.symbol
+    for closing, reports in server.answers():
+        assert symbols.setdefault(closing.id, reports) == reports
     assert len(symbols) == 40
 
 

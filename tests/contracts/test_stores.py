@@ -12,11 +12,12 @@ import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import (
+    add_attendance,
     add_refusals,
     add_tallies,
     refusals_of,
-    seal_nodes,
-    sealed_nodes,
+    seal_closings,
+    sealed_period,
     tallies_of,
 )
 from changeling_aggregator.store.early_ends import add_end, published_ends
@@ -47,14 +48,14 @@ from changeling_aggregator.store.surveys import add_survey, published_surveys
 from changeling_protocol import SealingKey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.refusal import Refusal
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics.tallies import Attendance, NodeTally
 
 from ..aggregator.refolding import whole_log
 from ..protocol.examples import AUTHORITY
 from .stores import PLACES, Place
 
 SURVEY, OTHER = b"survey of 16 by.", b"another survey.."
-NODE = (SURVEY, 0, 1)
+NODE, CLOSING = (SURVEY, 0, 1, 0), (SURVEY, 1)
 
 
 @pytest.fixture(params=PLACES)
@@ -342,15 +343,53 @@ def test_whatever_is_folded_by_however_many_is_counted_once(place: Place, store:
 def test_tallies_add_up_node_by_node(store: Store) -> None:
     """Of one survey, by track and node; sums beyond 32 bits."""
     with store.writing() as connection:
-        add_tallies(connection, {NODE: tally(1, 0, 2), (SURVEY, 1, 7): tally(2**40), (OTHER, 0, 1): tally(9)})
+        add_tallies(connection, {NODE: tally(1, 0, 2), (SURVEY, 1, 7, 0): tally(2**40), (OTHER, 0, 1, 0): tally(9)})
     with store.writing() as connection:
-        add_tallies(connection, {NODE: tally(0, 5, 1), (SURVEY, 1, 7): tally(2**40)})
+        add_tallies(connection, {NODE: tally(0, 5, 1), (SURVEY, 1, 7, 0): tally(2**40)})
     with store.reading() as connection:
         held = tallies_of(connection, SURVEY)
     assert {key: (of.reports, of.slots.tolist()) for key, of in held.items()} == {
         (0, 1): (9, [1, 5, 3]),
         (1, 7): (2**41, [2**41]),
     }
+
+
+def test_strata_and_attendance_add_up(store: Store) -> None:
+    """Of one survey, of the strata that are asked for; those that nobody is in add nothing."""
+    for _ in range(2):
+        with store.writing() as connection:
+            add_tallies(
+                connection, {(SURVEY, 0, 1, 3): tally(1, 0), NODE: tally(0, 4), (SURVEY, 0, 1, 1000): tally(2, 2)}
+            )
+            add_attendance(
+                connection,
+                {
+                    (SURVEY, 0, 4, 3): Attendance(5, 2, 1),
+                    (SURVEY, 0, 4, 0): Attendance(2**40, 0, 0),
+                    (SURVEY, 1, 4, 3): Attendance(7, 0, 7),
+                    (OTHER, 0, 4, 3): Attendance(9, 9, 9),
+                },
+            )
+    with store.writing() as connection:
+        add_tallies(connection, {(SURVEY, 0, 1, 3): tally(1, 0), (SURVEY, 0, 1, 5): tally(0, 1)})
+    with store.reading() as connection:
+        of = {strata: tallies_of(connection, SURVEY, strata) for strata in (None, (), (3,), (0, 3), (0, 3, 5, 6, 1000))}
+    assert {strata: each[0, 1].slots.tolist() for strata, each in of.items() if each} == {
+        None: [7, 13],
+        (3,): [3, 0],
+        (0, 3): [3, 8],
+        (0, 3, 5, 6, 1000): [7, 13],
+    }
+    assert of[()].attendance == {}
+    assert of[3,].attendance == {(0, 4): Attendance(10, 4, 2), (1, 4): Attendance(14, 0, 14)}
+    assert (
+        of[None].attendance
+        == of[0, 3].attendance
+        == {
+            (0, 4): Attendance(2**41 + 10, 4, 2),
+            (1, 4): Attendance(14, 0, 14),
+        }
+    )
 
 
 def test_refusals_of_all_processes_add_up(place: Place, store: Store) -> None:
@@ -374,36 +413,37 @@ def test_ids_are_found_and_replaced_by_run(store: Store) -> None:
     """A run is read back in order whatever its length; of a few ids, the chunks that could hold them."""
     ids = [number.to_bytes(16) for number in range(CHUNK_BYTES // 16 * 2 + 5)]
     with store.writing() as connection:
-        replace_runs(connection, NODE, [], 0, [b"".join(ids)])
-        replace_runs(connection, NODE, [], 1, [b"\xff" * 16])
+        replace_runs(connection, CLOSING, [], 0, [b"".join(ids)])
+        replace_runs(connection, CLOSING, [], 1, [b"\xff" * 16])
     with store.reading() as connection:
-        assert run_sizes(connection, NODE) == {0: 16 * len(ids), 1: 16}
-        assert b"".join(read_run(connection, NODE, 0)) == b"".join(ids)
-        assert ids[3] in b"".join(chunks_near(connection, NODE, ids[3]))
-        assert list(chunks_near(connection, (SURVEY, 0, 2), ids[3])) == []
+        assert run_sizes(connection, CLOSING) == {0: 16 * len(ids), 1: 16}
+        assert b"".join(read_run(connection, CLOSING, 0)) == b"".join(ids)
+        assert ids[3] in b"".join(chunks_near(connection, CLOSING, ids[3]))
+        assert list(chunks_near(connection, (SURVEY, 2), ids[3])) == []
     with store.writing() as connection:
-        replace_runs(connection, NODE, [0, 1], 2, [ids[0]])
-        assert run_sizes(connection, NODE) == {2: 16}
+        replace_runs(connection, CLOSING, [0, 1], 2, [ids[0]])
+        assert run_sizes(connection, CLOSING) == {2: 16}
 
 
 def test_what_is_sealed_stays_sealed_and_its_ids_go(store: Store, beside: Store) -> None:
-    """Sealing an earlier node changes nothing, and tallies stay."""
+    """Sealing an earlier closing changes nothing, and tallies stay; other surveys have seals of their own."""
     with store.writing() as connection:
-        for node in (1, 2, 3):
-            replace_runs(connection, (SURVEY, 0, node), [], 0, [bytes(16)])
+        for survey in (SURVEY, OTHER):
+            for period in (1, 2, 3):
+                replace_runs(connection, (survey, period), [], 0, [bytes(16)])
         add_tallies(connection, {NODE: tally(4)})
-        seal_nodes(connection, SURVEY, 0, 2)
+        seal_closings(connection, SURVEY, 2)
     with beside.writing() as connection:
-        seal_nodes(connection, SURVEY, 0, 1)
-        seal_nodes(connection, SURVEY, 4, 1)
+        seal_closings(connection, SURVEY, 1)
     with store.reading() as connection:
-        assert sealed_nodes(connection, SURVEY) == {0: 2, 4: 1}
-        assert [bool(run_sizes(connection, (SURVEY, 0, node))) for node in (1, 2, 3)] == [False, False, True]
+        assert (sealed_period(connection, SURVEY), sealed_period(connection, OTHER)) == (2, 0)
+        assert [bool(run_sizes(connection, (SURVEY, period))) for period in (1, 2, 3)] == [False, False, True]
+        assert run_sizes(connection, (OTHER, 1)) == {0: 16}
         assert tallies_of(connection, SURVEY)[0, 1].reports == 4
 
 
 def test_folded_envelopes_go_when_their_time_is_over(store: Store) -> None:
-    """Not what waits to be folded, nor what arrived later, nor what is held for a node that came early."""
+    """Not what waits to be folded, nor what arrived later, nor what is held as it came early."""
     stream = stream_of(store)
     for number in range(4):
         put(store, stream, bytes([number]), now=number)

@@ -1,64 +1,104 @@
 """The plaintext of an upload and its seal."""
 
 import random
+from contextlib import suppress
 
+import msgpack
 import pytest
 from changeling_protocol import (
     VERSION,
     CannotOpen,
+    Closing,
+    CustomResponse,
+    Group,
     MalformedBytes,
     Node,
     Odds,
+    ReleasePlan,
     Report,
     SealingKey,
+    Standing,
+    StateSpace,
+    Track,
+    UnaryEncoding,
     open_envelope,
     seal,
 )
+from changeling_protocol.plan import MOST_TRACKS
+from changeling_protocol.randomizers import symbol_bytes
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES, head_of
-from changeling_protocol.upload import closings, decode_upload, encode_upload, upload_bytes
+from changeling_protocol.strata import MOST_STRATA
+from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, decode_upload, encode_upload, upload_bytes
+from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
 from .examples import hierarchical, mixed, survey
-from .reading import read_columns
+from .reading import read_upload
 
 PLAN = mixed(3, 8)
 PRIVATE = X25519PrivateKey.from_private_bytes(b"p" * 32)
 KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 10)
 
 
-def reports_in(plan, group, span, generator):
-    return [
-        Report(number, node, generator.randbytes(16), generator.randrange(track.randomizer.symbols))
-        for number, track in plan.numbered(group)
-        for node in range(1, track.count + 1)
-        if span.start < track.node(node).end <= span.end and generator.random() < 0.5
+def answers_in(plan, group, span, generator):
+    """Some of the span's closings, each with some of the reports that it could have."""
+    answered = [
+        Closing(period, generator.randbytes(16), generator.choice(list(Standing)), generator.randrange(MOST_STRATA))
+        for period in closings(plan, span.start, span.end)
+        if generator.random() < 0.8
     ]
+    reports = [
+        Report(number, node, generator.randrange(track.randomizer.symbols))
+        for number, track in plan.numbered(group)
+        for closing in answered
+        if (node := track.ending_at(closing.period)) is not None and generator.random() < 0.5
+    ]
+    return answered, reports
 
 
 @given(st.integers(0, 2), st.integers(0, 7), st.integers(1, 8), st.integers())
-def test_reports_come_back_and_the_size_says_nothing(group, start, width, seed):
-    """Whatever an entry reports, in whatever group, the plaintext has the length its periods determine."""
+def test_answers_come_back_and_the_size_says_nothing(group, start, width, seed):
+    """Whatever an entry answers, in whatever group, the plaintext has the length its periods determine."""
     span = Node(start, min(start + width, 8))
-    reports = reports_in(PLAN, group, span, random.Random(seed))
-    plaintext = encode_upload(PLAN, group, span, reports)
+    answered, reports = answers_in(PLAN, group, span, random.Random(seed))
+    plaintext = encode_upload(PLAN, group, span, answered, reports)
     assert len(plaintext) == upload_bytes(PLAN, span)
-    read = [
-        report
-        for number, columns in decode_upload(plaintext)
-        for report in read_columns(PLAN.tracks[number], number, columns)
-    ]
-    assert sorted(read, key=str) == sorted(reports, key=str)
+    read = read_upload(PLAN, plaintext)
+    assert read == (group, answered, sorted(reports, key=lambda report: (report.track, report.node)))
 
 
-def test_a_report_outside_the_upload_is_refused():
-    """A node that ends elsewhere, or a track of another group."""
-    for report in (Report(0, 5, b"i" * 16, 0), Report(1, 1, b"i" * 16, 0), Report(0, 99, b"i" * 16, 0)):
+def closing(period, id_=b"i" * 16):
+    return Closing(period, id_, Standing.KNOWN, 0)
+
+
+def test_what_does_not_belong_into_an_upload_is_refused():
+    """A closing outside of the span, or where no node ends; a report on a node that ends elsewhere or with a closing
+    that is not answered, or on a track of another group; either of them twice."""
+    sparse = hierarchical(2, 8, (2,), Odds(3, 1))
+    for plan, period in ((PLAN, 5), (PLAN, 0), (sparse, 3)):
+        with pytest.raises(ValueError, match="no closings of the plan"):
+            encode_upload(plan, 0, Node(0, 4), [closing(period)], [])
+    for report in (Report(0, 5, 0), Report(1, 1, 0), Report(0, 99, 0), Report(0, 2, 0)):
         with pytest.raises(ValueError, match="not on nodes"):
-            encode_upload(PLAN, 0, Node(0, 4), [report])
-    with pytest.raises(ValueError, match="one report a node"):
-        encode_upload(PLAN, 0, Node(0, 4), [Report(0, 1, b"i" * 16, 0), Report(0, 1, b"j" * 16, 1)])
+            encode_upload(PLAN, 0, Node(0, 4), [closing(1)], [report])
+    for answered, reports in (
+        ([closing(1), closing(1, b"j" * 16)], []),
+        ([closing(1)], [Report(0, 1, 0), Report(0, 1, 1)]),
+    ):
+        with pytest.raises(ValueError, match="answers a closing once"):
+            encode_upload(PLAN, 0, Node(0, 4), answered, reports)
+
+
+def test_a_symbol_has_room_beside_none():
+    """Where the alphabet fills its bytes, one byte more: the last symbol is told from no report."""
+    for symbols, width in ((255, 1), (256, 2), (257, 2), (2**16, 3)):
+        track = Track(1, CustomResponse(StateSpace(1), ((2, 3), *((1, 1),) * (symbols - 1))), 0, 2)
+        assert symbol_bytes(track.randomizer) == width
+        plan = ReleasePlan((Group((track,)),))
+        plaintext = encode_upload(plan, 0, Node(0, 2), [closing(1), closing(2)], [Report(0, 2, symbols - 1)])
+        assert read_upload(plan, plaintext)[2] == [Report(0, 2, symbols - 1)]
 
 
 def test_closings_are_the_ends_of_nodes():
@@ -69,25 +109,51 @@ def test_closings_are_the_ends_of_nodes():
     assert closings(plan, 5, 5) == []
 
 
+def test_the_longest_upload_fits_into_a_body():
+    """64 periods of as many tracks as a plan may have, each with the longest symbols that there are."""
+    track = Track(1, UnaryEncoding(StateSpace(61), Odds(2, 1)), 0, 64)
+    assert symbol_bytes(track.randomizer) == 8
+    plan = ReleasePlan((Group((track,) * MOST_TRACKS),))
+    longest = upload_bytes(plan, Node(0, MOST_SPANNED_PERIODS))
+    assert HEAD_BYTES + SEAL_BYTES + longest + 100 < MOST_BODY_BYTES
+
+
 @given(st.binary(max_size=120))
 def test_rubbish_is_refused_as_malformed(rubbish):
     """Arbitrary plaintext either parses or is malformed; nothing else is raised."""
-    try:
-        for number, columns in decode_upload(rubbish):
-            list(read_columns(PLAN.tracks[0], number, columns))
-    except MalformedBytes:
-        pass
+    with suppress(MalformedBytes):
+        read_upload(PLAN, rubbish)
 
 
 @pytest.mark.parametrize(
-    "plaintext", [b"", b"\x00\x01", b"\x91\x00", b"\x92\x00\x00", b"\x92\xc3\xc4\x00", b"\x90\x01", b"\xc1"]
+    "items",
+    [
+        [],
+        [0, 0, 1],
+        [0, 0, 1, 0],
+        [True, 0, 1, b""],
+        [0, False, 1, b""],
+        [0, 0, 1, "text"],
+        [0, 1, 1, b""],
+        [0, -1, 1, b""],
+        [0, 0, 65, b""],
+        [0, 2**64 - 2, 2**64 - 1, b""],
+        [0, 2**20, 2**20 + 1, b""],
+        {},
+        7,
+    ],
 )
+def test_an_array_of_anything_else_is_refused(items):
+    """Not a group, a span of periods that there may be, and columns of bytes."""
+    with pytest.raises(MalformedBytes):
+        decode_upload(msgpack.packb(items))
+
+
+@pytest.mark.parametrize("plaintext", [b"", b"\x00\x01", b"\x94\x00\x00\x01\xc4\x00\x01", b"\xc1"])
 def test_named_rubbish_is_refused(plaintext):
-    """Not an array, odd, columns that are no bytes, padding that is not zero."""
+    """Nothing, no array, padding that is not zero, no MessagePack."""
     with pytest.raises(MalformedBytes):
         decode_upload(plaintext)
-    with pytest.raises(MalformedBytes, match="rows of"):
-        list(read_columns(PLAN.tracks[0], 0, bytes(22)))
 
 
 def test_a_seal_opens_with_its_key_and_under_its_head_only():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from changeling_protocol import (
+    Closing,
     CustomResponse,
     Group,
     Joint,
@@ -25,6 +26,7 @@ from changeling_protocol import (
     Report,
     SealingKey,
     SignedSubset,
+    Standing,
     StateSpace,
     SubsetSelection,
     Track,
@@ -33,6 +35,7 @@ from changeling_protocol import (
 )
 from changeling_protocol.joint import agreeing
 from changeling_protocol.plan_fields import plan_as_fields
+from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
 from changeling_protocol.randomizers import randomizer_as_fields
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import open_envelope
@@ -174,14 +177,24 @@ def _signed() -> dict[str, Any]:
 
 
 def _upload() -> dict[str, Any]:
+    """An upload of group 0, which reports the nodes that it drew: a closing may have no report, or not be answered."""
     each = survey(mixed(3, 8))
-    span, reports = Node(2, 6), [Report(0, 4, bytes(range(16)), 3), Report(0, 6, bytes(range(16, 32)), 0)]
+    span = Node(2, 6)
+    closings = [
+        Closing(3, bytes(range(16)), Standing.NEW, StratumNumber(0)),
+        Closing(4, bytes(range(16, 32)), Standing.KNOWN, StratumNumber(1000)),
+        Closing(6, bytes(range(32, 48)), Standing.MISSED, StratumNumber(7)),
+    ]
+    reports = [Report(TrackNumber(0), NodeNumber(4), 3), Report(TrackNumber(0), NodeNumber(6), 0)]
     return {
         "survey": each.signed_by(AUTHORITY).hex(),
         "group": 0,
         "span": [span.start, span.end],
-        "reports": [{"track": r.track, "node": r.node, "id": r.id.hex(), "symbol": r.symbol} for r in reports],
-        "plaintext": encode_upload(each.plan, 0, span, reports).hex(),
+        "closings": [
+            {"period": c.period, "id": c.id.hex(), "standing": c.standing, "stratum": c.stratum} for c in closings
+        ],
+        "reports": [{"track": r.track, "node": r.node, "symbol": r.symbol} for r in reports],
+        "plaintext": encode_upload(each.plan, 0, span, closings, reports).hex(),
     }
 
 

@@ -2,15 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from changeling_protocol import Node, Report, SealingKey, Survey, SystemCoins, seal
-from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixSeconds
-from changeling_protocol.upload import draw_report_id, encode_upload
+from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, SystemCoins, seal
+from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber, UnixSeconds
+from changeling_protocol.upload import draw_closing_id, encode_upload
 
 if TYPE_CHECKING:
     from ..server import Service
 
 NO_CHANGE = 0
 TRACK = TrackNumber(0)
+STRATUM = StratumNumber(0)
 
 
 class QuietNeighbour:
@@ -28,10 +29,11 @@ class QuietNeighbour:
             return
         track = self._survey.plan.tracks[TRACK]
         span = Node(self._answered, until)
-        reports = []
-        for number in map(NodeNumber, range(span.start + 1, span.end + 1)):
-            symbol = track.randomizer.respond(NO_CHANGE, self._coins)
-            reports.append(Report(TRACK, number, draw_report_id(self._coins), symbol))
-        plaintext = encode_upload(self._survey.plan, 0, span, reports)
+        closings, reports = [], []
+        for period in range(span.start + 1, span.end + 1):
+            standing = Standing.NEW if period == 1 else Standing.KNOWN
+            closings.append(Closing(period, draw_closing_id(self._coins), standing, STRATUM))
+            reports.append(Report(TRACK, NodeNumber(period), track.randomizer.respond(NO_CHANGE, self._coins)))
+        plaintext = encode_upload(self._survey.plan, 0, span, closings, reports)
         self._service.committer.submit([seal(plaintext, self._survey.id, self._key)]).result()
         self._answered = until

@@ -1,46 +1,53 @@
 """The fold of a batch: open, check, drop duplicates, sum. Pure: which ids were counted before comes as an argument.
 
-Of several reports with the same track, node and id the first in the log's order counts; of several on one node in one
-upload the first.
+Of several closings with the same period and id the first in the log's order counts, with all its reports; what comes
+with the others counts nowhere.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
 import polars as pl
-from changeling_protocol import Survey
-from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber, UnixMilliseconds
+from changeling_protocol import Standing, Survey
+from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics.tallies import Attendance, NodeTally
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
 
-from ..store import LoggedEnvelope, NodeKey
+from ..store import AttendanceKey, ClosingKey, LoggedEnvelope, TallyKey
 from ..store.counted import RefusalCounts
-from .checks import REFUSAL, early_pieces, first_of_each, judged, not_seen
-from .columns import id_bytes, id_frame, report_frame
-from .opening import Piece, open_envelopes
+from .checks import REFUSAL, early_uploads, first_of_each, judged, not_seen
+from .columns import ReportRows, UploadRows, id_bytes, id_frame
+from .opening import OpenedUpload, open_envelopes
 
-Seen: TypeAlias = Callable[[NodeKey, bytes], Iterable[bytes]]
-"""Called with a node and sorted ids; gives ids that were counted for the node, among them all of those given that were.
+Seen: TypeAlias = Callable[[ClosingKey, bytes], Iterable[bytes]]
+"""Called with a closing and sorted ids; gives ids that were counted for it, among them all of those given that were.
 
 Each piece is ids laid end to end.
 """
+
+_NOT_COUNTED = -1
+"""Stands for the stratum of a closing that does not count."""
 
 
 @dataclass(slots=True)
 class Counted:
     """What a batch adds to what is counted.
 
-    refused: how many reports, by survey and reason. tallies: by node. ids: of the reports in each tally, sorted.
+    refused: how many closings and reports, by survey and reason. tallies: by node and stratum. attendance: by group,
+    closing and stratum. ids: of the closings that count, sorted.
     held: until when an envelope is needed to count an open node again, in Unix milliseconds, by the envelope's stream
-    and position; only of envelopes with a report that arrived before its node had closed.
+    and position; only of envelopes with a closing that arrived before its period had ended.
     """
 
     refused: RefusalCounts
-    tallies: dict[NodeKey, NodeTally] = field(default_factory=dict)
-    ids: dict[NodeKey, bytes] = field(default_factory=dict)
+    tallies: dict[TallyKey, NodeTally] = field(default_factory=dict)
+    attendance: dict[AttendanceKey, Attendance] = field(default_factory=dict)
+    ids: dict[ClosingKey, bytes] = field(default_factory=dict)
     held: dict[tuple[int, int], UnixMilliseconds] = field(default_factory=dict)
 
 
@@ -56,32 +63,80 @@ def count(
     """
     opened = open_envelopes(envelopes, surveys, keys)
     counted = Counted(opened.refused)
-    for (survey, track), pieces in opened.pieces.items():
-        _count_track(counted, survey, surveys[survey], track, pieces, seen)
+    for id_, uploads in opened.uploads.items():
+        rows = UploadRows(surveys[id_].plan, uploads)
+        fresh = _fresh_closings(counted, surveys[id_], rows.closings, seen)
+        for upload, until in early_uploads(fresh, surveys[id_]):
+            _hold(counted, uploads[upload], until)
+        _count_attendance(counted, id_, fresh)
+        _count_reports(counted, surveys[id_], rows, fresh)
     return counted
 
 
-def _count_track(
-    counted: Counted, id_: SurveyId, survey: Survey, number: TrackNumber, pieces: Sequence[Piece], seen: Seen
-) -> None:
-    track = survey.plan.tracks[number]
-    reports = judged(report_frame(track, pieces), survey, track)
-    good = reports.filter(pl.col(REFUSAL).is_null())
-    for reason, refused in reports.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
-        counted.refused[id_, Refusal(reason)] += refused
+def _fresh_closings(counted: Counted, survey: Survey, closings: pl.DataFrame, seen: Seen) -> pl.DataFrame:
+    """The closings that count; the others are counted as refused."""
+    closings = judged(closings.filter(pl.col("standing") > 0), survey)
+    good = closings.filter(pl.col(REFUSAL).is_null())
+    for reason, refused in closings.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
+        counted.refused[survey.id, Refusal(reason)] += refused
 
-    fresh = 0
-    for of_node in first_of_each(good).partition_by("node", maintain_order=True):
-        key = (id_, number, NodeNumber(int(of_node["node"][0])))
-        for ids in seen(key, id_bytes(of_node)):
-            of_node = not_seen(of_node, id_frame(ids))
-        if of_node.is_empty():
-            continue
-        fresh += len(of_node)
-        counted.tallies[key] = counterpart_of(track.randomizer).tally(of_node["symbol"].to_numpy())
-        counted.ids[key] = id_bytes(of_node)
-        for piece, until in early_pieces(of_node, survey, track):
-            _, stream, position, _ = pieces[piece].logged
-            counted.held[stream, position] = max(until, counted.held.get((stream, position), until))
-    if duplicates := len(good) - fresh:
-        counted.refused[id_, Refusal.DUPLICATE] += duplicates
+    fresh = [good.clear()]
+    for of_period in first_of_each(good).partition_by("period", maintain_order=True):
+        key = survey.id, int(of_period["period"][0])
+        for ids in seen(key, id_bytes(of_period)):
+            of_period = not_seen(of_period, id_frame(ids))
+        if not of_period.is_empty():
+            counted.ids[key] = id_bytes(of_period)
+            fresh.append(of_period)
+    known = pl.concat(fresh)
+    if duplicates := len(good) - len(known):
+        counted.refused[survey.id, Refusal.DUPLICATE] += duplicates
+    return known
+
+
+def _hold(counted: Counted, upload: OpenedUpload, until: UnixMilliseconds) -> None:
+    counted.held[upload.logged.stream, upload.logged.position] = until
+
+
+def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame) -> None:
+    marked = {
+        standing.name.lower(): (pl.col("standing") == standing + 1).sum()
+        for standing in (Standing.NEW, Standing.MISSED)
+    }
+    heard = closings.group_by("group", "period", "stratum").agg(heard=pl.len(), **marked)
+    for group, period, stratum, *numbers in heard.iter_rows():
+        counted.attendance[survey, group, period, StratumNumber(stratum)] = Attendance(*numbers)
+
+
+def _count_reports(counted: Counted, survey: Survey, rows: UploadRows, closings: pl.DataFrame) -> None:
+    """Adds the reports that belong to these closings to the tallies; symbols that cannot be are counted as refused."""
+    answered = rows.closings["standing"].to_numpy() > 0
+    strata = np.full(len(answered), _NOT_COUNTED)
+    strata[closings["row"].to_numpy()] = closings["stratum"].to_numpy()
+    for group in rows.groups:
+        for place, (number, track) in enumerate(survey.plan.numbered(group)):
+            reports = rows.reports(group, place)
+            if unanswered := int((~answered[reports.closing]).sum()):
+                counted.refused[survey.id, Refusal.MALFORMED] += unanswered
+            counts = strata[reports.closing] != _NOT_COUNTED
+            possible = reports.symbol < track.randomizer.symbols
+            if wrong := int((counts & ~possible).sum()):
+                counted.refused[survey.id, Refusal.SYMBOL_OUT_OF_RANGE] += wrong
+            counterpart = counterpart_of(track.randomizer)
+            for node, stratum, symbols in _by_node(reports, strata, counts & possible):
+                counted.tallies[survey.id, number, node, stratum] = counterpart.tally(symbols)
+
+
+def _by_node(
+    reports: ReportRows, strata: NDArray[np.int64], which: NDArray[np.bool_]
+) -> Iterator[tuple[NodeNumber, StratumNumber, NDArray[np.uint64]]]:
+    """The symbols of these reports for each node and stratum.
+
+    strata: of the closings, by row. which: of the reports, those that are wanted.
+    """
+    node, stratum, symbol = reports.node[which], strata[reports.closing[which]], reports.symbol[which]
+    order = np.lexsort((stratum, node))
+    node, stratum, symbol = node[order], stratum[order], symbol[order]
+    begins = np.flatnonzero(np.r_[True, (np.diff(node) != 0) | (np.diff(stratum) != 0)][: len(node)])
+    for begin, end in zip(begins, [*begins[1:], len(node)], strict=False):
+        yield NodeNumber(int(node[begin])), StratumNumber(int(stratum[begin])), symbol[begin:end]

@@ -1,7 +1,7 @@
 """Driving the fold over a store: batch by batch to the log's end, each batch one transaction.
 
-Tallies, ids, refusals and cursors are written together, the cursors by compare-and-set: whatever crashes, and
-however many fold at once, each report counts exactly once.
+Tallies, attendance, ids, refusals and cursors are written together, the cursors by compare-and-set: whatever crashes,
+and however many fold at once, each closing counts exactly once.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from changeling_protocol.refusal import Refusal
 
 from ..errors import Overtaken
 from ..store import Store
-from ..store.counted import add_refusals, add_tallies
+from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.log import advance_cursors, cursors_after, unfolded, unread
 from ..store.pruning import hold
 from ..store.runs import chunks_near
@@ -37,7 +37,7 @@ class FoldReport:
 
 
 def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES) -> FoldReport:
-    """Fold what the log holds by now, then seal the nodes and destroy the keys whose time is over.
+    """Fold what the log holds by now, then seal the closings and destroy the keys whose time is over.
 
     now: Unix seconds. batch: the most envelopes of one transaction. What is appended meanwhile may wait for the
     next time, so that uploads which never stop keep nothing from being sealed.
@@ -74,6 +74,7 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
     with store.writing() as connection:
         advance_cursors(connection, cursors_after(envelopes))
         add_tallies(connection, counted.tallies)
+        add_attendance(connection, counted.attendance)
         add_refusals(connection, counted.refused)
         hold(connection, counted.held)
         for key, ids in counted.ids.items():

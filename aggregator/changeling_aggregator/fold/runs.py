@@ -1,4 +1,4 @@
-"""The ids counted for a node, as a few runs of sorted ids, each at least twice as long as the next.
+"""The ids counted for a closing, as a few runs of sorted ids, each at least twice as long as the next.
 
 So a batch rewrites little of what is stored: with each rewriting an id gets into a run of twice the length at least.
 Runs are read and written in pieces, so that memory does not grow with them.
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from ..store import NodeKey
+from ..store import ClosingKey
 from ..store.runs import CHUNK_BYTES, ID_BYTES, read_run, replace_runs, run_sizes
 from .columns import id_bytes, id_frame
 
 
-def add_run(connection: Connection, key: NodeKey, ids: bytes) -> None:
-    """Add ids to those counted for a node. ids: sorted, laid end to end, none of them counted before."""
+def add_run(connection: Connection, key: ClosingKey, ids: bytes) -> None:
+    """Add ids to those counted for a closing. ids: sorted, laid end to end, none of them counted before."""
     sizes = run_sizes(connection, key)
     numbers = list(sizes)
     short = numbers[runs_kept(list(sizes.values()), len(ids)) :]

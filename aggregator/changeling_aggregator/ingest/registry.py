@@ -10,16 +10,17 @@ from threading import Lock
 from changeling_protocol import ReleasePlan, Survey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol.randomizers import symbol_bytes
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import MOST_SPANNED_PERIODS, row_bytes
+from changeling_protocol.upload import CLOSING_BYTES, MOST_SPANNED_PERIODS
 
 from ..store import Store
 from ..store.early_ends import published_ends
 from ..store.sealing_keys import PublishedKey, published_keys
 from ..store.surveys import published_surveys, survey_in
 
-_PACKING_BYTES = 10
-"""The most that MessagePack adds to a track's columns: the track's number and the columns' head, 5 bytes each."""
+_PACKING_BYTES = 5
+"""The most that MessagePack needs for the head of an array or of a column, or for one of the numbers before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,13 @@ class Registry:
 
 def most_envelope_bytes(plan: ReleasePlan) -> int:
     """A length in bytes that no envelope exceeds, as an upload spans at most MOST_SPANNED_PERIODS periods."""
-    most_plaintext = max(
-        sum(
-            min(-(-MOST_SPANNED_PERIODS // track.width), track.count) * row_bytes(track) + _PACKING_BYTES
-            for track in group.tracks
-        )
+    counts = {track: min(-(-MOST_SPANNED_PERIODS // track.width), track.count) for track in plan.tracks}
+    most_closings = min(MOST_SPANNED_PERIODS, sum(counts.values()))
+    most_symbols = max(
+        sum(counts[track] * symbol_bytes(track.randomizer) + _PACKING_BYTES for track in group.tracks)
         for group in plan.groups
     )
-    return HEAD_BYTES + SEAL_BYTES + most_plaintext + _PACKING_BYTES
+    return HEAD_BYTES + SEAL_BYTES + 5 * _PACKING_BYTES + most_closings * CLOSING_BYTES + most_symbols
 
 
 def _published(signed: bytes, end: EarlyEnd | None) -> PublishedSurvey:

@@ -14,7 +14,7 @@ from math import floor, isnan
 from typing import Any, TypeAlias
 
 from changeling_protocol import Node, Survey
-from changeling_protocol.quantities import NodeNumber, TrackNumber, UnixSeconds
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire import JSON, ErrorCode
 from changeling_statistics.estimation import Change, Gap, Histogram, UsedNode, change, histogram, series, sliding
 from changeling_statistics.instants import format_instant, parse_instant
@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
-from ..store.counted import sealed_nodes, tallies_of
+from ..store.counted import sealed_period, tallies_of
 from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
 from .requests import service_of, survey_in_path
@@ -84,11 +84,11 @@ def _content(request: Request, published: PublishedSurvey, estimated: _Estimated
     service, survey = service_of(request), published.survey
     now = service.clock()
     with service.store.reading() as connection:
-        tallies, sealed = tallies_of(connection, survey.id), sealed_nodes(connection, survey.id)
+        tallies, sealed = tallies_of(connection, survey.id), sealed_period(connection, survey.id)
     shown = publishable_tallies(published, tallies, now)
     question = request.url.path, tuple(sorted(request.query_params.multi_items()))
     closed = published.last, published.closed(now), published.closed(UnixSeconds(now - survey.skew - survey.spread))
-    made_of = digest_of(shown), tuple(sorted(sealed.items())), closed
+    made_of = digest_of(shown), sealed, closed
     return service.estimating.once(
         (question, made_of),
         partial(_made, request, published, shown, sealed, lambda: estimated(published, shown, now)),
@@ -99,7 +99,7 @@ def _made(
     request: Request,
     published: PublishedSurvey,
     shown: Tallies,
-    sealed: dict[TrackNumber, NodeNumber],
+    sealed: int,
     estimated: Callable[[], _Result],
 ) -> bytes:
     survey = published.survey
@@ -183,14 +183,14 @@ def _gap_as_json(survey: Survey, gap: Gap) -> dict[str, Any]:
     return {**_when(survey, gap), "values": None, "missing": missing}
 
 
-def _nodes_as_json(nodes: Sequence[UsedNode], sealed: dict[TrackNumber, NodeNumber]) -> list[dict[str, Any]]:
+def _nodes_as_json(nodes: Sequence[UsedNode], sealed: int) -> list[dict[str, Any]]:
     return [
         {
             "track": used.track,
             "start": used.node.start,
             "end": used.node.end,
             "reports": used.reports,
-            "sealed": used.number <= sealed.get(used.track, 0),
+            "sealed": used.node.end <= sealed,
         }
         for used in nodes
     ]

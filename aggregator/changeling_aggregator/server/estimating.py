@@ -85,4 +85,6 @@ def digest_of(tallies: Tallies) -> bytes:
     for (track, node), tally in tallies.items():
         hashed.update(b"%d %d %d " % (track, node, tally.reports))
         hashed.update(tally.slots.tobytes())
+    for (group, period), here in sorted(tallies.attendance.items()):
+        hashed.update(b"%d %d %d %d %d " % (group, period, here.heard, here.new, here.missed))
     return hashed.digest()

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
-from ..store.counted import refusals_of, sealed_nodes, tallies_of
+from ..store.counted import refusals_of, sealed_period, tallies_of
 from ..store.log import unfolded
 from .publishable import closed_tallies
 from .requests import read_body, require_admin, service_of, survey_in_path
@@ -24,14 +24,13 @@ def show_status(request: Request) -> Response:
     survey = published.survey
     with service.store.reading() as connection:
         tallies = closed_tallies(published, tallies_of(connection, survey.id), service.clock())
-        sealed, refused = sealed_nodes(connection, survey.id), refusals_of(connection, survey.id)
+        sealed, refused = sealed_period(connection, survey.id), refusals_of(connection, survey.id)
         waiting = unfolded(connection)
     nodes = []
     for (number, node_number), tally in tallies.items():
         node = survey.plan.tracks[number].node(node_number)
-        is_sealed = node_number <= sealed.get(number, 0)
         of_node = {"track": number, "start": node.start, "end": node.end}
-        nodes.append({**of_node, "reports": tally.reports, "sealed": is_sealed})
+        nodes.append({**of_node, "reports": tally.reports, "sealed": node.end <= sealed})
     last = service.folding.last_fold
     return JSONResponse(
         {

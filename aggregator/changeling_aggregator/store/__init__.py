@@ -7,19 +7,19 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
 - Any number of processes append at once, each to a stream of its own that has no gaps. (arrival, stream, position) is
   the order in which transactions were kept, so a reader that has seen an envelope has seen all before it.
 - Any number of processes fold. One of them moves the cursors over an envelope; for the others the transaction raises
-  Overtaken. Tallies, ids and what is held are written in that transaction, so each report counts exactly once.
+  Overtaken. Tallies, attendance, ids and what is held are written in that transaction, so each closing counts once.
 - Surveys, sealing keys and refusals are written by any process at any time: what is published stays as it is, and
   counts add up.
 - Where a database has levels of isolation, `reading` is repeatable read and `writing` read committed: a statement that
   waited for another transaction then sees what that one did.
-- After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and nodes that are
+- After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and closings that are
   sealed, never go back.
 - What is pruned, and private keys that are destroyed, stand in none of the store's files once `forget_overwritten` had
   its turn while nobody was reading.
 """
 
-from .counted import NodeKey
+from .counted import AttendanceKey, ClosingKey, TallyKey
 from .database import Store
 from .log import LoggedEnvelope
 
-__all__ = ["LoggedEnvelope", "NodeKey", "Store"]
+__all__ = ["AttendanceKey", "ClosingKey", "LoggedEnvelope", "Store", "TallyKey"]

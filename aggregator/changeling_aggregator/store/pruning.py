@@ -1,7 +1,7 @@
-"""Deleting from the log the envelopes that are folded, once every node they count for is sealed.
+"""Deleting from the log the envelopes that are folded, once everything they count for is sealed.
 
-That is a grace after their arrival, as a report comes after its node has closed. Where one came before, its envelope
-is held until the node is sealed. So every node that is not sealed can be folded again.
+That is a grace after their arrival, as a closing comes after its period has ended. Where one came before, its envelope
+is held until the closing is sealed. So every closing that is not sealed can be folded again.
 """
 
 from collections.abc import Iterator, Mapping

@@ -82,35 +82,43 @@ held = Table(
     Column("position", BigInteger, primary_key=True),
     Column("until", BigInteger, nullable=False),
 )
-"""Envelopes with a report that came before its node closed, which are kept until that node is sealed."""
-
-
-def _node_columns() -> list[Column[bytes] | Column[int]]:
-    return [
-        Column("survey", LargeBinary(16), primary_key=True),
-        Column("track", Integer, primary_key=True),
-        Column("node", Integer, primary_key=True),
-    ]
-
+"""Envelopes with a closing that came before its period ended, which are kept until that closing is sealed."""
 
 tallies = Table(
     "tallies",
     metadata,
-    *_node_columns(),
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("track", Integer, primary_key=True),
+    Column("node", Integer, primary_key=True),
+    Column("stratum", Integer, primary_key=True),
     Column("reports", BigInteger, nullable=False),
     Column("slots", LargeBinary, nullable=False),
 )
 """slots: int64, little-endian."""
 
+attendance = Table(
+    "attendance",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("group", Integer, primary_key=True),
+    Column("period", Integer, primary_key=True),
+    Column("stratum", Integer, primary_key=True),
+    Column("heard", BigInteger, nullable=False),
+    Column("new", BigInteger, nullable=False),
+    Column("missed", BigInteger, nullable=False),
+)
+"""How many entries answered at a period's close, and how many of them for the first time."""
+
 runs = Table(
     "runs",
     metadata,
-    *_node_columns(),
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("period", Integer, primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("first", LargeBinary(16), primary_key=True),
     Column("ids", LargeBinary, nullable=False),
 )
-"""The ids counted for a node that is not sealed: runs of sorted ids, each longer than the next and cut into chunks,
+"""The ids counted for a closing that is not sealed: runs of sorted ids, each longer than the next and cut into chunks,
 which are named by the first id in them."""
 
 refusals = Table(
@@ -125,7 +133,6 @@ sealed = Table(
     "sealed",
     metadata,
     Column("survey", LargeBinary(16), primary_key=True),
-    Column("track", Integer, primary_key=True),
-    Column("node", Integer, nullable=False),
+    Column("period", Integer, nullable=False),
 )
-"""The nodes 1 to `node` of a track are sealed: nodes of one width close in order."""
+"""All closings up to this period are sealed, with the nodes that end there."""

@@ -140,5 +140,5 @@ class Agreeing(Randomizer, Protocol):
 
 
 def symbol_bytes(randomizer: Randomizer) -> int:
-    """The fixed width of a symbol on the wire, in bytes."""
-    return max(1, ((randomizer.symbols - 1).bit_length() + 7) // 8)
+    """The fixed width of a symbol on the wire, in bytes: room for all of them, and for one more value that is none."""
+    return (randomizer.symbols.bit_length() + 7) // 8

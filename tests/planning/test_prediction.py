@@ -18,6 +18,7 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
 )
+from changeling_protocol.quantities import TrackNumber
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
 from changeling_statistics.estimation.releases import releases
@@ -26,7 +27,7 @@ from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.planning import optimal_plan, predict
 from changeling_statistics.planning.prediction import PlannedEdges
 from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 
 from benchmarks.cohort import cohort
 from tests.true_sampling import true_sampling_covariance
@@ -60,13 +61,15 @@ def mixed_plan(answers, periods):
     )
 
 
-def one_entry(survey, history, row):
-    """Every (probability, Σ_e K_e decoded / π_e) of one entry, shape (z,): groups, random nodes and symbols.
+def one_entry(survey, history, row, held):
+    """Every (probability, Σ_e K_e {μ_e + (decoded - μ_e) / π_e}, the same of the truth) of one entry, each (z,).
 
-    row: K, in the order of `PlannedEdges`.
+    That is over groups, random nodes and symbols. Estimators are ratios: what is drawn varies about the mean μ_e.
+    row: K, in the order of `PlannedEdges`. held: the share of the entries with each answer, shape (T + 1, z).
     """
     plan, edges = survey.plan, PlannedEdges(survey)
     weight = {(track, end): K for track, end, K in zip(edges.track, edges.end, row, strict=True)}
+    whole, states = row @ (held[edges.end] - held[edges.start]), np.eye(len(survey.answers) + 1)[history][:, 1:]
     for group, each in enumerate(plan.groups):
         share = each.share / plan.total_share
         numbered = list(plan.numbered(group))
@@ -74,16 +77,20 @@ def one_entry(survey, history, row):
         for nodes in product(*drawn):
             chance = share / np.prod([len(sets) for sets in drawn])
             asked = [
-                (place, node, weight[number, node.end] / share * track.count / track.reports)
+                (place, node, weight[number, node.end] / share * track.count / track.reports, track.reports_changes)
                 for place, ((number, track), chosen) in enumerate(zip(numbered, nodes, strict=True))
                 for node in chosen
             ]
-            for probability, symbols in transcripts(each, [(place, node) for place, node, _ in asked], history):
-                total = np.zeros(len(survey.answers))
-                for (place, _, worth), symbol in zip(asked, symbols, strict=True):
+            for probability, symbols in transcripts(each, [(place, node) for place, node, _, _ in asked], history):
+                said, true = whole.copy(), whole.copy()
+                for (place, node, worth, changes), symbol in zip(asked, symbols, strict=True):
                     counterpart = counterpart_of(each.tracks[place].randomizer)
-                    total += worth * counterpart.estimate(counterpart.tally(np.array([symbol], np.uint64))).values
-                yield chance * probability, total
+                    decoded = counterpart.estimate(counterpart.tally(np.array([symbol], np.uint64))).values
+                    start = node.start if changes else 0
+                    mean = held[node.end] - held[start]
+                    said += worth * (decoded - mean)
+                    true += worth * (states[node.end] - states[start] - mean)
+                yield chance * probability, said, true
 
 
 def transcripts(group, asked, history):
@@ -114,7 +121,10 @@ def transcripts(group, asked, history):
 
 @pytest.mark.parametrize("retrospective", [False, True])
 def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symbols(retrospective):
-    """For entries with known histories, whose reports are independent: means are the truth, variances as predicted."""
+    """For entries with known histories, whose reports are independent: means are the truth, variances as predicted.
+
+    What drawing from so few entries adds is counted n/(n - 1) times, which makes up for their own mean.
+    """
     answers, periods = 2, 3
     of = wish(periods=periods, answers=answers, devices=3)
     survey = of.survey(mixed_plan(answers, periods))
@@ -122,14 +132,15 @@ def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symb
     population = Population(survey.answers, states, states, np.ones(3, np.int64))
     predicted = known_error(population, survey, retrospective=retrospective)
     K, _ = PlannedEdges(survey).weights(retrospective)
+    held = population.histogram() / 3
     for at in range(periods):
         mean, variance = np.zeros(answers), 0.0
         for history in states:
-            found = list(one_entry(survey, history, K[at]))
-            p, x = np.array([p for p, _ in found]), np.array([x for _, x in found])
+            p, x, true = (np.array(each) for each in zip(*one_entry(survey, history, K[at], held), strict=True))
             assert p.sum() == pytest.approx(1)
             mean += p @ x
-            variance += float((p @ x**2 - (p @ x) ** 2).mean())
+            drawn = float((p @ true**2 - (p @ true) ** 2).mean())
+            variance += float((p @ x**2 - (p @ x) ** 2).mean()) + drawn / 2
         np.testing.assert_allclose(mean, population.histogram()[at + 1], atol=1e-9)
         assert predicted.errors[at] ** 2 == pytest.approx(variance / 9, rel=1e-9)
 
@@ -200,11 +211,12 @@ def test_parts_that_float_are_weighed_as_the_estimator_does(retrospective):
     found = predict(survey, 100, retrospective=retrospective)
     assert np.isfinite(found.errors).tolist() == [retrospective] * 2 + [True] * 3
     tally_of = {
-        (number, node): NodeTally(100, np.full(track.randomizer.symbols, 100))
+        (TrackNumber(number), node): NodeTally(100, np.full(track.randomizer.symbols, 100))
         for number, track in enumerate(survey.plan.tracks)
-        for node in range(1, track.count + 1)
+        for node in track.node_numbers()
     }
-    solution = Solution(releases(survey, tally_of), retrospective)
+    attendance = {(0, period): Attendance(100, 100 if period == 2 else 0) for period in range(2, 6)}
+    solution = Solution(releases(survey, Tallies(tally_of, attendance)), retrospective)
     planned = solution.releases.network.variance
     for time in (3, 4, 5):
         assert found.errors[time - 1] ** 2 == pytest.approx(solution.row(time) ** 2 @ planned / 100**2)

@@ -87,10 +87,11 @@ def test_the_bound_is_never_above_what_any_shares_reach(seed, closed, retrospect
     )
     whole = problem(of)
     found = best(whole, objective)
+    bound = found.bound * (1 - 1e-9) - 1e-12  # errors are small differences of figures near 1
     for mixed in (0.0, 0.9, 0.99):
         f = generator.dirichlet(np.full(len(found.f), 0.2))
-        assert error(whole, mixed * found.f + (1 - mixed) * f, objective) >= found.bound * (1 - 1e-9)
-    assert found.error >= found.bound * (1 - 1e-9)
+        assert error(whole, mixed * found.f + (1 - mixed) * f, objective) >= bound
+    assert found.error >= bound
 
 
 @pytest.mark.parametrize("retrospective", [False, True])

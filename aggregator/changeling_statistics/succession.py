@@ -4,12 +4,20 @@ An entry answers a successor afresh: it draws its group anew and every coin, and
 period again. So the estimates of one survey are independent of those of another, given the true answers.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import accumulate, pairwise
+from typing import TypeAlias
 
-from changeling_protocol import Calendar, Survey
+from changeling_protocol import Calendar, Node, Survey
 from changeling_protocol.survey import per_week
+
+from .estimate import Estimate
+from .estimation import Gap, Histogram
+
+Series: TypeAlias = Sequence[Histogram | Gap]
 
 
 def check_successor(first: Survey, second: Survey) -> None:
@@ -56,6 +64,52 @@ def total_cost(surveys: Sequence[Survey]) -> tuple[Decimal, Decimal]:
     """
     epsilon = sum((survey.epsilon for survey in surveys), Decimal(0))
     return epsilon, per_week(epsilon, sum(survey.calendar.period * survey.calendar.periods for survey in surveys))
+
+
+def joined_series(surveys: Sequence[Survey], results: Sequence[Series]) -> list[Histogram | Gap]:
+    """One series across successive surveys, whose periods are counted from the start of the first survey.
+
+    surveys: in order.
+    results: of each survey what `series` returns, from its first period on; of one that was ended early, or still runs,
+    as far as there is any.
+    Returns one for each period up to the last that has a result; a gap also where a survey has none.
+    Raises ValueError where one survey does not follow the one before, or has more results than periods.
+    """
+    joined: list[Histogram | Gap] = []
+    for survey, before, own in zip(surveys, offsets(surveys), results, strict=True):
+        if len(own) > survey.calendar.periods:
+            raise ValueError(f"a survey of {survey.calendar.periods} periods has no {len(own)} results")
+        joined += [Gap(Node(0, period), None) for period in range(len(joined) + 1, before + 1) if own]
+        joined += [
+            replace(result, period=before + result.period)
+            if isinstance(result, Histogram)
+            else Gap(Node(0, before + result.span.end), result.missing)
+            for result in own
+        ]
+    return joined
+
+
+def change_across(surveys: Sequence[Survey], joined: Series, window: Node) -> Estimate | Gap:
+    """The change of the histogram over a window (l, r] that spans the boundary of two surveys: v̂_r - v̂_l.
+
+    The two are of different surveys, so they are independent, and their covariances add up.
+    surveys: in order. joined: what `joined_series` makes of them. window: in its periods.
+    Returns a gap if one of the two is. Raises ValueError for a window inside one survey, of which
+    `changeling_statistics.estimation.change` knows how its ends hang together; or outside of the series.
+    """
+    starts = offsets(surveys)
+    if window.end > len(joined):
+        raise ValueError(f"the series has {len(joined)} periods, the window ends with {window.end}")
+    if bisect_left(starts, window.end) == bisect_left(starts, max(window.start, 1)):
+        raise ValueError(f"the window ({window.start}, {window.end}] lies inside of one survey: use `change` there")
+    end = joined[window.end - 1]
+    if isinstance(end, Gap) or window.start == 0:
+        return replace(end, span=window) if isinstance(end, Gap) else end.estimate
+    start = joined[window.start - 1]
+    if isinstance(start, Gap):
+        return replace(start, span=window)
+    before, after = start.estimate, end.estimate
+    return after + replace(before, values=-before.values)
 
 
 def _named(survey: Survey) -> dict[str, list[str]]:

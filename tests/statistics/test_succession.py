@@ -3,9 +3,19 @@
 from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 import pytest
-from changeling_protocol import Breakdown, Calendar
-from changeling_statistics.succession import check_successor, next_calendar, offsets, total_cost
+from changeling_protocol import Breakdown, Calendar, Node
+from changeling_statistics.estimate import Estimate
+from changeling_statistics.estimation import Gap, Histogram
+from changeling_statistics.succession import (
+    change_across,
+    check_successor,
+    joined_series,
+    next_calendar,
+    offsets,
+    total_cost,
+)
 
 from ..protocol.examples import survey
 
@@ -38,6 +48,47 @@ def test_what_does_not_go_on_is_refused_by_name(changed: dict[str, object], name
     check_successor(FIRST, SECOND)
     with pytest.raises(ValueError, match=named):
         check_successor(FIRST, replace(SECOND, **changed))
+
+
+def test_one_series_runs_across_surveys() -> None:
+    """Periods are counted on; gaps stay gaps; where a survey was ended early there are gaps up to its successor."""
+    joined = joined_series([FIRST, SECOND], [results(1, 3), results(2, 2)])
+    assert [each.period if isinstance(each, Histogram) else -each.span.end for each in joined] == [
+        *(1, -2, 3, -4, -5, -6, -7, -8),
+        *(9, -10),
+    ]
+    assert len(joined_series([FIRST, SECOND], [results(1, 8), []])) == 8
+    with pytest.raises(ValueError, match="has no 9 results"):
+        joined_series([FIRST], [results(1, 9)])
+
+
+def test_a_change_across_the_boundary_is_a_difference_with_the_sum_of_covariances() -> None:
+    """From the last period of a survey to the first of its successor; inside of one survey `change` is to be asked."""
+    surveys, joined = [FIRST, SECOND], joined_series([FIRST, SECOND], [results(1, 8), results(5, 3)])
+    for start, end in ((8, 9), (3, 11), (1, 9)):
+        change = change_across(surveys, joined, Node(start, end))
+        before, after = joined[start - 1], joined[end - 1]
+        assert isinstance(change, Estimate)
+        np.testing.assert_array_equal(change.values, after.estimate.values - before.estimate.values)
+        np.testing.assert_array_equal(change.covariance, after.estimate.covariance + before.estimate.covariance)
+        assert change.upper_bound
+    assert change_across(surveys, joined, Node(0, 9)) is joined[8].estimate
+    for window in (Node(8, 10), Node(2, 9)):
+        assert change_across(surveys, joined, window) == Gap(window, None)
+    for window in (Node(1, 8), Node(0, 8), Node(8 + 1, 8 + 3)):
+        with pytest.raises(ValueError, match="inside of one survey"):
+            change_across(surveys, joined, window)
+    with pytest.raises(ValueError, match="the series has 11 periods"):
+        change_across(surveys, joined, Node(1, 12))
+
+
+def results(seed: int, periods: int) -> list[Histogram | Gap]:
+    """A series with a gap in its second period."""
+    draws = np.random.default_rng(seed)
+    made = [
+        Histogram(t, Estimate(draws.normal(size=3), np.eye(3) * t, t % 2 == 1), (), None) for t in range(1, periods + 1)
+    ]
+    return [*made[:1], Gap(Node(0, 2), None), *made[2:]][:periods]
 
 
 def test_the_cost_of_all_is_the_sum_and_per_week_it_is_rounded_up() -> None:

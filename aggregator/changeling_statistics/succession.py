@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from changeling_protocol import Calendar, Node, Survey
 from changeling_protocol.survey import per_week
+from changeling_protocol.upwards import upwards
 
 from .estimate import Estimate
 from .estimation import Gap, Histogram
@@ -62,7 +63,8 @@ def total_cost(surveys: Sequence[Survey]) -> tuple[Decimal, Decimal]:
 
     Returns the sum of their stated epsilons, and that for each week of their calendars, rounded up to millionths.
     """
-    epsilon = sum((survey.epsilon for survey in surveys), Decimal(0))
+    with upwards():
+        epsilon = sum((survey.epsilon for survey in surveys), Decimal(0))
     return epsilon, per_week(epsilon, sum(survey.calendar.period * survey.calendar.periods for survey in surveys))
 
 

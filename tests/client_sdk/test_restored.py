@@ -116,6 +116,7 @@ def test_the_ledger_says_what_a_backup_put_back_can_have_cost(tmp_path):
         for asked, times in plans.items():
             ledger = device.join(asked.id).ledger()
             assert ledger.epsilon == asked.epsilon
+            assert ledger.per_week == asked.per_week >= asked.epsilon * 604_800 / (8 * 60)
             assert abs(ledger.epsilon_if_restored - times * asked.cost) <= Decimal("0.000001")
             assert ledger.epsilon_if_restored >= lives_cost(asked.plan, asked.calendar, asked.constraint, lives=2)
             assert micro(ledger.epsilon_if_restored) == ledger.epsilon_if_restored * 10**6

@@ -58,6 +58,7 @@ def test_a_plan_costs_the_same():
         assert plan_cost(plan, calendar, AtMost(3), closed) == outside(
             lambda closed=closed: plan_cost(plan, calendar, AtMost(3), closed)
         )
+    assert survey(plan).per_week == outside(lambda: survey(plan).per_week)
     cost = plan_cost(plan, calendar, AtMost(3))
     assert len(cost.as_tuple().digits) > 40
     assert micro(cost) == outside(lambda: micro(cost))

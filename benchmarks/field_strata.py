@@ -1,6 +1,7 @@
-"""Measure 4 of the field: unions of 200 strata. How long one takes, and whether it is what was counted for it.
+"""Measure 4 of the field: unions of 200 strata, and what the shipped client loses with strata declared.
 
-Reports are drawn one by one, each with a stratum, some strata with many entries and some with few.
+How long a union takes, and whether it is what was counted for it: reports are drawn one by one, each with a stratum,
+some strata with many entries and some with few. The loss is enumerated over all coins of the client's own code.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,11 @@ from changeling_statistics.strata import ClosingCell, NodeCell, StratifiedTallie
 from changeling_statistics.tallies import Attendance, NodeTally, PlanNode
 from numpy.typing import NDArray
 
+from tests.client_sdk.attack import Device
+from tests.client_sdk.strata_attack import loss_with_strata
+from tests.client_sdk.test_joint_attacked import BEGIN, SURVEYS, heard, honest, offline, set_back
+from tests.enumeration import log_from_below
+
 SEED, ENTRIES, PERIODS, UNIONS = 4, 20_000, 64, 200
 BREAKDOWNS = tuple(
     Breakdown(name, tuple(f"{name} {value}" for value in range(values)))
@@ -34,6 +40,27 @@ BREAKDOWNS = tuple(
 
 
 def measure() -> dict[str, float]:
+    """What unions take and whether they are as counted, and whether strata change anything of the loss."""
+    return unions() | losses()
+
+
+def losses() -> dict[str, float]:
+    """Cases, in how many of them the loss is another with strata, and the largest loss with them over what is stated.
+
+    A case is a small survey and a schedule of clocks; strata are told as an entry enrols and changed once.
+    """
+    cases, unequal, largest = 0, 0, 0.0
+    for survey in SURVEYS.values():
+        for schedule in (honest, set_back, heard, offline):
+            moments = schedule(survey.calendar.periods)
+            plain = Device(survey, moments, BEGIN - 5).worst_ratio()
+            told = loss_with_strata(survey, moments, BEGIN - 5)
+            cases, unequal = cases + 1, unequal + (plain != told)
+            largest = max(largest, float(log_from_below(told) / survey.epsilon))
+    return {"4_loss_cases": cases, "4_loss_unequal": unequal, "4_loss_largest": largest}
+
+
+def unions() -> dict[str, float]:
     """Milliseconds for a union and for the series that is made of it; nodes of unions that are not as counted."""
     draws = np.random.default_rng(SEED)
     survey = _survey()

@@ -19,10 +19,12 @@ from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_run, merged
 from changeling_aggregator.store import LoggedEnvelope, Store
 from changeling_aggregator.store.counted import sealed_period, tallies_of
+from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.log import open_stream, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, seal
+from changeling_protocol.ending import EarlyEnd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -205,6 +207,17 @@ def test_an_upload_of_periods_beyond_the_plan_counts_nothing(log: Log) -> None:
     assert (done.envelopes, done.reports, done.refused) == (1, 0, {})
 
 
+def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
+    """Refused as closed, whenever they arrive; closings beside them in the same upload count."""
+    with log.store.writing() as connection:
+        add_end(connection, EarlyEnd(log.survey.id, 3), b"signed")
+    log.append_reports(closes(4), [report(2), report(3), report(4), report(1, track=1), report(2, track=1)])
+    fold(log.store, closes(4))
+    assert set(log.tallies()) == {(0, 2), (0, 3), (1, 1)}
+    assert set(log.attendance()) == {(0, 2), (0, 3)}
+    assert log.refused() == {"closed": 1}
+
+
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plaintext=st.binary(min_size=1, max_size=80)
@@ -218,7 +231,7 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     with log.store.reading() as connection:
         keys = private_keys(connection)
     entry = LoggedEnvelope(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
-    count([entry], {log.survey.id: log.survey}, keys, lambda *_: ())
+    count([entry], {log.survey.id: log.survey}, keys, lambda *_: (), {})
 
 
 def fill(log: Log, seed: int, uploads: int) -> None:

@@ -33,6 +33,7 @@ from changeling_protocol import (
     UnaryEncoding,
     seal,
 )
+from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.joint import agreeing
 from changeling_protocol.plan_fields import plan_as_fields
 from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
@@ -57,6 +58,7 @@ from ..protocol.examples import AUTHORITY, PINNED, joint_plan, mixed, survey
 HERE = Path(__file__).parent
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
 SEALING_KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 1_800_000_000, 1_900_000_000)
+END = EarlyEnd(survey().id, 3)
 RANDOMIZERS = (
     KaryResponse(MutationSpace(3), Odds(3, 1)),
     KaryResponse(StateSpace(3), Odds(5, 1)),
@@ -172,6 +174,7 @@ def _signed() -> dict[str, Any]:
             {"id": each.id.hex(), "epsilon_micro": each.epsilon_micro, "signed": each.signed_by(AUTHORITY).hex()}
             for each in (survey(), survey(mixed(3, 8)), survey(joint_plan(3, 8)))
         ],
+        "early end": {"survey": END.survey.hex(), "last": END.last, "signed": END.signed_by(AUTHORITY).hex()},
         "sealing key": {"id": SEALING_KEY.id.hex(), "signed": SEALING_KEY.signed_by(AUTHORITY).hex()},
     }
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from changeling_client.responding import Slots, respond
 from changeling_protocol import Survey, open_envelope
+from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.plan_fields import plan_from_fields
 from changeling_protocol.randomizers import randomizer_from_fields
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -38,6 +39,14 @@ def test_an_old_survey_still_verifies():
         survey = Survey.from_signed(bytes.fromhex(each["signed"]), [bytes.fromhex(vector["authority"])])
         assert survey.id.hex() == each["id"]
         assert survey.epsilon_micro == each["epsilon_micro"]
+
+
+def test_an_old_end_still_verifies():
+    """It names the survey and its last period."""
+    vector = read("signed")
+    each = vector["early end"]
+    end = EarlyEnd.from_signed(bytes.fromhex(each["signed"]), [bytes.fromhex(vector["authority"])])
+    assert (end.survey.hex(), end.last) == (each["survey"], each["last"])
 
 
 def test_a_drawn_integer_selects_what_the_file_says_in_a_survey_that_is_read_from_bytes():

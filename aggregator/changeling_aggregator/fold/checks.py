@@ -14,9 +14,10 @@ from .columns import ID
 REFUSAL = "refusal"
 
 
-def judged(closings: pl.DataFrame, survey: Survey) -> pl.DataFrame:
+def judged(closings: pl.DataFrame, survey: Survey, last: int) -> pl.DataFrame:
     """The closings with one more column, `refusal`: the first reason that applies, null for a good one.
 
+    last: the last period that counts; what is later is of a survey that was ended early.
     closings: answered ones, with the columns of `UploadRows.closings`. One is late when it arrives after its period's
     close and grace, and of the future when its period begins later than arrival and skew.
     """
@@ -28,6 +29,8 @@ def judged(closings: pl.DataFrame, survey: Survey) -> pl.DataFrame:
         .then(pl.lit(Refusal.MALFORMED.value))
         .when(pl.col("stratum") >= survey.strata)
         .then(pl.lit(Refusal.UNKNOWN_STRATUM.value))
+        .when(pl.col("period") > last)
+        .then(pl.lit(Refusal.CLOSED.value))
         .when(begin > arrival + 1000 * survey.skew)
         .then(pl.lit(Refusal.FUTURE.value))
         .when(arrival > close + 1000 * survey.grace)

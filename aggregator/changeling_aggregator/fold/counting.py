@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 from changeling_protocol import Standing, Survey
+from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.randomizers import counterpart_of
@@ -56,16 +57,19 @@ def count(
     surveys: Mapping[SurveyId, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
     seen: Seen,
+    ends: Mapping[SurveyId, EarlyEnd],
 ) -> Counted:
     """What these envelopes add.
 
     envelopes: in the log's order, after all whose ids are in `seen`. surveys: by id. keys: private keys by key id.
+    ends: of the surveys that were ended early, by id.
     """
     opened = open_envelopes(envelopes, surveys, keys)
     counted = Counted(opened.refused)
     for id_, uploads in opened.uploads.items():
         rows = UploadRows(surveys[id_].plan, uploads)
-        fresh = _fresh_closings(counted, surveys[id_], rows.closings, seen)
+        last = ends[id_].last if id_ in ends else surveys[id_].calendar.periods
+        fresh = _fresh_closings(counted, surveys[id_], last, rows.closings, seen)
         for upload, until in early_uploads(fresh, surveys[id_]):
             _hold(counted, uploads[upload], until)
         _count_attendance(counted, id_, fresh)
@@ -73,9 +77,9 @@ def count(
     return counted
 
 
-def _fresh_closings(counted: Counted, survey: Survey, closings: pl.DataFrame, seen: Seen) -> pl.DataFrame:
+def _fresh_closings(counted: Counted, survey: Survey, last: int, closings: pl.DataFrame, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
-    closings = judged(closings.filter(pl.col("standing") > 0), survey)
+    closings = judged(closings.filter(pl.col("standing") > 0), survey, last)
     good = closings.filter(pl.col(REFUSAL).is_null())
     for reason, refused in closings.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
         counted.refused[survey.id, Refusal(reason)] += refused

@@ -14,6 +14,7 @@ from changeling_protocol.refusal import Refusal
 from ..errors import Overtaken
 from ..store import Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
+from ..store.early_ends import published_ends
 from ..store.log import advance_cursors, cursors_after, unfolded, unread
 from ..store.pruning import hold
 from ..store.runs import chunks_near
@@ -70,7 +71,8 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
             return FoldReport(0, 0, Counter())
         surveys = {id_: survey_in(signed) for id_, signed in published_surveys(connection).items()}
         keys = private_keys(connection)
-        counted = count(envelopes, surveys, keys, partial(chunks_near, connection))
+        seen = partial(chunks_near, connection)
+        counted = count(envelopes, surveys, keys, seen, published_ends(connection))
     with store.writing() as connection:
         advance_cursors(connection, cursors_after(envelopes))
         add_tallies(connection, counted.tallies)

@@ -4,33 +4,34 @@ behind them.
 A standard error is null where its variance, itself an unbiased estimate, came out below zero. `upper_bound` says that
 the covariance is one, as tallies do not identify all of it. `enrolled` and `heard` say how many entries a figure is
 about and how many were heard at its last closing; `bounds` hold whatever the silent ones hold. A period that the nodes
-do not identify has null values and the node that is missing. &retrospective=true uses every node that has closed.
+do not identify has null values and the node that is missing. What late reports may still change is `provisional`.
+&retrospective=true uses every node that has closed; &stratum=NAME:VALUE, once or more, looks at those entries alone.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import floor, isnan
-from typing import Any, TypeAlias
+from math import floor
+from typing import TypeAlias
 
 from changeling_protocol import Node, Survey
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire import JSON, ErrorCode
 from changeling_statistics.estimation import Change, Gap, Histogram, UsedNode, change, histogram, series, sliding
-from changeling_statistics.instants import format_instant, parse_instant
+from changeling_statistics.instants import parse_instant
+from changeling_statistics.strata import select
 from changeling_statistics.tallies import Tallies
+from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
-from ..store.counted import sealed_period, tallies_of
+from ..store.counted import sealed_period, stratified_tallies_of, tallies_of
+from .estimates_json import estimate_as_json, gap_as_json, nodes_as_json, survey_as_json
 from .estimating import digest_of
 from .publishable import check_closed, publishable_tallies, settled_period
 from .requests import service_of, survey_in_path
-
-MOST_BOUNDED_PERIODS = 1200
-"""In a longer calendar bounds are left out: each takes a solve of its own."""
 
 
 async def show_histogram(request: Request) -> Response:
@@ -84,7 +85,7 @@ def _content(request: Request, published: PublishedSurvey, estimated: _Estimated
     service, survey = service_of(request), published.survey
     now = service.clock()
     with service.store.reading() as connection:
-        tallies, sealed = tallies_of(connection, survey.id), sealed_period(connection, survey.id)
+        tallies, sealed = _tallies(connection, request, survey), sealed_period(connection, survey.id)
     shown = publishable_tallies(published, tallies, now)
     question = request.url.path, tuple(sorted(request.query_params.multi_items()))
     closed = published.last, published.closed(now), published.closed(UnixSeconds(now - survey.skew - survey.spread))
@@ -108,14 +109,34 @@ def _made(
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if isinstance(made, Histogram | Change):
-        content = {**_as_json(survey, made), "nodes": _nodes_as_json(made.nodes, sealed)}
+        content = {**estimate_as_json(survey, made, sealed=sealed), "nodes": nodes_as_json(made.nodes, sealed)}
     else:
         known = _published_nodes(survey, shown)
         if not _retrospective(request):
             known = [each for each in known if made and each.node.end <= _end(made[-1])]
-        listed = [_gap_as_json(survey, each) if isinstance(each, Gap) else _as_json(survey, each) for each in made]
-        content = {"series": listed, "nodes": _nodes_as_json(known, sealed)}
-    return bytes(JSONResponse({**_survey_as_json(published), **content}).body)
+        window = "window" in request.query_params
+        listed = [
+            gap_as_json(survey, each, window=window)
+            if isinstance(each, Gap)
+            else estimate_as_json(survey, each, sealed=sealed)
+            for each in made
+        ]
+        content = {"series": listed, "nodes": nodes_as_json(known, sealed)}
+    return bytes(JSONResponse({**survey_as_json(published), **content}).body)
+
+
+def _tallies(connection: Connection, request: Request, survey: Survey) -> Tallies:
+    """Of everybody, or of the strata asked for, as far as nothing published is about too few."""
+    if not (asked := request.query_params.getlist("stratum")):
+        return tallies_of(connection, survey.id)
+    told: dict[str, set[str]] = {}
+    for name, _, value in (each.partition(":") for each in asked):
+        told.setdefault(name, set()).add(value)
+    try:
+        strata = select(survey.breakdowns, told)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
+    return stratified_tallies_of(connection, survey.id, survey.minimum).union(strata)
 
 
 def _published_nodes(survey: Survey, shown: Tallies) -> list[UsedNode]:
@@ -153,51 +174,3 @@ def _period(request: Request, name: str, published: PublishedSurvey, now: UnixSe
         elapsed = parse_instant(asked["time"]) - calendar.start
         return check_closed(published, floor(elapsed / calendar.period), now)
     return settled_period(published, now)
-
-
-def _survey_as_json(published: PublishedSurvey) -> dict[str, Any]:
-    survey = published.survey
-    return {
-        "survey": survey.id.hex(),
-        "question": survey.question,
-        "answers": list(survey.answers),
-        "last_period": published.last,
-    }
-
-
-def _as_json(survey: Survey, result: Histogram | Change) -> dict[str, Any]:
-    return {
-        **_when(survey, result),
-        "values": result.estimate.values.tolist(),
-        "standard_errors": [None if isnan(e) else e for e in result.estimate.standard_errors.tolist()],
-        "covariance": result.estimate.covariance.tolist(),
-        "upper_bound": result.estimate.upper_bound,
-        "enrolled": result.silence.enrolled,
-        "heard": result.silence.heard,
-        "bounds": result.silence.bounds().tolist() if survey.calendar.periods <= MOST_BOUNDED_PERIODS else None,
-    }
-
-
-def _gap_as_json(survey: Survey, gap: Gap) -> dict[str, Any]:
-    missing = gap.missing and {"track": gap.missing.track, "start": gap.missing.node.start, "end": gap.missing.node.end}
-    return {**_when(survey, gap), "values": None, "missing": missing}
-
-
-def _nodes_as_json(nodes: Sequence[UsedNode], sealed: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "track": used.track,
-            "start": used.node.start,
-            "end": used.node.end,
-            "reports": used.reports,
-            "sealed": used.node.end <= sealed,
-        }
-        for used in nodes
-    ]
-
-
-def _when(survey: Survey, result: Histogram | Change | Gap) -> dict[str, Any]:
-    end = _end(result)
-    if isinstance(result, Histogram) or (isinstance(result, Gap) and result.span.start == 0):
-        return {"period": end, "time": format_instant(survey.calendar.time(end))}
-    return {"after": result.span.start, "until": end}

@@ -26,6 +26,13 @@ class Silence:
     minus: int
 
     @property
+    def known_until(self) -> int:
+        """The last period whose closing the estimate may hang on."""
+        if not self.solution.retrospective:
+            return self.plus
+        return int(np.flatnonzero(self.solution.releases.enrolment.heard).max(initial=0))
+
+    @property
     def enrolled(self) -> int:
         """How many entries were heard of by then; a histogram is about so many."""
         return round(self.solution.releases.enrolment.enrolled(self.solution.known_until(self.plus)))

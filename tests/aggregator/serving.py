@@ -92,7 +92,9 @@ class ServerProcess:
         """A published survey like no other, which begins now."""
         calendar = Calendar(self.now, 60, 8)
         question = f"Question {next(_numbers)}?"
-        return self.publish(replace(survey(calendar=calendar, **fields), question=question))
+        breakdowns = fields.pop("breakdowns", ())
+        asked = survey(calendar=calendar, **fields)
+        return self.publish(replace(asked, question=question, breakdowns=breakdowns))
 
     def upload(self, *envelopes: object) -> list[list[Any]]:
         """Returns the refused."""

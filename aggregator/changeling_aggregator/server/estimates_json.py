@@ -34,14 +34,24 @@ def estimate_as_json(survey: Survey, result: Histogram | Change, *, sealed: int)
     return {
         **(_moment(survey, result.period) if isinstance(result, Histogram) else _window(result.span)),
         "values": result.estimate.values.tolist(),
-        "standard_errors": [None if isnan(e) else e for e in result.estimate.standard_errors.tolist()],
+        "standard_errors": _known(result.estimate.standard_errors.tolist()),
         "covariance": result.estimate.covariance.tolist(),
         "upper_bound": result.estimate.upper_bound,
         "provisional": result.silence.known_until > sealed,
         "enrolled": result.silence.enrolled,
         "heard": result.silence.heard,
-        "bounds": result.silence.bounds().tolist() if survey.calendar.periods <= MOST_BOUNDED_PERIODS else None,
+        "bounds": _bounds(survey, result),
     }
+
+
+def _bounds(survey: Survey, result: Histogram | Change) -> list[list[float | None]] | None:
+    if survey.calendar.periods > MOST_BOUNDED_PERIODS:
+        return None
+    return [_known(ends) for ends in result.silence.bounds().tolist()]
+
+
+def _known(figures: Sequence[float]) -> list[float | None]:
+    return [None if isnan(figure) else figure for figure in figures]
 
 
 def gap_as_json(survey: Survey, gap: Gap, *, window: bool) -> dict[str, Any]:

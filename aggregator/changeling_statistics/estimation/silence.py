@@ -50,6 +50,7 @@ class Silence:
     def bounds(self, level: float = 0.95) -> Floats:
         """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
 
+        nan for an answer whose variance, itself an estimate, came out below zero.
         level: with which probability they cover what those who are heard hold, between 0 and 1.
         """
         solution, enrolment = self.solution, self.solution.releases.enrolment

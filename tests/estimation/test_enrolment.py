@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Group, KaryResponse, MutationSpace, Node, Odds, ReleasePlan, StateSpace, Track
 from changeling_statistics.estimation import Gap, change, histogram, series
-from changeling_statistics.estimation.enrolment import Enrolment
+from changeling_statistics.estimation.enrolment import Enrolment, Missing
 from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.tallies import Attendance, NodeTally, Tallies
@@ -21,20 +21,26 @@ def attendance(*closings):
     return {(0, period): Attendance(*there) for period, there in enumerate(closings, 1) if there}
 
 
+def counted_from(there, periods):
+    return Enrolment.of(
+        there, ReleasePlan((Group((Track(1, KaryResponse(StateSpace(1), CERTAIN), 0, periods),)),)), periods
+    )
+
+
 def test_where_nobody_is_silent_units_are_entries():
     """Arrivals included: those who are heard, and those who are enrolled, are as many as m."""
-    counted = Enrolment.of(attendance((100, 100), (100, 0), (130, 30), (137, 7)), 1, 4)
+    counted = counted_from(attendance((100, 100), (100, 0), (130, 30), (137, 7)), 4)
     np.testing.assert_allclose(counted.stands_for[1:], [100, 100, 130, 137])
     assert [counted.enrolled(t) for t in range(5)] == [0, 100, 100, 130, 137]
     assert counted.scale(4) == pytest.approx(1)
     assert not counted.silence.any()
-    assert counted.unheard(4) == 0
+    assert counted.missing(4) == Missing(0, 0)
 
 
 def test_newcomers_are_told_from_those_who_return():
     """Twenty who come back raise neither m nor who is enrolled; twenty who enrol raise both."""
-    back = Enrolment.of(attendance((100, 100), (80, 0), (100, 0)), 1, 3)
-    come = Enrolment.of(attendance((100, 100), (80, 0), (100, 20)), 1, 3)
+    back = counted_from(attendance((100, 100), (80, 0), (100, 0)), 3)
+    come = counted_from(attendance((100, 100), (80, 0), (100, 20)), 3)
     assert back.stands_for[3] == 100
     assert back.enrolled(3) == 100
     assert come.stands_for[3] == pytest.approx(100 * 100 / 80)
@@ -44,22 +50,35 @@ def test_newcomers_are_told_from_those_who_return():
 
 def test_a_late_start_counts_those_it_missed():
     """Nobody's first closing is heard; all are enrolled when they are heard, and none of them is a newcomer."""
-    late = Enrolment.of(attendance(None, None, (90, 0, 90), (100, 0, 10)), 1, 4)
+    late = counted_from(attendance(None, None, (90, 0, 90), (100, 0, 10)), 4)
     assert [late.enrolled(t) for t in (2, 3, 4)] == [0, 90, 100]
     np.testing.assert_allclose(late.stands_for, 90)
     assert late.scale(4) == pytest.approx(10 / 9)
 
 
-def test_silence_is_what_is_missing_from_those_who_are_enrolled():
-    """The median of the latest closings, so that one bad day does not count as silence of all days."""
-    counted = Enrolment.of(attendance((100, 100), (80, 0), (80, 0), (10, 0), (80, 0)), 1, 5)
-    assert counted.silence[4] == pytest.approx(9)
-    assert counted.unheard(5) == pytest.approx(0.25)
+def test_silence_that_lasts_is_told_from_silence_afresh():
+    """What grows lasts; what is there from the start strikes others each time, and so does one bad day."""
+    leaving = counted_from(attendance((100, 100), (80, 0), (80, 0), (10, 0), (80, 0)), 5)
+    assert leaving.missing(5) == Missing(0, 0.25)
+    assert leaving.missing(5).lasting == pytest.approx(0.25)
+    assert leaving.silence[4] == pytest.approx(9 - 0.25)
+    assert leaving.silence[5] == 0
+    offline = counted_from(attendance((80, 80), (80, 0, 20), (80, 0), (80, 0)), 4)
+    assert offline.missing(4).lasting == 0
+    np.testing.assert_allclose(offline.silence[2:], 80 / 80 - 80 / 100)
+
+
+def test_who_enrolled_while_nobody_was_heard_is_new_afterwards():
+    """Where a closing before was heard, who is missed was offline."""
+    outage = counted_from(attendance((100, 100), None, (130, 10, 20)), 3)
+    assert outage.stands_for[3] == pytest.approx(130)
+    offline = counted_from(attendance((100, 100), (100, 0), (130, 10, 20)), 3)
+    assert offline.stands_for[3] == pytest.approx(100 * 130 / 120)
 
 
 def test_if_only_newcomers_are_heard_estimates_stay_finite():
     """All whom anybody knew are silent: one is taken to be there."""
-    counted = Enrolment.of(attendance((50, 50), (200, 200)), 1, 2)
+    counted = counted_from(attendance((50, 50), (200, 200)), 2)
     assert np.isfinite(counted.stands_for).all()
     assert counted.enrolled(2) == 250
 

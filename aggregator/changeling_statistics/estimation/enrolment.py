@@ -13,17 +13,20 @@ docs/mathematics.md, "Who is missing".
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from changeling_protocol import ReleasePlan
 
 from ..estimate import Floats
 from ..tallies import Attendance, GroupClosing
+from .network import Indices
 
 RECENT = 5
 """Of how many closings the median says which share of the entries is heard."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Enrolment:
     """How many entries are enrolled and heard, at the times 0..T; at times that are no closings nobody is heard.
 
@@ -41,15 +44,15 @@ class Enrolment:
     by_group: Floats
 
     @classmethod
-    def of(cls, attendance: Mapping[GroupClosing, Attendance], groups: int, periods: int) -> "Enrolment":
-        """What the attendance of so many groups over so many periods says."""
-        counts = np.zeros((3, groups, periods + 1))
+    def of(cls, attendance: Mapping[GroupClosing, Attendance], plan: ReleasePlan, periods: int) -> "Enrolment":
+        """What the attendance at a plan's closings over so many periods says."""
+        counts = np.zeros((3, len(plan.groups), periods + 1))
         for (group, period), there in attendance.items():
             counts[:, group, period] = there.heard, there.new, there.missed
         heard, new, missed = counts.sum(1)
         return cls(
             heard=heard,
-            stands_for=_stands_for(heard, new),
+            stands_for=_stands_for(heard, new, missed, _closings(plan)),
             new=np.cumsum(new),
             missed=np.cumsum(missed),
             by_group=np.cumsum(counts[1] + counts[2], axis=1),
@@ -68,31 +71,68 @@ class Enrolment:
         """What takes estimates in units m to entries: enrolled / m, as known at a time."""
         return self.enrolled(until) / float(self.stands_for[until])
 
-    def unheard(self, until: int) -> float:
-        """By how much m / heard exceeds m / enrolled: 0 if nobody is silent. The median of the latest closings."""
-        there = np.flatnonzero(self.heard[: until + 1])[-RECENT:]
+    def missing(self, until: int) -> "Missing":
+        """How many are missing at the closings by a time, as known then."""
+        there = np.flatnonzero(self.heard[: until + 1])
         if not len(there):
-            return 0.0
-        return max(0.0, float(np.median(self.stands_for[there] / self.heard[there])) - 1.0 / self.scale(until))
+            return Missing(0.0, 0.0)
+        m, enrolled = self.stands_for[there], self.new[there] + self.missed[until]
+        shares = np.maximum(0.0, m / self.heard[there] - m / enrolled)
+        return Missing(float(shares.min()), float(np.median(shares[-RECENT:])))
+
+    @cached_property
+    def silence(self) -> Floats:
+        """m / heard - m / enrolled at each time, but for those who stay silent, as known then; shape (T+1,).
+
+        0 where everybody was heard, or nobody.
+        """
+        silence, enrolled = np.zeros(len(self.heard)), self.new + self.missed
+        there = np.flatnonzero(self.heard)
+        if not self.missed.any() and np.array_equal(self.heard[there], enrolled[there]):
+            return silence
+        m = self.stands_for
+        for time in there.tolist():
+            alone = m[time] / self.heard[time] - m[time] / enrolled[time] - self.missing(time).lasting
+            silence[time] = max(0.0, alone)
+        return silence
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """By how much m / heard exceeds m / enrolled: 0 if nobody is silent.
+
+    least: at the closing at which fewest were silent. recent: the median of the latest closings.
+    """
+
+    least: float
+    recent: float
 
     @property
-    def silence(self) -> Floats:
-        """m / heard - m / enrolled at each time, shape (T+1,); 0 where everybody was heard, or nobody."""
-        enrolled, m = self.new + self.missed, self.stands_for
-        there = self.heard > 0
-        silence = np.zeros(len(m))
-        silence[there] = m[there] / self.heard[there] - m[there] / enrolled[there]
-        return np.maximum(silence, 0.0)
+    def lasting(self) -> float:
+        """What is due to entries that fell silent for long: the rest strikes others at each closing."""
+        return max(0.0, self.recent - self.least)
 
 
-def _stands_for(heard: Floats, new: Floats) -> Floats:
-    """m. Where all who are heard are new, one more is taken to be there who is not: m stays finite."""
+def _stands_for(heard: Floats, new: Floats, missed: Floats, closings: Indices) -> Floats:
+    """m. Where all who are heard are new, one more is taken to be there who is not: m stays finite.
+
+    closings: all of the plan, rising. Where nobody was heard at the closing before, those who were missed enrolled
+    meanwhile, and count as new.
+    """
     there = np.flatnonzero(heard)
     if not len(there):
         return np.ones(len(heard))
-    old = heard - new
+    before = np.searchsorted(closings, there) - 1
+    lost = (before >= 0) & (heard[closings[np.maximum(before, 0)]] == 0)
+    old = heard[there] - new[there] - np.where(lost, missed[there], 0.0)
     growth = np.ones(len(heard))
-    growth[there] = np.where(old[there] > 0, heard[there] / np.maximum(old[there], 1), heard[there] + 1)
+    growth[there] = np.where(old > 0, heard[there] / np.maximum(old, 1), heard[there] + 1)
     growth[: there[0] + 1] = 1.0
     m: Floats = heard[there[0]] * np.cumprod(growth)
     return m
+
+
+def _closings(plan: ReleasePlan) -> Indices:
+    """The periods at which a node of any track ends, rising."""
+    ends = [track.first + track.width * np.arange(1, track.count + 1, dtype=np.intp) for track in plan.tracks]
+    return np.unique(np.concatenate(ends))

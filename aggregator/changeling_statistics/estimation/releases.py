@@ -103,14 +103,16 @@ class Releases:
 
     @property
     def _silence(self) -> Floats:
-        """What silence adds to each change: (m/heard - m/enrolled)(1/π)(Q̂ - yy'/m), shape (E, z, z).
+        """What silence adds to each change, if it strikes afresh at each: (m/heard - m/enrolled)(1/π)(Q̂ - yy'/m).
 
-        Where a tally does not tell Q̂, how many changed stands in. π is the chance that an entry reports the node.
+        Where a tally does not tell Q̂, how many changed stands in. π is the chance that an entry reports the node. What
+        lasts of silence is common to all nodes, and not counted here. Returns shape (E, z, z).
         """
         silence = self.enrolment.silence[self.network.end]
         if not silence.any():
             return np.zeros_like(self._decoded[1])
         drawn = np.array([track.count / track.reports for track in self.survey.plan.tracks])[self.track]
+        drawn /= shares(self.survey)[self.group]
         own = np.eye(self.changes.shape[1])
         at_most = np.where(np.isnan(self.changed), self.enrolment.stands_for[self.network.end], self.changed)
         from_nothing = (self.network.start == 0)[:, None, None]
@@ -167,7 +169,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     used.sort(key=lambda item: (item[0].node.end, item[0].node.start, item[0].track))
     nodes = tuple(node for node, _, _ in used)
     groups = np.array([group for _, _, group in used], dtype=np.intp)
-    enrolment = Enrolment.of(tallies.attendance, len(plan.groups), survey.calendar.periods)
+    enrolment = Enrolment.of(tallies.attendance, plan, survey.calendar.periods)
     ends = np.array([node.node.end for node in nodes], dtype=np.intp)
     return Releases(
         survey=survey,

@@ -118,7 +118,8 @@ class Sampling:
         by_group, enrolled = enrolment.by_group[:, until], enrolment.enrolled(until)
         shares_there = np.where(by_group > 0, by_group / max(enrolled, 1.0), shares(known.survey))
         whole = 1.0 / enrolment.scale(until) if enrolled else 1.0
-        heard = whole + enrolment.unheard(until)
+        missing = enrolment.missing(until)
+        heard = whole + (missing.recent if of_heard else missing.lasting)
         return Design(
             start=known.network.start,
             end=known.network.end,

@@ -222,7 +222,7 @@ class Solution:
         values: the histogram at that time, in the releases' units.
         """
         enrolment, until = self.releases.enrolment, self.known_until(time)
-        m, unheard = float(enrolment.stands_for[until]), enrolment.unheard(until)
+        m, unheard = float(enrolment.stands_for[until]), enrolment.missing(until).lasting
         missed: Floats = unheard * m / max(m - 1.0, 1.0) * (np.diag(values) - np.outer(values, values) / m)
         return missed
 

@@ -25,7 +25,7 @@ SUITES = {
         "central_scale",
         "central_coverage",
     ),
-    "field": ("field_stopped", "field_coverage", "field_silence", "field_bridge", "field_shuffled"),
+    "field": ("field_stopped", "field_coverage", "field_silence", "field_strata", "field_bridge", "field_shuffled"),
     "house": (
         "house.lengths",
         "house.additions",

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from changeling_protocol import Calendar, Node, Survey
-from changeling_protocol.survey import per_week
+from changeling_protocol.millionths import per_week
 from changeling_protocol.upwards import upwards
 
 from .estimate import Estimate

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from changeling_protocol import Survey
 from changeling_protocol.cost import lives_cost
-from changeling_protocol.survey import from_micro, micro
+from changeling_protocol.millionths import from_micro, micro
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from decimal import Decimal
 from functools import lru_cache
 
 from changeling_protocol import ProtocolError, Survey
+from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId
-from changeling_protocol.survey import ID_BYTES, from_micro
+from changeling_protocol.survey import ID_BYTES
 
 from .errors import StoreUnusable
 

@@ -6,7 +6,7 @@ works out what its plan costs: one that states a smaller epsilon raises Understa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 
@@ -17,20 +17,17 @@ from .canonical import Fields, holds_booleans
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
 from .errors import MalformedBytes, UnderstatedEpsilon
-from .expectation import MICRO, ExpectedChanges
+from .expectation import ExpectedChanges
+from .millionths import from_micro, micro, per_week
 from .plan import ReleasePlan, Track
 from .plan_fields import plan_as_fields, plan_from_fields
 from .quantities import SurveyId
 from .randomizers.spaces import check_answers
 from .signing import payload_bytes, payload_fields, signed, unverified, verified
 from .strata import Breakdown, check_breakdowns, count_strata
-from .upwards import upwards
 
 KIND = "survey"
 ID_BYTES = 16
-
-WEEK = 604_800
-"""The seconds of a week."""
 
 MOST_STRATUM_CHANGES = 100
 """The most often that an entry may change its stratum."""
@@ -248,28 +245,6 @@ class Survey:
             "relay": self.relay,
             "follows": self.follows,
         }
-
-
-def micro(epsilon: Decimal) -> int:
-    """An epsilon in millionths, rounded up."""
-    with upwards():
-        return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
-
-
-def from_micro(epsilon_micro: int) -> Decimal:
-    """The epsilon of so many millionths."""
-    with upwards():
-        return Decimal(epsilon_micro) / MICRO
-
-
-def per_week(epsilon: Decimal, seconds: int) -> Decimal:
-    """An epsilon that is spent over so many seconds, for each week of them, rounded up to millionths.
-
-    >>> per_week(Decimal(8), 2 * WEEK)
-    Decimal('4')
-    """
-    with upwards():
-        return from_micro(micro(epsilon * WEEK / seconds))
 
 
 def _from_fields(fields: Fields) -> Survey:

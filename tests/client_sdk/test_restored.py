@@ -22,7 +22,7 @@ from changeling_protocol import (
     plan_cost,
 )
 from changeling_protocol.cost import lives_cost
-from changeling_protocol.survey import micro
+from changeling_protocol.millionths import micro
 
 from tests.coins import SeededCoins
 from tests.enumeration import log_from_below

@@ -29,9 +29,9 @@ from changeling_protocol import (
 )
 from changeling_protocol.cost import lives_cost, most_telling
 from changeling_protocol.joint import MOST_SCORE, Kernel, agreeing
+from changeling_protocol.millionths import micro
 from changeling_protocol.plan_fields import plan_as_fields, plan_from_fields
 from changeling_protocol.signing import signed
-from changeling_protocol.survey import micro
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -19,9 +19,9 @@ from changeling_protocol import (
     UnderstatedEpsilon,
     plan_cost,
 )
+from changeling_protocol.millionths import from_micro, micro
 from changeling_protocol.randomizers import rounded_up
 from changeling_protocol.signing import signed
-from changeling_protocol.survey import from_micro, micro
 
 from .examples import AUTHORITY, PINNED, mixed, survey
 

@@ -78,7 +78,7 @@ def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
 
 
 def _with_paper_plan(last: Survey, periods: int, epsilon: str, branching: int, layers: int) -> Survey:
-    from changeling_protocol.survey import micro
+    from changeling_protocol.millionths import micro
     from changeling_statistics.planning.paper import hierarchical_plan
 
     if last.closed:

@@ -74,9 +74,18 @@ def last_seen(db: sqlite3.Connection) -> UnixMilliseconds:
     return UnixMilliseconds(seen)
 
 
+def latest_seen(db: sqlite3.Connection, clock: DeviceClock) -> UnixMilliseconds:
+    """The latest time this store has seen, the present included, which is not kept."""
+    return clock.stamp_ms(last_seen(db))
+
+
 def see(db: sqlite3.Connection, clock: DeviceClock) -> UnixMilliseconds:
-    """The latest time this store has seen, the present included; kept as the transaction ends."""
-    seen = clock.stamp_ms(last_seen(db))
+    """The latest time this store has seen, the present included; kept as the transaction ends.
+
+    What asks for it must not hang on answers: a flush may ask the server for the time because of what was kept, and
+    who joins a survey enrols by it.
+    """
+    seen = latest_seen(db, clock)
     db.execute("UPDATE clock SET seen_ms = ?", (seen,))
     return seen
 

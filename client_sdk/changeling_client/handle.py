@@ -12,7 +12,7 @@ from changeling_protocol.strata import stratum_of, told_by
 
 from . import changelog, entries, outbox, recording
 from .changelog import NULL
-from .clock import DeviceClock, see
+from .clock import DeviceClock, latest_seen
 from .ledger import Ledger, cost_if_restored
 from .recording import Recorded
 from .store import Store
@@ -88,4 +88,4 @@ class SurveyHandle:
     def _record(self, state: int, entry: int) -> Recorded:
         with self._store.transaction() as db:
             account = entries.load(db, self.survey.id, EntryNumber(entry))
-            return recording.record(db, self.survey, account, state, see(db, self._clock))
+            return recording.record(db, self.survey, account, state, latest_seen(db, self._clock))

@@ -42,9 +42,10 @@ def record(db: sqlite3.Connection, survey: Survey, entry: Entry, state: int, see
     """Takes the entry into a state, if the survey's constraint admits it.
 
     state: 0 for NULL, or the number of an answer from 1.
-    seen_ms: the latest time the store has seen, the present included, in Unix milliseconds (`clock.see`).
+    seen_ms: the latest time the store has seen, the present included, in Unix milliseconds (`clock.latest_seen`).
     The change is dated then, and always after everything that was answered; so a clock that went back writes nothing
-    into a node that is closed. Once all is answered nothing is kept.
+    into a node that is closed. What was recorded before the clock went back is brought back with it. Once all is
+    answered nothing is kept.
     """
     if has_ended(survey, entry):
         return Recorded.FROZEN

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 from changeling_client import answering, outbox, recording, responding, schema
-from changeling_client.clock import DeviceClock, keep_heard, see
+from changeling_client.clock import DeviceClock, keep_heard, latest_seen
 from changeling_client.enrolment import enrol
 from changeling_client.entries import load
 from changeling_client.flushing import Flusher
@@ -183,7 +183,7 @@ class Device:
     def _act(self, moment: Moment, action: int) -> None:
         with self._store.transaction() as db:
             entry = load(db, self.survey.id, 0)
-            recording.record(db, self.survey, entry, action, see(db, self._clock(moment.now, self._lead)))
+            recording.record(db, self.survey, entry, action, latest_seen(db, self._clock(moment.now, self._lead)))
 
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
         clock = self._clock(moment.now, self._lead)

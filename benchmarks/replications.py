@@ -93,7 +93,7 @@ def _published(
     solution = Solution(known, view.retrospective)
     values, covariances, products = _expanded(known, decoded)
     row, until = solution.row(view.period), solution.known_until(view.period)
-    spread, bounded = np.einsum("e,reyz->ryz", row**2, covariances), known.bounded
+    spread, bounded = np.einsum("e,reyz->ryz", row**2, covariances), known.bounded(until)
     design = solution.sampling.design(until)
     if design.needed:
         weights = solution.sampling.weights(row, until)

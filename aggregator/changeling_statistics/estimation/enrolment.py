@@ -34,6 +34,7 @@ class Enrolment:
     stands_for: m, how many entries those who are heard stand for, up to one factor, shape (T+1,).
     new: how many have enrolled by each time, of those heard at their first closing, shape (T+1,).
     missed: how many have enrolled earlier than at the closing where they were first heard, by each time, shape (T+1,).
+    Those of whom no closing that counts ever said so are among them: as many as were heard at once beyond all others.
     by_group: how many have been heard of by each time, shape (groups, T+1).
     """
 
@@ -50,12 +51,14 @@ class Enrolment:
         for (group, period), there in attendance.items():
             counts[:, group, period] = there.heard, there.new, there.missed
         heard, new, missed = counts.sum(1)
+        told = np.cumsum(counts[1] + counts[2], axis=1)
+        by_group = np.maximum(told, np.maximum.accumulate(counts[0], axis=1))
         return cls(
             heard=heard,
             stands_for=_stands_for(heard, new, missed, _closings(plan)),
             new=np.cumsum(new),
-            missed=np.cumsum(missed),
-            by_group=np.cumsum(counts[1] + counts[2], axis=1),
+            missed=np.cumsum(missed) + (by_group - told).sum(0),
+            by_group=by_group,
         )
 
     def enrolled(self, until: int) -> float:

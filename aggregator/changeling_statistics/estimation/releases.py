@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from changeling_protocol import Node, Survey
 from changeling_protocol.quantities import NodeNumber, TrackNumber
+from numpy.typing import NDArray
 
 from ..conservation import conserves, without_sum
 from ..estimate import Floats
@@ -86,10 +87,9 @@ class Releases:
         """The covariance of each of `changes` that the randomizers add, shape (E, z, z), in entries squared."""
         return self._decoded[1]
 
-    @cached_property
-    def bounded(self) -> bool:
-        """Whether the covariance of some node is an upper bound."""
-        return self._decoded[2]
+    def bounded(self, until: int) -> bool:
+        """Whether the covariance of some node that closes by a time is an upper bound."""
+        return bool(self._decoded[2][self.network.end <= until].any())
 
     @cached_property
     def products(self) -> Floats:
@@ -127,17 +127,17 @@ class Releases:
         return added
 
     @cached_property
-    def _decoded(self) -> tuple[Floats, Floats, bool, Floats, Floats]:
+    def _decoded(self) -> tuple[Floats, Floats, NDArray[np.bool_], Floats, Floats]:
         z = len(self.survey.answers)
         values, covariances = np.empty((len(self), z)), np.empty((len(self), z, z))
         products = np.full((len(self), z, z), np.nan)
-        changed, bounded = np.full(len(self), np.nan), False
+        changed, bounded = np.full(len(self), np.nan), np.zeros(len(self), dtype=np.bool_)
         for number, track in enumerate(self.survey.plan.tracks):
             at = np.flatnonzero(self.track == number)
             if len(at):
                 decoded = counterpart_of(track.randomizer).estimates([self.tallies[e] for e in at])
                 values[at], covariances[at] = decoded.values, decoded.covariances
-                changed[at], bounded = decoded.changed, bounded or decoded.upper_bound
+                changed[at], bounded[at] = decoded.changed, decoded.upper_bound
                 if decoded.products is not None:
                     products[at] = decoded.products
         tracks = self.survey.plan.tracks

@@ -94,7 +94,7 @@ class Solution:
         """
         response = sandwich(row, self.releases.responses if of_heard else self.releases.covariances)
         sampling, bounded = self.sampling.covariance(row, until, of_heard=of_heard)
-        return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded)
+        return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded(until))
 
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""
@@ -229,12 +229,12 @@ class Solution:
     def _online(self, until: int) -> list[Estimate | None]:
         z, bounded = len(self.releases.survey.answers), self.releases.bounded
         return [
-            Estimate(online.values, _unpacked(online.covariance, z), bounded) if online else None
+            Estimate(online.values, _unpacked(online.covariance, z), bounded(online.period)) if online else None
             for online in run(self.network, self._changes, self._packed, until)
         ]
 
     def _retrospective(self, until: int) -> list[Estimate | None]:
-        z, bounded = len(self.releases.survey.answers), self.releases.bounded
+        z, bounded = len(self.releases.survey.answers), self.releases.bounded(self.network.periods)
         values = self.network.fit(self._changes)
         estimates: list[Estimate | None] = [None] * until
         for time, covariance in self._spread(self._packed, until):

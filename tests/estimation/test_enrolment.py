@@ -98,11 +98,11 @@ def test_if_only_newcomers_are_heard_estimates_stay_finite():
 
 def test_whoever_is_heard_is_enrolled_though_nothing_said_so():
     """What said so came too late, or a client never says it: nobody is divided by, nor multiplied with, zero."""
-    counted = Enrolment.of(attendance((5, 0), (100, 90, 5), (120, 0), (80, 1)), 1, 4)
+    counted = counted_from(attendance((5, 0), (100, 90, 5), (120, 0), (80, 1)), 4)
     assert [counted.enrolled(t) for t in range(5)] == [0, 5, 100, 120, 120]
     assert counted.by_group[0].tolist() == [0, 5, 100, 120, 120]
     assert np.isfinite(counted.silence).all()
-    assert counted.unheard(1) == 0
+    assert counted.missing(1).least == 0
 
 
 @pytest.mark.parametrize("arrivals", [0, 30])

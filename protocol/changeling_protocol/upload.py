@@ -152,13 +152,14 @@ def symbol_column(rows: Iterable[Report | None], width: int) -> bytes:
 
 def decode_upload(plaintext: bytes) -> UploadColumns:
     """The columns in a plaintext, which are not looked into; their lengths are not checked. Raises MalformedBytes."""
-    unpacker = msgpack.Unpacker(raw=False, max_buffer_size=len(plaintext))
-    unpacker.feed(plaintext)
+    padding = b""
     try:
-        items = unpacker.unpack()
+        items = msgpack.unpackb(plaintext, raw=False)
+    except msgpack.ExtraData as more:
+        items, padding = more.unpacked, more.extra
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise MalformedBytes("an upload is a MessagePack array") from error
-    if plaintext[unpacker.tell() :].strip(b"\0"):
+    if padding.strip(b"\0"):
         raise MalformedBytes("an upload is padded with zeros")
     if not (isinstance(items, list) and list(map(type, items)) == [int] * 3 + [bytes] * max(len(items) - 3, 1)):
         raise MalformedBytes("an upload is a group, a span of periods, and columns")

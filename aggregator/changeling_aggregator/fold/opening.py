@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from changeling_protocol import CannotOpen, MalformedBytes, Node, Survey, open_envelope
+from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
 from changeling_protocol.quantities import SurveyId
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import head_of
@@ -72,14 +72,14 @@ class _Shapes:
 
     def __init__(self, surveys: Mapping[SurveyId, Survey]) -> None:
         self._surveys = surveys
-        self._known: dict[tuple[SurveyId, int, Node], tuple[int, ...]] = {}
+        self._known: dict[tuple[SurveyId, int, int, int], tuple[int, ...]] = {}
 
     def fit(self, survey: SurveyId, upload: UploadColumns) -> bool:
         """Whether the upload's group is one of the plan's, and its columns are as long as they must be."""
         plan = self._surveys[survey].plan
         if not 0 <= upload.group < len(plan.groups):
             return False
-        key = survey, upload.group, upload.span
+        key = survey, upload.group, upload.span.start, upload.span.end
         if key not in self._known:
             self._known[key] = column_bytes(plan, upload.group, upload.span)
         return self._known[key] == (len(upload.closings), *map(len, upload.symbols))

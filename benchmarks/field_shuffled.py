@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
+from typing import Any, cast
 
 from changeling_protocol import (
     AtMost,
@@ -15,17 +16,12 @@ from changeling_protocol import (
     Constraint,
     Group,
     Joint,
-    KaryChange,
-    KaryResponse,
     Odds,
     Randomizer,
     ReleasePlan,
-    SignedSubset,
-    SubsetSelection,
     Survey,
     TimeBounded,
     Track,
-    UnaryEncoding,
 )
 from changeling_protocol.cost import most_telling
 from changeling_statistics.accounting import delta_at, epsilon_at, shuffled_loss
@@ -199,6 +195,4 @@ def _kinds(z: int, changes: bool, joint: bool, null: bool) -> list[Randomizer]:
 
 def _with_odds(randomizer: Randomizer, odds: Odds) -> Randomizer:
     """A randomizer with other odds, where it has any."""
-    if isinstance(randomizer, KaryResponse | KaryChange | SignedSubset | SubsetSelection | UnaryEncoding):
-        return replace(randomizer, odds=odds)
-    return randomizer
+    return replace(cast(Any, randomizer), odds=odds) if hasattr(randomizer, "odds") else randomizer

@@ -172,3 +172,17 @@ class Network:
         laplacian = (scaled @ scaled.T).tocsc()
         # Symmetric and positive definite, and nearly a tree: hardly any fill, and no pivoting is needed.
         return splu(laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+
+def with_drift(network: Network, drift: float) -> Network:
+    """The network with more edges after its own: one of variance τ² between the times t and t + 1, for each t >= 1.
+
+    drift: τ².
+    """
+    times = np.arange(1, network.periods, dtype=np.intp)
+    return Network(
+        network.periods,
+        np.concatenate([network.start, times]),
+        np.concatenate([network.end, times + 1]),
+        np.concatenate([network.variance, np.full(len(times), drift)]),
+    )

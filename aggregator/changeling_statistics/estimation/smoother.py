@@ -13,11 +13,11 @@ from changeling_protocol import Survey
 from ..estimate import Floats
 from ..tallies import Tallies
 from .histograms import Histogram, Nodes
-from .network import Network
+from .network import Network, with_drift
 from .reach import check_period, not_estimable
 from .releases import releases
 from .silence import Silence
-from .solution import Solution, with_drift
+from .solution import Solution
 
 FLATTEST, WILDEST = 1e-8, 1e4
 """τ² is sought between these multiples of the nodes' median planned variance."""

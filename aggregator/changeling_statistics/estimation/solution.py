@@ -14,7 +14,7 @@ import numpy as np
 
 from ..estimate import Estimate, Floats
 from .information import BestWeights
-from .network import Network
+from .network import Network, with_drift
 from .reach import not_estimable
 from .recursion import run
 from .releases import Releases, UsedNode
@@ -275,20 +275,6 @@ def sandwich(row: Floats, covariances: Floats) -> Floats:
     """
     summed: Floats = np.tensordot(row**2, covariances, axes=1)
     return summed
-
-
-def with_drift(network: Network, drift: float) -> Network:
-    """The network with more edges after its own: one of variance τ² between the times t and t + 1, for each t >= 1.
-
-    drift: τ².
-    """
-    times = np.arange(1, network.periods, dtype=np.intp)
-    return Network(
-        network.periods,
-        np.concatenate([network.start, times]),
-        np.concatenate([network.end, times + 1]),
-        np.concatenate([network.variance, np.full(len(times), drift)]),
-    )
 
 
 def _padded(columns: Floats, rows: int) -> Floats:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from changeling_protocol import ReleasePlan
+from changeling_protocol import ReleasePlan, Survey
 
 from ..estimate import Floats
 from ..tallies import Attendance, GroupClosing
@@ -45,17 +45,24 @@ class Enrolment:
     by_group: Floats
 
     @classmethod
-    def of(cls, attendance: Mapping[GroupClosing, Attendance], plan: ReleasePlan, periods: int) -> "Enrolment":
-        """What the attendance at a plan's closings over so many periods says."""
+    def of(cls, attendance: Mapping[GroupClosing, Attendance], survey: Survey) -> "Enrolment":
+        """What the attendance at a survey's closings says.
+
+        Closings at which fewer are heard than the survey's minimum count as lost: nothing of them is published. In a
+        closed cohort nobody is new later on.
+        """
+        plan, periods = survey.plan, survey.calendar.periods
         counts = np.zeros((3, len(plan.groups), periods + 1))
         for (group, period), there in attendance.items():
             counts[:, group, period] = there.heard, there.new, there.missed
         heard, new, missed = counts.sum(1)
+        counted = np.flatnonzero(heard >= max(1, survey.minimum)).astype(np.intp)
+        newcomers = np.zeros(len(counted)) if survey.closed else _newcomers(new, missed, counted, _closings(plan))
         told = np.cumsum(counts[1] + counts[2], axis=1)
         by_group = np.maximum(told, np.maximum.accumulate(counts[0], axis=1))
         return cls(
             heard=heard,
-            stands_for=_stands_for(heard, new, missed, _closings(plan)),
+            stands_for=_stands_for(heard, newcomers, counted),
             new=np.cumsum(new),
             missed=np.cumsum(missed) + (by_group - told).sum(0),
             by_group=by_group,
@@ -116,23 +123,31 @@ class Missing:
         return max(0.0, self.recent - self.least)
 
 
-def _stands_for(heard: Floats, new: Floats, missed: Floats, closings: Indices) -> Floats:
-    """m. Where all who are heard are new, one more is taken to be there who is not: m stays finite.
+def _stands_for(heard: Floats, newcomers: Floats, counted: Indices) -> Floats:
+    """m, from the closings that count. Where all who are heard are new, one more is taken to be there: m stays finite.
 
-    closings: all of the plan, rising. Where nobody was heard at the closing before, those who were missed enrolled
-    meanwhile, and count as new.
+    newcomers: how many of those heard enrolled since the last closing that counts, at each that does.
     """
-    there = np.flatnonzero(heard)
-    if not len(there):
-        return np.ones(len(heard))
-    before = np.searchsorted(closings, there) - 1
-    lost = (before >= 0) & (heard[closings[np.maximum(before, 0)]] == 0)
-    old = heard[there] - new[there] - np.where(lost, missed[there], 0.0)
     growth = np.ones(len(heard))
-    growth[there] = np.where(old > 0, heard[there] / np.maximum(old, 1), heard[there] + 1)
-    growth[: there[0] + 1] = 1.0
-    m: Floats = heard[there[0]] * np.cumprod(growth)
+    if not len(counted):
+        return growth
+    old = heard[counted] - newcomers
+    growth[counted] = np.where(old > 0, heard[counted] / np.maximum(old, 1), heard[counted] + 1)
+    growth[: counted[0] + 1] = 1.0
+    m: Floats = heard[counted[0]] * np.cumprod(growth)
     return m
+
+
+def _newcomers(new: Floats, missed: Floats, counted: Indices, closings: Indices) -> Floats:
+    """Of those heard at each closing that counts, how many enrolled since the last one that does.
+
+    closings: all of the plan, rising. After one that does not count, those who were missed enrolled meanwhile, and so
+    did those who said so there; after one that does they were offline.
+    """
+    told, before = np.cumsum(new + missed), np.concatenate([[0], counted[:-1]]).astype(np.intp)
+    adjacent = closings[np.maximum(np.searchsorted(closings, counted) - 1, 0)] <= before
+    newcomers: Floats = np.where(adjacent, new[counted], told[counted] - told[before])
+    return newcomers
 
 
 def _closings(plan: ReleasePlan) -> Indices:

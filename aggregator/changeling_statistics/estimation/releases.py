@@ -169,7 +169,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     used.sort(key=lambda item: (item[0].node.end, item[0].node.start, item[0].track))
     nodes = tuple(node for node, _, _ in used)
     groups = np.array([group for _, _, group in used], dtype=np.intp)
-    enrolment = Enrolment.of(tallies.attendance, plan, survey.calendar.periods)
+    enrolment = Enrolment.of(tallies.attendance, survey)
     ends = np.array([node.node.end for node in nodes], dtype=np.intp)
     return Releases(
         survey=survey,

@@ -5,115 +5,175 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from changeling_protocol import Coins, ProtocolError, Survey, SystemCoins
-from changeling_protocol.quantities import SurveyId
-
-from . import entries, surveys
-from .clock import DeviceClock, keep_heard, known_lead
-from .delivery import Server
-from .enrolment import check_count, enrol
-from .errors import BadSurvey, WrongSurvey
-from .flushing import Flushed, Flusher
+from . import surveys
+from .delivery import Server, check_url, is_loopback
+from .device import Device
+from .errors import ClientError
+from .flushing import Flushed
 from .handle import SurveyHandle
-from .sealing_keys import SealingKeys
-from .store import Store
+from .ledger import Account
+from .reporter import Reporter
+from .settings import Settings, checked_authority, checked_epsilon, default_witness, store_path
+from .surveys import Known, Status
+from .witness import Sidecar, Witness
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
-AUTHORITY_KEY_BYTES = 32
+
+class Beside:
+    """The default witness: a sidecar folder in its usual place."""
+
+
+BESIDE = Beside()
 
 
 class Client:
-    """Joins surveys, records answers through the handles it gives, and sends reports when `flush` is called.
+    """Joins surveys, records answers through the handles it gives, and reports in the background.
 
-    path: the store, one SQLite file; made if there is none.
     server: the server's base URL. It must be HTTPS; plain HTTP is allowed on loopback only.
     authority: the Ed25519 public keys of the survey authority, 32 bytes each: the current one, and the next.
     max_epsilon: the most that the epsilons of all surveys in this store may add up to, above 0.
-    http: a client of the app's to send through. Its cookies, headers and credentials are not sent.
+    app: the app's name, such as "org.example.tea"; the store is then in the data folder of that name.
+    path: the store's own path, instead; one SQLite file, made with its folder if there is none.
+    key: 32 bytes under which the store encrypts what it keeps of answers; always the same ones.
+    witness: sees that a backup of the store was put back, or a copy made: a sidecar in its usual place, or in the
+    folder named here, or what the host app keeps (`Callbacks`); with None nothing does.
+    consent: whether the person takes part. Without, whatever was kept is wiped, and nothing is recorded or sent.
+    strict: whether a wrong answer raises ValueError, as tests and development want it, or is dropped and counted.
+    background: whether a thread reports by itself; else the app calls `flush` whenever it runs.
+    development: surveys do not count against max_epsilon; for servers on loopback only.
+    on_error: called, from any thread, with what cannot be raised into the app; the logger "changeling" tells it too.
+    proxy, verify, transport: as httpx takes them.
     clock: gives the time in Unix seconds.
 
-    Threads may share a client, and processes a store.
-    Raises StoreUnusable for a file that is no sound store, StoreBusy, or ValueError for a bad argument.
+    Threads may share a client, and processes a store; a client lives on in a forked child.
+    Raises StoreUnusable for a file that is no sound store, StoreFull, StoreReadOnly, StoreBusy, or ValueError for a bad
+    argument. Nothing here but `flush` waits for a network.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        *,
         server: str,
         authority: Sequence[bytes],
-        *,
         max_epsilon: Decimal | float,
-        http: httpx.Client | None = None,
+        app: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        key: bytes | None = None,
+        witness: Witness | str | os.PathLike[str] | Beside | None = BESIDE,
+        consent: bool = True,
+        strict: bool = False,
+        background: bool = True,
+        development: bool = False,
+        on_error: Callable[[ClientError], None] | None = None,
+        proxy: str | None = None,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._authority = _checked_authority(authority)
-        self._max_epsilon = _checked_epsilon(max_epsilon)
-        self._clock = DeviceClock(clock, lead_ms=0)
-        self._coins: Coins = SystemCoins()
-        self._server = Server(server, http, self._clock)
-        self._store = Store(path)
-        with self._store.transaction() as db:
-            self._clock.lead_ms = known_lead(db)
-        keys = SealingKeys(self._store, self._server, self._authority)
-        self._flusher = Flusher(self._store, self._server, keys, self._clock)
+        check_url(server)
+        if development and not is_loopback(urlsplit(server).hostname or ""):
+            raise ValueError(f"development is for servers on loopback, got {server!r}")
+        file = store_path(app, path)
+        if isinstance(witness, Beside):
+            witness = default_witness(app, file)
+        elif isinstance(witness, str | os.PathLike):
+            witness = Sidecar(witness)
+        settings = Settings(
+            checked_authority(authority),
+            checked_epsilon(max_epsilon),
+            witness,
+            strict=strict,
+            development=development,
+            on_error=on_error,
+            clock=clock,
+        )
+
+        def connect(url: str) -> Server:
+            return Server(url, proxy=proxy, verify=verify, transport=transport, clock=clock)
+
+        self._device = Device(file, key, server.rstrip("/"), settings, connect, consent)
+        self._reporter = Reporter(self._device)
+        if background:
+            self._reporter.start()
 
     def join(
         self,
         survey_id: bytes | str,
         *,
         entries: int = 1,
+        one_person: bool = False,
         signed: bytes | None = None,
         answers: Sequence[str] | None = None,
         stratum: Mapping[str, str] | None = None,
     ) -> SurveyHandle:
-        """The survey with this id, which is joined now if this store has not joined it before.
+        """Takes part in the survey with this id from now on, if it has not done so before.
+
+        The survey need not be known yet: it is fetched in the background, and what was recorded meanwhile is judged,
+        counted and reported then. The handle's `status` says how it stands; a survey that may not be joined is told to
+        `on_error`.
 
         survey_id: 16 bytes, or 32 hex digits.
         entries: how many answers the app holds for this survey, numbered from 0; the number never changes.
-        signed: the signed survey, if the app brings it; without it the server is asked.
-        answers: the first answer of each entry, recorded as the store joins. A closed cohort needs them; later
-        calls pass over them.
+        one_person: whether all entries are one person's, who then spends the survey's epsilon for each of them.
+        signed: the signed survey, if the app brings it; then it is joined before this returns.
+        answers: the first answer of each entry. A closed cohort needs them; later calls pass over them.
         stratum: a value for each of the survey's breakdowns, such as {"platform": "linux"}: the stratum of all entries.
         It is public, so it must not hang on an answer. A survey with breakdowns needs it; later calls pass over it.
 
         Returns the handle through which answers are recorded.
-        Raises CannotJoin for a survey that must not be joined, ServerTrouble if the server is needed and does not
-        answer, StoreBusy, StoreUnusable, or ValueError for a bad argument; then nothing is joined.
+        Raises CannotJoin for signed bytes that may not be joined, a store's errors, or ValueError for a bad argument.
         """
         id_ = surveys.survey_id(survey_id)
-        survey = self._joined(id_, entries)
-        if survey is None:
-            self._clock.forget_heard()
-            survey = self._verified(id_, signed)
-            with self._store.transaction() as db:
-                keep_heard(db, self._clock)
-                enrol(db, survey, entries, answers, stratum or {}, self._max_epsilon, self._clock, self._coins)
-        return SurveyHandle(survey, self._store, self._clock)
+        asked = Known(
+            id_, Status.ASKED, entries, one_person, self._device.now_ms(), self._device.url, stratum=dict(stratum or {})
+        )
+        self._device.join(asked, answers, signed)
+        self._reporter.wake()
+        return SurveyHandle(id_, self._device)
 
     def flush(self) -> Flushed:
-        """Answers every node that is due, then sends all reports that wait. Call it whenever the app runs.
+        """Joins what was asked for, answers every node that is due, then sends all reports that wait.
 
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
-        Raises StoreBusy or StoreUnusable.
+        Raises a store's errors, or ClientClosed.
         """
-        return self._flusher.flush(self._coins)
+        return self._device.flush()
+
+    def leave(self, survey_id: bytes | str) -> None:
+        """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
+        self._device.leave(surveys.survey_id(survey_id))
 
     @property
-    def spent(self) -> Decimal:
-        """The sum of the epsilons that the surveys of this store state; one that has ended still counts."""
-        with self._store.transaction() as db:
-            return surveys.spent(db)
+    def consent(self) -> bool:
+        """Whether the person takes part."""
+        return self._device.consent
+
+    def set_consent(self, given: bool) -> None:
+        """Takes part from now on; or leaves all surveys, and wipes all that was kept before this returns.
+
+        A survey that was left is never joined again, whatever is consented to later.
+        """
+        self._device.set_consent(given)
+        self._reporter.wake()
+
+    def ledger(self) -> Account:
+        """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
+        return self._device.account()
 
     def close(self) -> None:
-        """Closes the store and the client's own connections; what waits is sent after the next start."""
-        self._server.close()
-        self._store.close()
+        """Closes the store and ends what is being sent, within a second; what waits is sent after the next start."""
+        self._device.interrupt()
+        self._reporter.stop()
+        self._device.close()
 
     def __enter__(self) -> Client:
         return self
@@ -122,39 +182,3 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _joined(self, id_: SurveyId, count: int) -> Survey | None:
-        with self._store.transaction() as db:
-            survey = surveys.load(db, id_)
-            if survey is not None:
-                check_count(entries.count(db, id_), count)
-            return survey
-
-    def _verified(self, id_: SurveyId, signed: bytes | None) -> Survey:
-        """The survey, once its signature is checked and its cost computed again."""
-        encoded = self._server.survey(id_) if signed is None else signed
-        try:
-            survey = Survey.from_signed(encoded, self._authority)
-        except ProtocolError as error:
-            raise BadSurvey(str(error)) from error
-        if survey.id != id_:
-            raise WrongSurvey(f"asked for survey {id_.hex()}, the signed bytes are of {survey.id.hex()}")
-        return survey
-
-
-def _checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
-    keys = tuple(authority)
-    if not keys or not all(isinstance(key, bytes) and len(key) == AUTHORITY_KEY_BYTES for key in keys):
-        raise ValueError(f"the authority is one or more public keys of {AUTHORITY_KEY_BYTES} bytes, got {keys!r}")
-    return keys
-
-
-def _checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
-    """The number as it is written: 0.3 is three tenths, not the nearest float."""
-    try:
-        epsilon = Decimal(str(max_epsilon))
-    except InvalidOperation:
-        epsilon = Decimal("nan")
-    if not epsilon.is_finite() or epsilon <= 0:
-        raise ValueError(f"max_epsilon must be a number above 0, got {max_epsilon!r}")
-    return epsilon

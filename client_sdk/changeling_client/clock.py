@@ -1,12 +1,13 @@
-"""The device's clock in whole milliseconds, and its lead: how far it runs ahead of the server's clock.
+"""The time, as one store knows it: the device's clock, and its lead, how far it runs ahead of a server's.
 
-The server's clock can only delay answers: a device that is behind the server goes by its own clock. If the device's
-clock turns out to have been ahead, times in the future that it has shown are forgotten; else the store's time would
-stand still until they come.
+Times are whole milliseconds. A server's clock can only delay answers: a device that is behind the server goes by its
+own clock. If the device's clock turns out to have been ahead, times in the future that it has shown are forgotten;
+else the store's time would stand still until they come. Each server has a time of its own, so that none can delay
+what goes to another.
 """
 
 import sqlite3
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from changeling_protocol import Calendar
 from changeling_protocol.quantities import UnixMilliseconds
@@ -16,51 +17,54 @@ _STEP_MS = 60_000
 """Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
 
 
-class DeviceClock:
-    """The host's clock, and what is known of its lead.
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The time that a server told.
 
-    read: gives Unix time in seconds. lead_ms: the lead when the server last answered, in milliseconds.
+    server_ms: its time, rounded down to whole seconds. asked_ms: the device's when it asked. Both Unix milliseconds.
     """
 
-    def __init__(self, read: Callable[[], float], lead_ms: int) -> None:
-        self._read = read
-        self.lead_ms = lead_ms
-        self._heard_ms: UnixMilliseconds | None = None
+    server_ms: UnixMilliseconds
+    asked_ms: UnixMilliseconds
 
-    def now_ms(self) -> UnixMilliseconds:
-        """The device's time, in Unix milliseconds."""
-        return UnixMilliseconds(int(self._read() * 1000))
 
-    def delayed_ms(self) -> UnixMilliseconds:
-        """The device's time without its lead, in Unix milliseconds. It decides whether a node is due."""
-        return UnixMilliseconds(self.now_ms() - self.lead_ms)
+@dataclass(frozen=True, slots=True)
+class KnownTime:
+    """What is kept of the time. A device's `now_ms` is what its clock shows, in Unix milliseconds.
 
-    def stamp_ms(self, seen_ms: UnixMilliseconds) -> UnixMilliseconds:
+    seen_ms: the latest time, without the lead that was known then, that an enrolment or a flush has seen. A record
+    changes nothing of this, so that nothing hangs on whether there was one.
+    lead_ms: how far the device was ahead when the server last answered, in milliseconds.
+    """
+
+    seen_ms: UnixMilliseconds
+    lead_ms: int
+
+    def delayed(self, now_ms: UnixMilliseconds) -> UnixMilliseconds:
+        """The device's time without its lead. It decides whether a node is due."""
+        return UnixMilliseconds(now_ms - self.lead_ms)
+
+    def stamp(self, now_ms: UnixMilliseconds) -> UnixMilliseconds:
         """The time that a record is stamped with: the device's without its lead, but never before what was seen.
 
-        seen_ms: the latest time that the store has seen, in Unix milliseconds.
         If the time without the lead is well before that, the clock has been set back meanwhile. Then the lead is out
         of date, and the device's own time counts.
         """
-        delayed = self.delayed_ms()
-        return max(seen_ms, delayed if delayed >= seen_ms - _STEP_MS else self.now_ms())
+        delayed = self.delayed(now_ms)
+        return max(self.seen_ms, delayed if delayed >= self.seen_ms - _STEP_MS else now_ms)
 
-    def hears(self, server_ms: UnixMilliseconds, asked_ms: UnixMilliseconds) -> None:
-        """Takes in the time on a server's answer.
+    def seeing(self, now_ms: UnixMilliseconds) -> "KnownTime":
+        """What is known once the present is seen as well. What asks for it must not hang on answers."""
+        return replace(self, seen_ms=self.stamp(now_ms))
 
-        server_ms: the server's time, rounded down to whole seconds. asked_ms: the device's time when it asked.
+    def hearing(self, heard: Heard, now_ms: UnixMilliseconds) -> "KnownTime":
+        """What is known once a server has told its time: times beyond both clocks are forgotten.
+
         Only the lead that is certain counts, so that clocks which agree have none.
         """
-        self.lead_ms = max(0, asked_ms - server_ms - _DATE_RESOLUTION_MS)
-        self._heard_ms = UnixMilliseconds(server_ms + _DATE_RESOLUTION_MS)
-
-    def forget_heard(self) -> None:
-        """Forgets the time that the server told before, as a clock may have been set since."""
-        self._heard_ms = None
-
-    def latest_ms(self) -> UnixMilliseconds | None:
-        """A time that neither clock has passed yet, in Unix milliseconds; None if the server was not heard."""
-        return None if self._heard_ms is None else max(self._heard_ms, self.delayed_ms())
+        lead = max(0, heard.asked_ms - heard.server_ms - _DATE_RESOLUTION_MS)
+        passed = UnixMilliseconds(max(heard.server_ms + _DATE_RESOLUTION_MS, now_ms - lead))
+        return KnownTime(min(self.seen_ms, passed), lead)
 
 
 def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:
@@ -68,36 +72,15 @@ def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:
     return UnixMilliseconds(calendar.time(period) * 1000)
 
 
-def last_seen(db: sqlite3.Connection) -> UnixMilliseconds:
-    """The latest time this store has seen, in Unix milliseconds."""
-    (seen,) = db.execute("SELECT seen_ms FROM clock").fetchone()
-    return UnixMilliseconds(seen)
+def known_time(db: sqlite3.Connection, url: str) -> KnownTime:
+    """What the store knows of the time at the server of this URL."""
+    row = db.execute("SELECT seen_ms, lead_ms FROM servers WHERE url = ?", (url,)).fetchone()
+    return KnownTime(UnixMilliseconds(0), 0) if row is None else KnownTime(*row)
 
 
-def latest_seen(db: sqlite3.Connection, clock: DeviceClock) -> UnixMilliseconds:
-    """The latest time this store has seen, the present included, which is not kept."""
-    return clock.stamp_ms(last_seen(db))
-
-
-def see(db: sqlite3.Connection, clock: DeviceClock) -> UnixMilliseconds:
-    """The latest time this store has seen, the present included; kept as the transaction ends.
-
-    What asks for it must not hang on answers: a flush may ask the server for the time because of what was kept, and
-    who joins a survey enrols by it.
-    """
-    seen = latest_seen(db, clock)
-    db.execute("UPDATE clock SET seen_ms = ?", (seen,))
-    return seen
-
-
-def known_lead(db: sqlite3.Connection) -> int:
-    """The lead that this store has kept, in milliseconds."""
-    (lead,) = db.execute("SELECT lead_ms FROM clock").fetchone()
-    return int(lead)
-
-
-def keep_heard(db: sqlite3.Connection, clock: DeviceClock) -> None:
-    """Keeps the lead in the store. If the server has just told the time, seen times beyond it are forgotten."""
-    db.execute("UPDATE clock SET lead_ms = ?1 WHERE lead_ms != ?1", (clock.lead_ms,))
-    if (latest := clock.latest_ms()) is not None:
-        db.execute("UPDATE clock SET seen_ms = ?1 WHERE seen_ms > ?1", (latest,))
+def keep_time(db: sqlite3.Connection, url: str, time: KnownTime) -> None:
+    """Keeps it."""
+    db.execute(
+        "INSERT INTO servers VALUES (?, ?, ?, x'') ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
+        (url, time.seen_ms, time.lead_ms),
+    )

@@ -7,7 +7,7 @@ goes wrong is ServerTrouble, whose words hold nothing but a status or the name o
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -27,10 +27,12 @@ from changeling_protocol.wire import (
 )
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 
-from .clock import DeviceClock
+from .clock import Heard
 from .errors import ServerTrouble
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 TIMEOUT_SECONDS = 10.0
@@ -50,12 +52,21 @@ class Server:
     Raises ValueError for a URL that will not do.
     """
 
-    def __init__(self, url: str, http: httpx.Client | None, clock: DeviceClock) -> None:
-        _check_url(url)
+    def __init__(
+        self,
+        url: str,
+        *,
+        proxy: str | None,
+        verify: ssl.SSLContext | bool,
+        transport: httpx.BaseTransport | None,
+        clock: Callable[[], float],
+    ) -> None:
+        check_url(url)
         self._url = url.rstrip("/")
-        self._shared = http
+        self._proxy, self._verify, self._transport = proxy, verify, transport
         self._own: httpx.Client | None = None
         self._clock = clock
+        self.heard: Heard | None = None
         self._silent_ms = range(0)
         """When not to ask, by the device's clock: a range, so that a clock that was set back does not wait longer."""
 
@@ -92,7 +103,7 @@ class Server:
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         import httpx
 
-        asked = self._clock.now_ms()
+        asked = UnixMilliseconds(int(self._clock() * 1000))
         if asked in self._silent_ms:
             raise ServerTrouble("the server asked to be left alone for a while")
         headers = {"accept-encoding": "identity"} | ({"content-type": MSGPACK} if body is not None else {})
@@ -111,18 +122,16 @@ class Server:
             raise ServerTrouble(f"the server could not be reached: {type(error).__name__}") from None
 
     def _http(self) -> httpx.Client:
-        if self._shared is not None:
-            return self._shared
         if self._own is None:
             import httpx
 
-            self._own = httpx.Client()
+            self._own = httpx.Client(proxy=self._proxy, verify=self._verify, transport=self._transport)
         return self._own
 
     def _hear(self, response: httpx.Response, asked_ms: UnixMilliseconds) -> None:
         """Takes in the server's time, and for how long it asks not to be asked."""
         if (date := _unix_ms(response.headers.get("date", ""))) is not None:
-            self._clock.hears(date, asked_ms)
+            self.heard = Heard(date, asked_ms)
         after = response.headers.get("retry-after", "")
         if response.status_code == 200 or not after:
             return
@@ -135,18 +144,20 @@ class Server:
         self._silent_ms = range(asked_ms, asked_ms + 1000 * min(max(seconds, 0), MOST_RETRY_AFTER_SECONDS))
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
+    """Raises ValueError unless it is the base URL of a server: HTTPS, or on loopback."""
     parts = urlsplit(url)
     _ = parts.port  # raises ValueError where it is no number
     if parts.username or parts.password:
         raise ValueError("the server's URL must not hold credentials")
     if parts.query or parts.fragment or not parts.hostname or parts.scheme not in ("https", "http"):
         raise ValueError(f"the server's URL must be like https://host/path, got {url!r}")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError(f"the server's URL must be https, but on loopback, got {url!r}")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,105 +1,145 @@
-"""Joining a survey: the bound on epsilon is checked, then each entry draws its group and its nodes, once, and gets the
-stratum that the app tells.
+"""Joining a survey: the app asks, and once the survey is known its entries are enrolled, wholly or not at all.
 
-All of it is one transaction: entries are enrolled wholly or not at all, and never draw these again.
+The bound on epsilon is checked first; then each entry draws its group and its nodes, once, and is enrolled from the
+period on in which the app asked. All of it is one transaction, and no entry ever draws these again.
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
-from changeling_protocol import Coins, Survey
+from changeling_protocol import Coins, ProtocolError, Survey
+from changeling_protocol.millionths import micro
 from changeling_protocol.plan import draw_nodes
-from changeling_protocol.quantities import EntryNumber, StratumNumber, UnixSeconds
+from changeling_protocol.quantities import EntryNumber, UnixMilliseconds, UnixSeconds
 from changeling_protocol.strata import stratum_of
 from changeling_protocol.upwards import upwards
 
-from . import entries, surveys
-from .answering import draw_delay
-from .clock import DeviceClock, see
-from .ending import last_closing
-from .entries import Entry
-from .errors import EnrolmentOver, TooCostly
-from .recording import record, state_of
+from . import drops, entries, surveys
+from .answering import draw_delay, last_closing
+from .drops import Drop
+from .entries import Entry, Pending
+from .errors import BadEnrolment, BadSurvey, EnrolmentOver, TooCostly, WrongSurvey
+from .recording import judged
 from .responding import Slots
+from .surveys import Known, Status
+from .wrapping import Wrapping
+
+MOST_ENTRIES = 65_536
+"""The most entries of a survey in one store."""
+
+
+def ask(db: sqlite3.Connection, wrapping: Wrapping, asked: Known, answers: Sequence[str] | None) -> None:
+    """Notes that the app wants to join a survey, and its first answers; the survey need not be known.
+
+    answers: one for each entry; None if they have none yet. Raises ValueError for another number of entries or answers.
+    """
+    if not 1 <= asked.entries <= MOST_ENTRIES:
+        raise ValueError(f"a survey is joined with 1 to {MOST_ENTRIES} entries, got {asked.entries}")
+    if answers is not None and (isinstance(answers, str) or len(answers) != asked.entries):
+        raise ValueError(f"`answers` holds one answer for each of the {asked.entries} entries")
+    forget_entries(db, asked)
+    surveys.put(db, asked)
+    for number in range(asked.entries):
+        pending = () if answers is None else (Pending(asked.asked_ms, str(answers[number])),)
+        entries.insert(db, wrapping, Entry(asked.id, EntryNumber(number), pending=pending))
+
+
+def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
+    """The survey, once its signature is checked and its cost computed again. Raises BadSurvey or WrongSurvey."""
+    try:
+        survey = Survey.from_signed(signed, authority)
+    except ProtocolError as error:
+        raise BadSurvey(str(error)) from error
+    if survey.id != id_:
+        raise WrongSurvey(f"asked for survey {id_.hex()}, the signed bytes are of {survey.id.hex()}")
+    return survey
+
+
+def charge(survey: Survey, asked: Known) -> int:
+    """What a survey counts against the budget, in millionths: once, or for each entry of one person's."""
+    return survey.epsilon_micro * (asked.entries if asked.one_person else 1)
 
 
 def enrol(
     db: sqlite3.Connection,
+    wrapping: Wrapping,
+    asked: Known,
     survey: Survey,
-    count: int,
-    answers: Sequence[str] | None,
-    stratum: Mapping[str, str],
-    max_epsilon: Decimal,
-    clock: DeviceClock,
+    max_epsilon: Decimal | None,
+    now_ms: UnixMilliseconds,
     coins: Coins,
 ) -> None:
-    """Enrols entries from the first period on that is still open; does nothing if they are enrolled already.
+    """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
 
-    count: how many entries, at least 1.
-    answers: one for each of them, recorded at once; None if they have none yet.
-    stratum: that of all of them, a value for each of the survey's breakdowns.
-    max_epsilon: what all surveys of the store may cost together.
-    clock: the device's; it decides which periods are still open.
+    max_epsilon: what all surveys of the store may cost together; None if this one, for development, counts nothing.
+    now_ms: the time, in Unix milliseconds: the app has asked no later.
     coins: what each entry draws its group, its nodes and its first delay from.
-    Raises TooCostly, EnrolmentOver, or ValueError for another number of entries or answers than fits, or
-    a stratum that the survey does not declare.
+    Raises TooCostly, EnrolmentOver or BadEnrolment; then the store is as it was.
     """
-    if enrolled := entries.count(db, survey.id):
-        check_count(enrolled, count)
-        return
-    if count < 1:
-        raise ValueError(f"a survey is joined with at least one entry, got {count}")
-    states = _initial_states(survey, count, answers)
-    told = stratum_of(survey.breakdowns, stratum)
-    with upwards():
-        total = surveys.spent(db) + survey.epsilon
-    if total > max_epsilon:
-        raise TooCostly(f"with this survey of epsilon {survey.epsilon} the sum is {total}, above {max_epsilon}")
-    seen_ms = see(db, clock)  # read once: a first answer must not fall behind the period that was still open
-    closed = survey.calendar.closed(UnixSeconds(seen_ms / 1000))
-    if closed >= last_closing(survey.plan):
+    cost = 0
+    if max_epsilon is not None:
+        cost = charge(survey, asked)
+        with upwards():
+            total = micro(surveys.spent(db)) + cost
+            if total > max_epsilon * 1_000_000:
+                raise TooCostly(
+                    f"with this survey of epsilon {Decimal(cost) / 1_000_000} the sum is {Decimal(total) / 1_000_000}, "
+                    f"above {max_epsilon}"
+                )
+    closed = survey.calendar.closed(UnixSeconds(min(asked.asked_ms, now_ms) / 1000))
+    if closed >= last_closing(survey):
         raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
     if survey.closed and closed:
         raise EnrolmentOver("the survey's cohort is closed since its first period ended")
-    surveys.insert(db, survey)
-    for number in range(count):
-        entry = _draw(db, survey, EntryNumber(number), closed, told, coins)
-        if states:
-            record(db, survey, entry, states[number], seen_ms)
+    try:
+        stratum = stratum_of(survey.breakdowns, asked.stratum)
+    except ValueError as error:
+        raise BadEnrolment(str(error)) from error
+    for entry in entries.load_all(db, wrapping, asked.id):
+        group = survey.plan.draw_group(coins)
+        drawn = frozenset(
+            (number, node)
+            for number, track in survey.plan.numbered(group)
+            if track.reported is not None
+            for node in draw_nodes(track, coins)
+        )
+        slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
+        drew = replace(entry, group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
+        enrolled, wrong = judged(survey, drew, drawn, now_ms)
+        if survey.closed and not enrolled.states:
+            raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
+        entries.update(db, wrapping, enrolled)
+        entries.keep_drawn(db, wrapping, enrolled, drawn)
+        drops.count(db, Drop.WRONG_ANSWER, wrong)
+    known = replace(
+        asked,
+        status=Status.JOINED,
+        url=survey.relay.rstrip("/") or asked.url,
+        charge_micro=cost,
+        payload=survey.payload,
+        stratum={},
+    )
+    surveys.put(db, known)
 
 
-def check_count(enrolled: int, count: int) -> None:
-    """Raises ValueError unless a survey that was joined with so many entries is joined with as many again."""
-    if enrolled != count:
-        raise ValueError(f"the survey was joined with {enrolled} entries, which is for good; got {count}")
+def refuse(db: sqlite3.Connection, asked: Known, reason: Exception) -> None:
+    """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
+    forget_entries(db, asked)
+    surveys.put(db, replace(asked, status=Status.REFUSED, reason=f"{type(reason).__name__}: {reason}", stratum={}))
 
 
-def _initial_states(survey: Survey, count: int, answers: Sequence[str] | None) -> list[int]:
-    if answers is None:
-        if survey.closed:
-            raise ValueError("a closed cohort is joined with an answer for each entry: pass `answers`")
-        return []
-    if isinstance(answers, str) or len(answers) != count:
-        raise ValueError(f"`answers` holds one answer for each of the {count} entries")
-    return [state_of(survey, answer) for answer in answers]
+def end(db: sqlite3.Connection, known: Known, status: Status) -> None:
+    """Wipes what a survey knew of answers: at once and for good, what waits to be sent as well.
 
-
-def _draw(
-    db: sqlite3.Connection, survey: Survey, number: EntryNumber, closed: int, stratum: StratumNumber, coins: Coins
-) -> Entry:
-    """A new entry with all that it draws: its group, its nodes on tracks where it reports only some, its first delay.
-
-    closed: how many periods have closed. stratum: the entry's.
+    status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
     """
-    group = survey.plan.draw_group(coins)
-    slots = Slots.unused(survey.plan.groups[group])
-    entry = Entry(survey.id, number, group, closed, draw_delay(survey, coins), stratum, slots)
-    entries.insert(db, entry)
-    for index, track in survey.plan.numbered(group):
-        if track.reported is not None:
-            db.executemany(
-                "INSERT INTO drawn_nodes VALUES (?, ?, ?, ?)",
-                [(survey.id, number, index, node) for node in draw_nodes(track, coins)],
-            )
-    return entry
+    forget_entries(db, known)
+    surveys.put(db, replace(known, status=status, payload=b"", stratum={}))
+
+
+def forget_entries(db: sqlite3.Connection, known: Known) -> None:
+    """Deletes the entries of a survey with all that hangs on them."""
+    for table in ("closings", "drawn", "entries"):
+        db.execute(f"DELETE FROM {table} WHERE survey = ?", (known.id,))  # noqa: S608

@@ -1,16 +1,47 @@
-"""What a device keeps of an entry: its group, how far it has answered, what it remembers, and its public stratum."""
+"""What a device keeps of an entry: its group, how far it has answered, what it remembers, and its public stratum.
+
+What hangs on answers is one private piece, which the store may encrypt; the rest follows from the calendar, from chance
+and from what the app tells in public.
+"""
 
 import sqlite3
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from changeling_protocol import Standing
-from changeling_protocol.quantities import EntryNumber, StratumNumber, SurveyId, UnixMilliseconds
+import msgpack
+from changeling_protocol import ReleasePlan, Standing
+from changeling_protocol.quantities import (
+    EntryNumber,
+    NodeNumber,
+    StratumNumber,
+    SurveyId,
+    TrackNumber,
+    UnixMilliseconds,
+)
 
+from . import states
 from .responding import Slots
+from .states import Drawn, Needed, States
+from .wrapping import Wrapping
 
-_KEPT = "answered, delay_ms, stratum, used, score, mutations, first_ms, dropped, standing, stratum_changes"
-"""The columns of what changes."""
-_COLUMNS = f"survey, number, track_group, {_KEPT}"
+MOST_PENDING = 256
+"""The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
+the one before it."""
+_FIRST_STRATUM = StratumNumber(0)
+_COLUMNS = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pending:
+    """An answer that was recorded before it could be judged; printing it shows nothing.
+
+    at_ms: when, in Unix milliseconds. answer: one of the survey's, perhaps; None for no answer.
+    """
+
+    at_ms: UnixMilliseconds
+    answer: str | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -19,13 +50,16 @@ class Entry:
 
     survey: the survey's id.
     number: the entry's number in the survey, from 0.
-    group: the group that it drew, numbered as in the plan.
+    group: the group that it drew, numbered as in the plan; -1 until the survey is known.
     answered: every node that ends by this period is answered or dropped.
     delay_ms: how long it waits before it answers the next closing, once the clock's skew has passed, in milliseconds.
     stratum: its stratum, which is public.
     slots: what it remembers of a joint group; None if no slot is left, or the group is not joint.
     mutations: how many it has made, as its constraint counts them.
-    first_ms: when the first was, in Unix milliseconds; None if there was none.
+    first_s: when the first was, in whole Unix seconds, rounded down; None if there was none, or the constraint does
+    not ask for it.
+    states: those at the closes that are still needed.
+    pending: answers that wait to be judged.
     dropped: how many closings were past grace.
     standing: what the next closing that it answers says of those before it.
     stratum_changes: how often its stratum has changed.
@@ -33,20 +67,26 @@ class Entry:
 
     survey: SurveyId
     number: EntryNumber
-    group: int
-    answered: int
-    delay_ms: int
-    stratum: StratumNumber
+    group: int = -1
+    answered: int = 0
+    delay_ms: int = 0
+    stratum: StratumNumber = _FIRST_STRATUM
     slots: Slots | None = None
     mutations: int = 0
-    first_ms: UnixMilliseconds | None = None
+    first_s: int | None = None
+    states: States = ()
+    pending: tuple[Pending, ...] = ()
     dropped: int = 0
     standing: Standing = Standing.NEW
     stratum_changes: int = 0
 
-    def after(self, period: int, delay_ms: int) -> "Entry":
-        """The entry once `period` is answered or dropped, with the delay that it drew for the closing after it."""
-        return replace(self, answered=period, delay_ms=delay_ms)
+    def needed(self, plan: ReleasePlan, drawn: Drawn) -> Needed:
+        """Which closes its nodes still need. drawn: as `drawn_nodes` gives it."""
+        return Needed(plan, self.group, self.answered, drawn)
+
+    def waiting_for(self, pending: Pending) -> "Entry":
+        """The entry with one more answer that waits to be judged."""
+        return replace(self, pending=(*self.pending[: MOST_PENDING - 1], pending))
 
     def dropping(self, *standings: Standing) -> "Entry":
         """The entry with more closings dropped, of these standings.
@@ -57,29 +97,27 @@ class Entry:
         standing = self.standing if known else Standing.MISSED
         return replace(self, dropped=self.dropped + len(standings), standing=standing)
 
-    def mutated(self, at_ms: UnixMilliseconds) -> "Entry":
-        """The entry with one more mutation counted, at that time in Unix milliseconds."""
-        first = at_ms if self.first_ms is None else self.first_ms
-        return replace(self, mutations=self.mutations + 1, first_ms=first)
+    def emptied(self) -> "Entry":
+        """The entry without anything that it knew of answers, or drew."""
+        return replace(self, delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
 
 
-def insert(db: sqlite3.Connection, entry: Entry) -> None:
+def insert(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
     """Keeps a new entry."""
+    db.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(wrapping, entry))  # noqa: S608
+
+
+def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
+    """Keeps what has changed of an entry."""
+    survey, number, *kept = _row(wrapping, entry)
     db.execute(
-        f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (entry.survey, entry.number, entry.group, *_kept(entry)),
+        "UPDATE entries SET (answered, delay_ms, standing, stratum, stratum_changes, dropped, private)"
+        " = (?, ?, ?, ?, ?, ?, ?) WHERE survey = ? AND number = ?",
+        (*kept, survey, number),
     )
 
 
-def update(db: sqlite3.Connection, entry: Entry) -> None:
-    """Keeps what has changed of an entry; its group never does."""
-    db.execute(
-        f"UPDATE entries SET ({_KEPT}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE survey = ? AND number = ?",  # noqa: S608
-        (*_kept(entry), entry.survey, entry.number),
-    )
-
-
-def load(db: sqlite3.Connection, survey: SurveyId, number: EntryNumber) -> Entry:
+def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: EntryNumber) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
     query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
     try:
@@ -88,49 +126,72 @@ def load(db: sqlite3.Connection, survey: SurveyId, number: EntryNumber) -> Entry
         row = None
     if row is None:
         raise ValueError(f"entries are numbered 0 to {count(db, survey) - 1}, got {number}")
-    return _entry(*row)
+    return _entry(wrapping, row)
 
 
-def load_all(db: sqlite3.Connection, survey: SurveyId) -> list[Entry]:
+def load_all(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId) -> list[Entry]:
     """The survey's entries in order."""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM entries WHERE survey = ? ORDER BY number",  # noqa: S608
-        (survey,),
-    )
-    return [_entry(*row) for row in rows]
+    query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? ORDER BY number"  # noqa: S608
+    return [_entry(wrapping, row) for row in db.execute(query, (survey,))]
 
 
 def count(db: sqlite3.Connection, survey: SurveyId) -> int:
-    """How many entries the survey has; 0 if this store has not joined it."""
+    """How many entries the store keeps of a survey."""
     (entries,) = db.execute("SELECT count(*) FROM entries WHERE survey = ?", (survey,)).fetchone()
     return int(entries)
 
 
-def _kept(entry: Entry) -> tuple[int | bytes | None, ...]:
-    """The values of the columns of what changes.
+def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Drawn:
+    """The nodes that an entry has still to report of tracks of which it reports only some."""
+    row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
+    if row is None:
+        return frozenset()
+    numbers = array("L", wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
+    return frozenset(zip(map(TrackNumber, numbers[::2]), map(NodeNumber, numbers[1::2]), strict=True))
 
-    A byte holds how many slots of a track are used: a group has at most 256, and when the last is used nothing is kept.
-    """
-    used, score = (None, None) if entry.slots is None else (bytes(entry.slots.used), entry.slots.score)
-    counts = entry.mutations, entry.first_ms, entry.dropped, entry.standing, entry.stratum_changes
-    return entry.answered, entry.delay_ms, entry.stratum, used, score, *counts
+
+def keep_drawn(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry, drawn: Drawn) -> None:
+    """Keeps these nodes of an entry in place of those before."""
+    if not drawn:
+        db.execute("DELETE FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number))
+        return
+    numbers = array("L", [number for pair in sorted(drawn) for number in pair]).tobytes()
+    place = _place(entry.survey, entry.number)
+    db.execute(
+        "INSERT OR REPLACE INTO drawn VALUES (?, ?, ?)", (entry.survey, entry.number, wrapping.wrap(numbers, place))
+    )
 
 
-def _entry(
-    survey: SurveyId,
-    number: EntryNumber,
-    group: int,
-    answered: int,
-    delay_ms: int,
-    stratum: StratumNumber,
-    used: bytes | None,
-    score: int,
-    mutations: int,
-    first_ms: UnixMilliseconds | None,
-    dropped: int,
-    standing: int,
-    stratum_changes: int,
-) -> Entry:
-    slots = None if used is None else Slots(tuple(used), score)
-    counts = mutations, first_ms, dropped, Standing(standing), stratum_changes
-    return Entry(survey, number, group, answered, delay_ms, stratum, slots, *counts)
+def _place(survey: SurveyId, number: int) -> bytes:
+    return survey + number.to_bytes(8)
+
+
+def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
+    used, score = (None, 0) if entry.slots is None else (bytes(entry.slots.used), entry.slots.score)
+    pending = [(each.at_ms, each.answer) for each in entry.pending]
+    known = [entry.group, used, score, entry.mutations, entry.first_s, states.as_row(entry.states), pending]
+    public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
+    private = wrapping.wrap(msgpack.packb(known), _place(entry.survey, entry.number))
+    return entry.survey, entry.number, *public, private
+
+
+def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
+    survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
+    known = msgpack.unpackb(wrapping.unwrap(private, _place(survey, number)))
+    group, used, score, mutations, first_s, kept, pending = known
+    return Entry(
+        survey,
+        number,
+        group,
+        answered,
+        delay_ms,
+        stratum,
+        None if used is None else Slots(tuple(used), score),
+        mutations,
+        first_s,
+        states.from_row(kept),
+        tuple(Pending(at_ms, answer) for at_ms, answer in pending),
+        dropped,
+        Standing(standing),
+        stratum_changes,
+    )

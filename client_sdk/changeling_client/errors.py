@@ -1,14 +1,20 @@
 """What can go wrong on the device. Every error but a bad argument's is a ClientError.
 
     ClientError
+    ├── ClientClosed        the client was closed: make another
     ├── StoreUnusable       the store is damaged, foreign, or from a later version: stay silent
+    ├── StoreFull           the disk, or the room of the store, is full: nothing was kept
+    ├── StoreReadOnly       the file, its folder or its disk may not be written to: nothing was kept
     ├── StoreBusy           another process held the store for too long: try again
     ├── ServerTrouble       the server could not be asked, or its answer not be used: try again
+    ├── WitnessTrouble      the witness cannot be read or written: nothing is answered until it can
+    ├── Silenced            the store was put back, copied, or lost: the survey stays silent for good
     └── CannotJoin          the survey may not be joined from this store
         ├── BadSurvey       no pinned key signed it, it cannot be read, or it costs more than it states
         ├── WrongSurvey     the bytes are not of the survey that was named
         ├── TooCostly       with it the store would exceed max_epsilon
-        └── EnrolmentOver   its calendar has ended, or its cohort is closed
+        ├── EnrolmentOver   its calendar has ended, or its cohort is closed
+        └── BadEnrolment    the entries, first answers or strata that the app named do not fit the survey
 
 A bad argument is a plain ValueError with the value in it. No error holds an answer or a coin.
 """
@@ -20,8 +26,20 @@ class ClientError(ChangelingError):
     """Root of every error this package raises besides ValueError."""
 
 
+class ClientClosed(ClientError):
+    """The client was closed. What it kept is on disk, and goes on with the next client of that store."""
+
+
 class StoreUnusable(ClientError):
     """The store cannot be trusted. What its entries have spent is unknown, so nothing may start afresh in its place."""
+
+
+class StoreFull(ClientError):
+    """There is no room on the disk; nothing was changed."""
+
+
+class StoreReadOnly(ClientError):
+    """The store, or the folder it is in, may not be written to; nothing was changed."""
 
 
 class StoreBusy(ClientError):
@@ -30,6 +48,17 @@ class StoreBusy(ClientError):
 
 class ServerTrouble(ClientError):
     """The server could not be asked, or gave no usable answer. `flush` returns it as text instead."""
+
+
+class WitnessTrouble(ClientError):
+    """The witness could not be read or written. Nothing is answered, and nothing lost, until it can be."""
+
+
+class Silenced(ClientError):
+    """What the witness saw is not what the store says: a backup was put back, or the store is a copy, or was lost.
+
+    Answering again would tell more than the ledger says, so the surveys named here stay silent for good.
+    """
 
 
 class CannotJoin(ClientError):
@@ -53,3 +82,7 @@ class TooCostly(CannotJoin):
 
 class EnrolmentOver(CannotJoin):
     """The survey's calendar has ended, or its cohort is closed and the first period is over."""
+
+
+class BadEnrolment(CannotJoin):
+    """What the app asked to join with does not fit the survey: a closed cohort's first answers, or a stratum."""

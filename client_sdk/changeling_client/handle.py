@@ -1,91 +1,114 @@
-"""A joined survey, as an app holds it."""
+"""A survey that an app takes part in, as the app holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 
 from changeling_protocol import Survey
-from changeling_protocol.quantities import EntryNumber
+from changeling_protocol.quantities import EntryNumber, SurveyId
 from changeling_protocol.strata import stratum_of, told_by
 
-from . import changelog, entries, outbox, recording
-from .changelog import NULL
-from .clock import DeviceClock, latest_seen
+from . import entries, outbox, states
+from .device import Device
 from .ledger import Ledger, cost_if_restored
 from .recording import Recorded
-from .store import Store
+from .surveys import Status
 
 
 class SurveyHandle:
-    """A joined survey: records the answers of its entries. Comes from `Client.join`.
+    """A survey that was asked for: records the answers of its entries. Comes from `Client.join`.
 
-    survey: the survey, with its question, answers and calendar.
+    id: the survey's, 16 bytes.
     """
 
-    __slots__ = ("_clock", "_store", "survey")
+    __slots__ = ("_device", "id")
 
-    def __init__(self, survey: Survey, store: Store, clock: DeviceClock) -> None:
-        self.survey = survey
-        self._store, self._clock = store, clock
+    def __init__(self, id_: SurveyId, device: Device) -> None:
+        self.id = id_
+        self._device = device
+
+    @property
+    def survey(self) -> Survey | None:
+        """The survey, with its question, answers and calendar; None until it is known, and after it was left."""
+        known = self._device.find(self.id)
+        return known.survey if known is not None and known.payload else None
+
+    @property
+    def status(self) -> Status:
+        """How the survey stands: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
+        known = self._device.find(self.id)
+        return Status.LEFT if known is None else known.status
+
+    @property
+    def reason(self) -> str:
+        """Why the survey was refused, in words; empty if it was not."""
+        known = self._device.find(self.id)
+        return "" if known is None else known.reason
 
     def record(self, answer: str, entry: int = 0) -> Recorded:
         """Records the entry's answer from now on; it is on disk when this returns.
 
         answer: one of the survey's. entry: the entry's number, from 0.
         Returns whether the answer stands; the survey's constraint may have frozen the one before.
-        Raises ValueError for an answer or an entry that the survey does not have, StoreBusy or StoreUnusable.
+        An answer or an entry that the survey does not have is DROPPED and counted; of a strict client it raises
+        ValueError. Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly or StoreUnusable: then it is not kept.
         """
-        return self._record(recording.state_of(self.survey, answer), entry)
+        return self._device.record(self.id, answer, entry)
 
-    def delete(self, entry: int = 0) -> Recorded:
-        """Records that the entry has no answer from now on; that is on disk when this returns.
+    def retract(self, entry: int = 0) -> Recorded:
+        """Records that the entry has no answer from now on, as `record` does.
 
         Returns whether that stands: in a closed cohort an entry keeps its answer.
-        Raises ValueError for an entry that the survey does not have, StoreBusy or StoreUnusable.
         """
-        return self._record(NULL, entry)
+        return self._device.record(self.id, None, entry)
 
     def answer(self, entry: int = 0) -> str | None:
-        """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
-        with self._store.transaction() as db:
-            state = changelog.current_state(db, entries.load(db, self.survey.id, EntryNumber(entry)))
-        return None if state == NULL else self.survey.answers[state - 1]
+        """The entry's answer as it was last recorded; None if there is none, or the survey has ended.
 
-    def tell_stratum(self, stratum: Mapping[str, str], entry: int = 0) -> None:
+        Raises ValueError if the survey has no such entry; a store's errors.
+        """
+        known = self._device.find(self.id)
+        if known is None or known.status not in (Status.ASKED, Status.JOINED):
+            return None
+        with self._device.store.transaction() as db:
+            kept = entries.load(db, self._device.store.wrapping, self.id, EntryNumber(entry))
+        if kept.pending:
+            return kept.pending[-1].answer
+        state = states.current(kept.states)
+        return None if state == states.NULL else known.survey.answers[state - 1]
+
+    def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
         """Changes the entry's stratum; what it answers from now on is counted there.
 
-        stratum: a value for each of the survey's breakdowns. It is public, so it must not hang on an answer. The one
+        told: a value for each of the survey's breakdowns. It is public, so it must not hang on an answer. The one
         that the entry has already is no change.
-        Raises ValueError for a stratum that the survey does not declare, a change more than it allows, or an entry that
-        it does not have; then nothing is changed. Raises StoreBusy or StoreUnusable.
+        Raises ValueError for a stratum that the survey does not declare, a change more than it allows, an entry that
+        it does not have, or a survey that is not known yet; then nothing is changed. Raises a store's errors.
         """
-        told = stratum_of(self.survey.breakdowns, stratum)
-        with self._store.transaction() as db:
-            account = entries.load(db, self.survey.id, EntryNumber(entry))
-            if told == account.stratum:
-                return
-            if account.stratum_changes >= (most := self.survey.stratum_changes):
-                raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
-            entries.update(db, replace(account, stratum=told, stratum_changes=account.stratum_changes + 1))
-
-    @property
-    def spent(self) -> Decimal:
-        """The most that the survey can cost an entry in all: its stated epsilon, which counts from joining on."""
-        return self.survey.epsilon
-
-    def ledger(self, entry: int = 0) -> Ledger:
-        """How far the entry has answered, and what it costs. Raises ValueError if the survey has no such entry."""
-        with self._store.transaction() as db:
-            account = entries.load(db, self.survey.id, EntryNumber(entry))
-            waiting = len(outbox.waiting(db, self.survey.id, account.number))
         survey = self.survey
-        costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-        public = told_by(survey.breakdowns, account.stratum)
-        return Ledger(*costs, account.answered, waiting, account.dropped, public)
+        if survey is None:
+            raise ValueError("the stratum of a survey that is not known yet is told as it is joined")
+        number = stratum_of(survey.breakdowns, told)
+        wrapping = self._device.store.wrapping
+        with self._device.store.transaction() as db:
+            kept = entries.load(db, wrapping, self.id, EntryNumber(entry))
+            if number == kept.stratum:
+                return
+            if kept.stratum_changes >= (most := survey.stratum_changes):
+                raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
+            entries.update(db, wrapping, replace(kept, stratum=number, stratum_changes=kept.stratum_changes + 1))
 
-    def _record(self, state: int, entry: int) -> Recorded:
-        with self._store.transaction() as db:
-            account = entries.load(db, self.survey.id, EntryNumber(entry))
-            return recording.record(db, self.survey, account, state, latest_seen(db, self._clock))
+    def ledger(self, entry: int = 0) -> Ledger | None:
+        """How far the entry has answered, and what it costs; None until the survey is known.
+
+        Raises ValueError if the survey has no such entry; a store's errors.
+        """
+        survey = self.survey
+        if survey is None:
+            return None
+        with self._device.store.transaction() as db:
+            kept = entries.load(db, self._device.store.wrapping, self.id, EntryNumber(entry))
+            waiting = len(outbox.waiting(db, self.id, kept.number))
+        costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
+        return Ledger(*costs, kept.answered, waiting, kept.dropped, told_by(survey.breakdowns, kept.stratum))

@@ -1,83 +1,147 @@
-"""The outbox: what is answered, kept until the server has acknowledged it or its grace is over.
+"""The outbox: what is answered, kept until the server has acknowledged it or its grace is over; and what was sent.
 
-It is kept by closings. A closing is one entry's answer to a period's close: an id, and its reports, maybe none, on the
-nodes that end there.
+What was answered in one go is one batch, an upload of its own, also when it is sent again: whatever a server says, it
+cannot make later uploads differ. Of what was acknowledged the reports are kept for the person to see, until the survey
+ends; the ids are not.
 """
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from changeling_protocol import Closing, Report, Standing, Survey
+import msgpack
+from changeling_protocol import Closing, Node, Report, Standing, Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId
 from changeling_protocol.randomizers import symbol_bytes
+from changeling_protocol.upload import encode_upload
 
+from .answering import Answer
 from .entries import Entry
+from .wrapping import Wrapping
+
+MOST_WAITING = 65_536
+"""The most closings that wait in a store; the oldest go first, being the first whose grace is over."""
+MOST_SENT = 1_024
+"""The most acknowledged closings of an entry whose reports a person can still see."""
 
 
-def put(db: sqlite3.Connection, survey: Survey, entry: Entry, closing: Closing, reports: Iterable[Report]) -> None:
-    """Adds an entry's closing, with its reports."""
-    db.execute(
-        "INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?)",
-        (entry.survey, entry.number, closing.period, closing.id, closing.standing, closing.stratum),
-    )
-    tracks = survey.plan.tracks
-    db.executemany(
-        "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (
-                entry.survey,
-                entry.number,
-                closing.period,
-                report.track,
-                report.node,
-                report.symbol.to_bytes(symbol_bytes(tracks[report.track].randomizer)),
-            )
-            for report in reports
-        ],
-    )
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One batch of an entry's closings, ready to be sealed.
+
+    survey: the survey's id.
+    entry: the entry's number.
+    periods: those of the closings, rising.
+    plaintext: what is sealed.
+    """
+
+    survey: SurveyId
+    entry: EntryNumber
+    periods: tuple[int, ...]
+    plaintext: bytes = field(repr=False)
+
+
+def put(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[Answer]) -> None:
+    """Adds a batch of an entry's answers, rising; at least one."""
+    batch, tracks = answers[0].closing.period, survey.plan.tracks
+    rows = []
+    for answer in answers:
+        closing = answer.closing
+        reports = [
+            (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
+            for each in answer.reports
+        ]
+        kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
+        stated = closing.id, closing.standing, closing.stratum
+        rows.append((entry.survey, entry.number, closing.period, batch, *stated, kept))
+    db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> list[int]:
     """The periods of an entry whose closings wait in the outbox, rising."""
-    rows = db.execute("SELECT period FROM closings WHERE survey = ? AND entry = ? ORDER BY period", (survey, entry))
-    return [period for (period,) in rows]
+    query = "SELECT period FROM closings WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
+    return [period for (period,) in db.execute(query, (survey, entry))]
 
 
-def closings(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> list[Closing]:
-    """Some of an entry's closings.
-
-    periods: theirs, rising; among those that wait none is left out in between.
-    """
-    rows = db.execute(
-        "SELECT period, id, standing, stratum FROM closings WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
-        (survey, entry, periods[0], periods[-1]),
+def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, entry: Entry) -> list[Upload]:
+    """Everything of an entry that waits, a batch at a time."""
+    batches: dict[int, list[Answer]] = {}
+    query = (
+        "SELECT period, batch, id, standing, stratum, reports FROM closings"
+        " WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
     )
-    return [Closing(period, id_, Standing(standing), stratum) for period, id_, standing, stratum in rows]
+    for period, batch, id_, standing, stratum, kept in db.execute(query, (entry.survey, entry.number)):
+        closing = Closing(period, id_, Standing(standing), stratum)
+        batches.setdefault(batch, []).append(Answer(closing, _reports(wrapping, kept, _place(entry, period))))
+    return [_upload(survey, entry, answers) for answers in batches.values()]
 
 
-def reports(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> list[Report]:
-    """The reports of some of an entry's closings.
+def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
+    """The periods that an entry has answered, rising: whether the server has each answer, and its reports."""
+    query = "SELECT period, batch, reports FROM closings WHERE survey = ? AND entry = ? ORDER BY period"
+    rows = db.execute(query, (entry.survey, entry.number))
+    return [(period, batch == 0, _reports(wrapping, kept, _place(entry, period))) for period, batch, kept in rows]
 
-    periods: those of the closings, rising; among those that wait none is left out in between.
-    """
-    rows = db.execute(
-        "SELECT track, node, symbol FROM reports WHERE survey = ? AND entry = ? AND period BETWEEN ? AND ?",
-        (survey, entry, periods[0], periods[-1]),
+
+def acknowledge(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:
+    """Notes that the server has these closings. Returns how many still waited."""
+    done = db.executemany(
+        "UPDATE closings SET batch = 0, id = x'' WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?",
+        [(survey, entry, period) for period in periods],
     )
-    return [Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows]
+    db.execute(
+        "DELETE FROM closings WHERE batch = 0 AND survey = ?1 AND entry = ?2 AND period <="
+        " (SELECT period FROM closings WHERE batch = 0 AND survey = ?1 AND entry = ?2"
+        " ORDER BY period DESC LIMIT 1 OFFSET ?3)",
+        (survey, entry, MOST_SENT),
+    )
+    return done.rowcount
 
 
-def remove(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:
-    """Takes closings out, with their reports. Returns how many were still there."""
-    removed = 0
-    for period in periods:
-        removed += db.execute(
-            "DELETE FROM closings WHERE survey = ? AND entry = ? AND period = ?", (survey, entry, period)
-        ).rowcount
-    return removed
+def standings(db: sqlite3.Connection, entry: Entry, periods: Iterable[int]) -> list[Standing]:
+    """What the closings of these periods say, as far as they wait."""
+    query = "SELECT standing FROM closings WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?"
+    rows = (db.execute(query, (entry.survey, entry.number, period)).fetchone() for period in periods)
+    return [Standing(row[0]) for row in rows if row is not None]
+
+
+def remove(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Iterable[int]) -> None:
+    """Takes closings out that were not acknowledged."""
+    db.executemany(
+        "DELETE FROM closings WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?",
+        [(survey, entry, period) for period in periods],
+    )
+
+
+def forget_sent(db: sqlite3.Connection, survey: SurveyId) -> None:
+    """Forgets the reports of a survey that were acknowledged."""
+    db.execute("DELETE FROM closings WHERE batch = 0 AND survey = ?", (survey,))
 
 
 def size(db: sqlite3.Connection) -> int:
     """How many closings wait, of all surveys and entries."""
-    (count,) = db.execute("SELECT count(*) FROM closings").fetchone()
+    (count,) = db.execute("SELECT count(*) FROM closings WHERE batch > 0").fetchone()
     return int(count)
+
+
+def oldest(db: sqlite3.Connection, count: int) -> list[tuple[SurveyId, EntryNumber, int]]:
+    """The survey, entry and period of as many of the closings that wait, those answered first before the others."""
+    query = "SELECT survey, entry, period FROM closings WHERE batch > 0 ORDER BY period LIMIT ?"
+    return list(db.execute(query, (count,)))
+
+
+def _upload(survey: Survey, entry: Entry, answers: Sequence[Answer]) -> Upload:
+    periods = tuple(answer.closing.period for answer in answers)
+    span = Node(periods[0] - 1, periods[-1])
+    reports = [report for answer in answers for report in answer.reports]
+    plaintext = encode_upload(survey.plan, entry.group, span, [answer.closing for answer in answers], reports)
+    return Upload(survey.id, entry.number, periods, plaintext)
+
+
+def _reports(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[Report, ...]:
+    rows = msgpack.unpackb(wrapping.unwrap(kept, place))
+    return tuple(Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows)
+
+
+def _place(entry: Entry, period: int) -> bytes:
+    return entry.survey + entry.number.to_bytes(8) + period.to_bytes(8)

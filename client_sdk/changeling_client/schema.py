@@ -2,80 +2,79 @@
 
 APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
-VERSION = 3
+VERSION = 4
 
 TABLES = """
-CREATE TABLE clock (              -- one row
-    seen_ms INTEGER NOT NULL,     -- the latest time a record or a flush has seen, without the lead that was known then
-    lead_ms INTEGER NOT NULL      -- how far the device was ahead of the server when they last spoke
+CREATE TABLE device (             -- one row
+    identity BLOB NOT NULL,       -- 16 random bytes: which store a witness has seen
+    generation INTEGER NOT NULL,  -- how often answers were drawn
+    witnessed INTEGER NOT NULL,   -- whether a witness has seen it
+    key_check BLOB NOT NULL       -- known words, as the app's key encrypts them; empty without a key
 );
-INSERT INTO clock VALUES (0, 0);
 
-CREATE TABLE surveys (
+CREATE TABLE servers (            -- what is known of each server that is spoken with, or relay
+    url TEXT PRIMARY KEY,
+    seen_ms INTEGER NOT NULL,     -- the latest time that a flush or an enrolment has seen, less the lead known then
+    lead_ms INTEGER NOT NULL,     -- how far the device was ahead of the server when they last spoke
+    patience BLOB NOT NULL        -- until when it is not asked again
+) WITHOUT ROWID;
+
+CREATE TABLE sealing_keys (
+    url TEXT NOT NULL,
+    signed BLOB NOT NULL,         -- verified again at each use
+    PRIMARY KEY (url, signed)
+) WITHOUT ROWID;
+
+CREATE TABLE surveys (            -- never deleted, so that none is ever joined twice
     id BLOB PRIMARY KEY,
-    payload BLOB NOT NULL,        -- the bytes that were signed, verified on joining
-    epsilon_micro INTEGER NOT NULL
+    status INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    one_person INTEGER NOT NULL,  -- whether all entries are one person's, who then pays for each
+    asked_ms INTEGER NOT NULL,    -- when the app asked to join it
+    url TEXT NOT NULL,            -- who its answers go to
+    charge_micro INTEGER NOT NULL,-- what it counts against the budget; 0 until it is joined
+    payload BLOB NOT NULL,        -- the bytes that were signed, verified on joining; empty until they are known
+    stratum BLOB NOT NULL,        -- what the app told, until the survey is known
+    reason TEXT NOT NULL          -- why it was refused
 ) WITHOUT ROWID;
 
 CREATE TABLE entries (
     survey BLOB NOT NULL REFERENCES surveys,
     number INTEGER NOT NULL,
-    track_group INTEGER NOT NULL,
     answered INTEGER NOT NULL,    -- every node that ends by this period is answered or dropped
     delay_ms INTEGER NOT NULL,    -- drawn for the next closing
-    used BLOB,                    -- of a joint group: slots used, a byte for each track; NULL once none is left
-    score INTEGER,                -- and the weights of those that agreed, up to the threshold
-    mutations INTEGER NOT NULL,
-    first_ms INTEGER,             -- when the first mutation was
-    dropped INTEGER NOT NULL,     -- closings past grace
     standing INTEGER NOT NULL,    -- what the next closing that is answered says of those before it
     stratum INTEGER NOT NULL,     -- public, as the app told it
     stratum_changes INTEGER NOT NULL,
+    dropped INTEGER NOT NULL,     -- closings past grace
+    private BLOB NOT NULL,        -- group, slots, mutations, states: encrypted if the app brings a key
     PRIMARY KEY (survey, number)
 ) WITHOUT ROWID;
 
-CREATE TABLE drawn_nodes (        -- of tracks on which an entry reports only some nodes; answered ones go
+CREATE TABLE drawn (              -- of entries that report only some nodes of a track: those not yet answered
     survey BLOB NOT NULL,
     entry INTEGER NOT NULL,
-    track INTEGER NOT NULL,
-    node INTEGER NOT NULL,
-    PRIMARY KEY (survey, entry, track, node),
+    nodes BLOB NOT NULL,
+    PRIMARY KEY (survey, entry),
     FOREIGN KEY (survey, entry) REFERENCES entries
 ) WITHOUT ROWID;
 
-CREATE TABLE changelog (
-    survey BLOB NOT NULL,
-    entry INTEGER NOT NULL,
-    number INTEGER NOT NULL,      -- from 1 on, in order; at_ms never falls
-    at_ms INTEGER NOT NULL,
-    state INTEGER NOT NULL,       -- the new state; 0 is NULL
-    PRIMARY KEY (survey, entry, number),
-    FOREIGN KEY (survey, entry) REFERENCES entries
-) WITHOUT ROWID;
-
-CREATE TABLE closings (           -- the outbox: what an entry answered at a period's close, until acknowledged
+CREATE TABLE closings (           -- what an entry answered at a period's close
     survey BLOB NOT NULL,
     entry INTEGER NOT NULL,
     period INTEGER NOT NULL,
-    id BLOB NOT NULL,
+    batch INTEGER NOT NULL,       -- the first period of those that are uploaded together; 0 once acknowledged
+    id BLOB NOT NULL,             -- empty once acknowledged
     standing INTEGER NOT NULL,
     stratum INTEGER NOT NULL,
+    reports BLOB NOT NULL,        -- encrypted if the app brings a key
     PRIMARY KEY (survey, entry, period),
     FOREIGN KEY (survey, entry) REFERENCES entries
 ) WITHOUT ROWID;
+CREATE INDEX waiting ON closings (survey, entry, period) WHERE batch > 0;
 
-CREATE TABLE reports (            -- of a closing; it may have none
-    survey BLOB NOT NULL,
-    entry INTEGER NOT NULL,
-    period INTEGER NOT NULL,
-    track INTEGER NOT NULL,
-    node INTEGER NOT NULL,
-    symbol BLOB NOT NULL,         -- big-endian; an alphabet may exceed 64 bits
-    PRIMARY KEY (survey, entry, period, track),
-    FOREIGN KEY (survey, entry, period) REFERENCES closings ON DELETE CASCADE
-) WITHOUT ROWID;
-
-CREATE TABLE sealing_keys (
-    signed BLOB PRIMARY KEY       -- verified again at each use
+CREATE TABLE drops (              -- what was not kept or not sent, by its reason
+    reason TEXT PRIMARY KEY,
+    count INTEGER NOT NULL
 ) WITHOUT ROWID;
 """

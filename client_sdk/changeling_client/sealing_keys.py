@@ -1,4 +1,4 @@
-"""The server's sealing keys: fetched, checked against the pinned authority's keys, and kept for the next time."""
+"""A server's sealing keys: fetched, checked against the pinned authority's keys, and kept for the next time."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -12,10 +12,10 @@ from .store import Store
 
 
 class SealingKeys:
-    """The sealing keys of one server. authority: the pinned Ed25519 public keys, 32 bytes each."""
+    """The sealing keys of one server. url: its base URL. authority: the pinned Ed25519 public keys, 32 bytes each."""
 
-    def __init__(self, store: Store, server: Server, authority: Sequence[bytes]) -> None:
-        self._store, self._server, self._authority = store, server, authority
+    def __init__(self, store: Store, server: Server, url: str, authority: Sequence[bytes]) -> None:
+        self._store, self._server, self._url, self._authority = store, server, url, authority
 
     def newest(self, now_ms: UnixMilliseconds) -> SealingKey:
         """The newest key that is valid now; the server is asked if none is kept. Raises ServerTrouble if it has none.
@@ -34,18 +34,19 @@ class SealingKeys:
         """
         keys = self._verified(self._server.sealing_keys())
         with self._store.transaction() as db:
-            db.execute("DELETE FROM sealing_keys")
-            db.executemany("INSERT INTO sealing_keys VALUES (?)", [(signed,) for signed in keys])
+            db.execute("DELETE FROM sealing_keys WHERE url = ?", (self._url,))
+            db.executemany("INSERT INTO sealing_keys VALUES (?, ?)", [(self._url, signed) for signed in keys])
         return list(keys.values())
 
     def forget(self) -> None:
         """Drops the kept keys, so that the next use asks the server."""
         with self._store.transaction() as db:
-            db.execute("DELETE FROM sealing_keys")
+            db.execute("DELETE FROM sealing_keys WHERE url = ?", (self._url,))
 
     def _kept(self) -> list[bytes]:
         with self._store.transaction() as db:
-            return [signed for (signed,) in db.execute("SELECT signed FROM sealing_keys")]
+            rows = db.execute("SELECT signed FROM sealing_keys WHERE url = ?", (self._url,))
+            return [signed for (signed,) in rows]
 
     def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
         """Of these signed keys, those that the authority signed, by their signed bytes."""

@@ -1,4 +1,4 @@
-"""The store: one SQLite file, on disk when a transaction ends, safe for several threads and processes.
+"""The store: one SQLite file, on disk when a transaction ends, safe for threads, processes, forks and signal handlers.
 
 The file is made whole or not at all, so one that is empty, damaged, foreign or of a later version is never taken for
 a new store. Knows nothing of surveys; the tables are in `schema`.
@@ -7,21 +7,26 @@ a new store. Knows nothing of surveys; the tables are in `schema`.
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 
-from . import schema
-from .errors import StoreBusy, StoreUnusable
+from . import forks, migrations, schema
+from .errors import ClientClosed, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
+from .reporting_lock import ProcessLock
+from .wrapping import Wrapping
 
-BUSY_SECONDS = 10.0
+BUSY_SECONDS = 5.0
 """How long a transaction waits for another process."""
 _NOT_NOW = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR_WRITE")
 """Errors for which the past is erased later: another process is at work, or there is no room on the disk."""
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
+    "fullfsync = ON",  # macOS keeps nothing through a loss of power without it
     "secure_delete = ON",
     "foreign_keys = ON",
     "temp_store = MEMORY",  # no copy of an answer in a temporary file
@@ -29,78 +34,160 @@ _PRAGMAS = (
 
 
 class Store:
-    """An open store, made if there is no file.
+    """An open store, made with its folder if there is no file.
 
-    Raises StoreUnusable if the file is not a sound store of our version, or cannot be made; StoreBusy.
+    key: 32 bytes under which what it keeps of answers is encrypted; None for none.
+    Raises StoreUnusable if the file is not a sound store of our version and key; StoreFull, StoreReadOnly, StoreBusy.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._lock = threading.Lock()
-        file = Path(path).absolute()
-        with _store_errors(file):
-            if not file.exists():
-                _create(file)
-            self._connection = _connect(file)
-            try:
-                _check(self._connection, file)
-                _set_up(self._connection)
-            except BaseException:
-                self._connection.close()
-                raise
-        self._file = file
+    def __init__(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        self.file = Path(path).absolute()
+        self.wrapping = Wrapping(key)
+        self.reporting = ProcessLock(self.file.with_name(f"{self.file.name}.lock"))
+        """Held by the one process that reports."""
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._owner: int | None = None
+        self._later: deque[Callable[[], None]] = deque()
+        self._closed = False
         self._past_left = True  # by a process that was killed, perhaps
-        self.erase_past()
+        with _store_errors(self.file):
+            if not self.file.exists():
+                self._make()
+            self._connected()
+        forks.survive(self)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of it is on disk when it ends, or nothing. No other thread or process writes meanwhile.
 
-        Raises StoreBusy, or StoreUnusable if the file can no longer be read or written.
+        Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly, or StoreUnusable if the file can no longer be read.
         """
-        with self._lock, _store_errors(self._file):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        try:
+            with self._lock, _store_errors(self.file):
+                self._owner = threading.get_ident()
+                try:
+                    connection = self._connected()
+                    connection.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield connection
+                        connection.execute("COMMIT")
+                    except BaseException:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                        raise
+                finally:
+                    self._owner = None
+        finally:
+            while self._later:
+                self._later.popleft()()
 
-    def erase_past(self, changed: bool = True) -> None:
+    def interrupts(self) -> bool:
+        """Whether the caller is a signal handler that has interrupted a transaction of its own thread."""
+        return self._owner == threading.get_ident()
+
+    def afterwards(self, act: Callable[[], None]) -> None:
+        """Acts as soon as the interrupted transaction has ended, before whoever began it goes on."""
+        self._later.append(act)
+
+    def erase_past(self, changed: bool = True) -> bool:
         """Rewrites the file and empties its log, so that no copy is left of answers and counts that were overwritten.
 
         SQLite's secure_delete zeroes rows that are deleted, but not copies that stay in a page when rows move.
         changed: whether anything was overwritten since the last time.
-        If another process is at work, or the disk has no room for a second copy, it is done the next time.
+        Nobody is waited for: if another process is at work, or the disk has no room for a second copy, it is done the
+        next time. Returns whether nothing is left.
         """
         if not (changed or self._past_left):
-            return
-        with self._lock, _store_errors(self._file):
+            return True
+        with self._lock, _store_errors(self.file):
             self._past_left = True
+            connection = self._connected()
+            connection.execute("PRAGMA busy_timeout = 0")
             try:
-                self._connection.execute("VACUUM")
+                connection.execute("VACUUM")
+                (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._past_left = bool(busy)
             except sqlite3.OperationalError as error:
                 if not error.sqlite_errorname.startswith(_NOT_NOW):
                     raise
-                return
-            (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._past_left = bool(busy)
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
+            return not self._past_left
 
     def close(self) -> None:
-        """Closes the file, once no thread is in a transaction."""
+        """Closes the file, once no thread is in a transaction; all later calls raise ClientClosed."""
         with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def before_fork(self) -> None:
+        """Takes the lock and closes the file; it is opened again by who needs it first."""
+        self._lock.acquire()
+        if self._owner is None:
+            self._disconnect()
+
+    def after_fork(self, in_child: bool) -> None:
+        """Lets go on; a child begins with a lock of its own."""
+        if in_child:
+            self._lock = threading.RLock()
+            self.reporting.forget()
+        else:
+            self._lock.release()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            if self._closed:
+                raise ClientClosed(f"the client of {self.file} was closed")
+            connection = _connect(self.file)
+            try:
+                self._check(connection)
+                _set_up(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
             self._connection.close()
+            self._connection = None
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Raises StoreUnusable unless the file is a sound store. Another's file stays as it is."""
+
+        def pragma(name: str) -> object:
+            return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+        if pragma("application_id") != schema.APPLICATION:
+            raise StoreUnusable(f"{self.file} is empty, or the file of something else: it is no store")
+        version = pragma("user_version")
+        if version not in migrations.READABLE:
+            raise StoreUnusable(f"{self.file} is a store of version {version}; this SDK reads {schema.VERSION}")
+        if pragma("quick_check(1)") != "ok":
+            raise StoreUnusable(f"{self.file} is damaged")
+        migrations.upgrade(connection, self.wrapping)
+        (check,) = connection.execute("SELECT key_check FROM device").fetchone()
+        if not self.wrapping.fits(check):
+            raise StoreUnusable(f"{self.file} was made with another key, or with none where one is brought")
+
+    def _make(self) -> None:
+        """Makes the file, unless another process does so first."""
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            deadline = time.monotonic() + BUSY_SECONDS
+            while not self.file.exists():
+                with self.reporting.tried() as taken:
+                    if taken and not self.file.exists():
+                        _make(self.file, self.wrapping.check())
+                if time.monotonic() > deadline:
+                    raise StoreBusy(f"another process has been making {self.file} for {BUSY_SECONDS:g} seconds")
+        except OSError as error:
+            raise StoreReadOnly(f"no store can be made at {self.file}: {error.strerror}") from error
 
 
-def _create(file: Path) -> None:
-    try:
-        _make(file)
-    except OSError as error:
-        raise StoreUnusable(f"no store can be made at {file}: {error.strerror}") from error
-
-
-def _make(file: Path) -> None:
+def _make(file: Path, key_check: bytes) -> None:
     handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
     os.close(handle)
     try:
@@ -110,10 +197,11 @@ def _make(file: Path) -> None:
                 f"BEGIN; {schema.TABLES} PRAGMA application_id = {schema.APPLICATION};"
                 f"PRAGMA user_version = {schema.VERSION}; COMMIT;"
             )
-        with suppress(FileExistsError):  # another process was first
-            os.link(draft, file)
-    finally:
+            connection.execute("INSERT INTO device VALUES (?, 0, 0, ?)", (os.urandom(16), key_check))
+        os.rename(draft, file)
+    except BaseException:
         os.unlink(draft)
+        raise
     if os.name == "posix":
         directory = os.open(file.parent, os.O_RDONLY)
         os.fsync(directory)
@@ -135,20 +223,6 @@ def _set_up(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
-def _check(connection: sqlite3.Connection, file: Path) -> None:
-    """Raises StoreUnusable unless the file is a sound store. Writes nothing: another's file stays as it is."""
-
-    def pragma(name: str) -> object:
-        return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-    if pragma("application_id") != schema.APPLICATION:
-        raise StoreUnusable(f"{file} is empty, or the file of something else: it is no store")
-    if (version := pragma("user_version")) != schema.VERSION:
-        raise StoreUnusable(f"{file} is a store of version {version}; this SDK reads version {schema.VERSION}")
-    if pragma("quick_check(1)") != "ok":
-        raise StoreUnusable(f"{file} is damaged")
-
-
 @contextmanager
 def _store_errors(file: Path) -> Iterator[None]:
     try:
@@ -157,4 +231,8 @@ def _store_errors(file: Path) -> Iterator[None]:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds") from error
+        if name.startswith("SQLITE_FULL"):
+            raise StoreFull(f"there is no room for {file}") from error
+        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            raise StoreReadOnly(f"{file} cannot be written to: {name}") from error
         raise StoreUnusable(f"{file} cannot be read or written: {name}") from error

@@ -1,15 +1,65 @@
-"""The surveys that a store has joined, and what they can cost together."""
+"""The surveys that a store knows: its app has asked for them, joined them, or is done with them."""
 
 import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import IntEnum
 from functools import lru_cache
 
+import msgpack
 from changeling_protocol import ProtocolError, Survey
 from changeling_protocol.millionths import from_micro
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.survey import ID_BYTES
 
 from .errors import StoreUnusable
+
+_COLUMNS = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
+
+
+class Status(IntEnum):
+    """How a survey stands with a store. Only the first two keep anything of answers."""
+
+    ASKED = 0
+    """The app has asked to join; the survey itself is not known yet. Answers are kept, and judged once it is."""
+    JOINED = 1
+    """Its entries are enrolled, and answer."""
+    ENDED = 2
+    """Nothing of its plan is left to answer. It counts for ever; what it knew of answers is gone."""
+    LEFT = 3
+    """The app left it, or consent was withdrawn. It is never joined again."""
+    REFUSED = 4
+    """It may not be joined: the reason says why. The app may ask again."""
+    SILENCED = 5
+    """The witness saw more than the store knows. It is never joined again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A survey as the store knows it.
+
+    id, status. entries: how many the app holds. one_person: whether they are all one person's, who pays for each.
+    asked_ms: when the app asked to join, in Unix milliseconds. url: who its answers go to. charge_micro: what it counts
+    against the budget. payload: the signed bytes; empty until they are known. stratum: what the app told of its
+    entries' stratum, until the survey is known. reason: why it was refused.
+    """
+
+    id: SurveyId
+    status: Status
+    entries: int
+    one_person: bool
+    asked_ms: UnixMilliseconds
+    url: str
+    charge_micro: int = 0
+    payload: bytes = field(default=b"", repr=False)
+    stratum: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def survey(self) -> Survey:
+        """The survey itself, of one that is joined. Raises StoreUnusable if this version cannot read it."""
+        return _read(self.payload)
 
 
 def survey_id(named: bytes | str) -> SurveyId:
@@ -23,26 +73,59 @@ def survey_id(named: bytes | str) -> SurveyId:
     return SurveyId(id_)
 
 
-def insert(db: sqlite3.Connection, survey: Survey) -> None:
-    """Keeps a survey whose signature was verified. Its epsilon counts from now on."""
-    db.execute("INSERT INTO surveys VALUES (?, ?, ?)", (survey.id, survey.payload, survey.epsilon_micro))
+def put(db: sqlite3.Connection, known: Known) -> None:
+    """Keeps what is known of a survey in place of what was."""
+    values = ", ".join("?" * 10)
+    kept = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[1:])
+    db.execute(
+        f"INSERT INTO surveys ({_COLUMNS}) VALUES ({values}) ON CONFLICT DO UPDATE SET {kept}",  # noqa: S608
+        (
+            known.id,
+            known.status,
+            known.entries,
+            known.one_person,
+            known.asked_ms,
+            known.url,
+            known.charge_micro,
+            known.payload,
+            msgpack.packb(dict(known.stratum)),
+            known.reason,
+        ),
+    )
 
 
-def load(db: sqlite3.Connection, id_: SurveyId) -> Survey | None:
-    """The survey with this id; None if the store has not joined it. Raises StoreUnusable."""
-    row = db.execute("SELECT payload FROM surveys WHERE id = ?", (id_,)).fetchone()
-    return None if row is None else _read(row[0])
+def find(db: sqlite3.Connection, id_: SurveyId) -> Known | None:
+    """The survey with this id; None if the store has never heard of it."""
+    row = db.execute(f"SELECT {_COLUMNS} FROM surveys WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+    return None if row is None else _known(row)
 
 
-def load_all(db: sqlite3.Connection) -> list[Survey]:
-    """All surveys of the store, in the order of their ids. Raises StoreUnusable."""
-    return [_read(payload) for (payload,) in db.execute("SELECT payload FROM surveys ORDER BY id")]
+def find_all(db: sqlite3.Connection, *statuses: Status) -> list[Known]:
+    """All surveys of these statuses, or of any if none is named, in the order of their ids."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM surveys ORDER BY id")  # noqa: S608
+    return [known for row in rows if (known := _known(row)).status in (statuses or Status)]
 
 
 def spent(db: sqlite3.Connection) -> Decimal:
-    """The sum of the epsilons that the store's surveys state; one that has ended still counts."""
-    (total,) = db.execute("SELECT coalesce(sum(epsilon_micro), 0) FROM surveys").fetchone()
+    """What the surveys of the store count together; one that has ended, or was left, still counts."""
+    (total,) = db.execute("SELECT coalesce(sum(charge_micro), 0) FROM surveys").fetchone()
     return from_micro(total)
+
+
+def _known(row: tuple[bytes, int, int, int, int, str, int, bytes, bytes, str]) -> Known:
+    id_, status, entries, one_person, asked_ms, url, charge, payload, stratum, reason = row
+    return Known(
+        SurveyId(id_),
+        Status(status),
+        entries,
+        bool(one_person),
+        UnixMilliseconds(asked_ms),
+        url,
+        charge,
+        payload,
+        msgpack.unpackb(stratum),
+        reason,
+    )
 
 
 @lru_cache(maxsize=64)

@@ -192,7 +192,7 @@ class Device:
             with self._store.transaction() as db:
                 keep_heard(db, clock)
         if moment.tells is not None:
-            SurveyHandle(self.survey, self._store, clock).tell_stratum(told_by(self.survey.breakdowns, moment.tells))
+            SurveyHandle(self.survey, self._store, clock).stratum(told_by(self.survey.breakdowns, moment.tells))
         flusher = Flusher(self._store, None, None, clock)
         with patch.object(answering, "respond", self._respond):
             uploads, dropped, _ = flusher._answer(coins, may_drop=moment.may_drop)

@@ -5,6 +5,7 @@ answers as the test tells it to. TRUTHFUL odds make every symbol its input, but 
 """
 
 from collections.abc import Callable
+from email.utils import formatdate
 
 import httpx
 from changeling_client import Client
@@ -38,7 +39,10 @@ class Clock:
 
 
 class FakeServer:
-    """Keeps surveys and keys, takes uploads. `reply` may answer instead; None lets the server answer."""
+    """Keeps surveys and keys, takes uploads. `reply` may answer instead; None lets the server answer.
+
+    clock: tells its time, the device's own unless the test sets `headers`.
+    """
 
     def __init__(self, *surveys: Survey) -> None:
         self.signed = {survey.id.hex(): survey.signed_by(AUTHORITY) for survey in surveys}
@@ -48,11 +52,12 @@ class FakeServer:
         self.requests: list[httpx.Request] = []
         self.bodies: list[bytes] = []
         self.refused: list[list[object]] = []
-        self.headers: dict[str, str] = {}
+        self.headers: dict[str, str] | None = None
+        self.clock = Clock()
         self.reply: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
 
-    def http(self) -> httpx.Client:
-        return httpx.Client(transport=httpx.MockTransport(self._serve))
+    def transport(self) -> httpx.MockTransport:
+        return httpx.MockTransport(self._serve)
 
     @property
     def envelopes(self) -> list[bytes]:
@@ -89,7 +94,11 @@ class FakeServer:
         }
         if request.url.path not in contents:
             return httpx.Response(404)
-        return httpx.Response(200, content=contents[request.url.path], headers=self.headers)
+        return httpx.Response(200, content=contents[request.url.path], headers=self._said())
+
+    def _said(self) -> dict[str, str]:
+        """The headers that the test has set; else the time of the device's clock."""
+        return {"date": formatdate(self.clock(), usegmt=True)} if self.headers is None else self.headers
 
 
 def signed_key(private: X25519PrivateKey, begins: int = 0, expires: int = 2**32, authority=AUTHORITY) -> bytes:
@@ -109,12 +118,32 @@ def answers_in(envelope: bytes, surveys, private: X25519PrivateKey) -> list[tupl
     return [(closing, [report for end, report in ends if end == closing.period]) for closing in closings]
 
 
-def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, **options) -> Client:
-    """A client of this server by this clock. coins: the test's own, which no app can bring."""
-    options = {"max_epsilon": 10_000, "http": server.http(), **options}
-    device = Client(path / "store.db", URL, PINNED, clock=clock, **options)
+class Bundled(Client):
+    """A client that brings the signed surveys of its server, so that they are joined as it asks."""
+
+    bundle: FakeServer
+
+    def join(self, survey_id, **options):
+        named = survey_id if isinstance(survey_id, str) else survey_id.hex()
+        return super().join(survey_id, **{"signed": self.bundle.signed.get(named), **options})
+
+    @property
+    def store(self):
+        return self._device.store
+
+
+def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, **options) -> Bundled:
+    """A client of this server by this clock, which raises what is wrong, and reports only as it is told to.
+
+    coins: the test's own, which no app can bring.
+    """
+    usual = {"max_epsilon": 10_000, "transport": server.transport(), "strict": True, "background": False}
+    device = Bundled(
+        path=path / "store.db", server=URL, authority=PINNED, clock=clock, **{"witness": None, **usual, **options}
+    )
+    device.bundle, server.clock = server, clock
     if coins is not None:
-        device._coins = coins
+        device._device.coins = coins
     return device
 
 

@@ -59,7 +59,7 @@ def test_nodes_are_answered_with_the_change_over_them(tmp_path):
         for period, answer in ((0.5, "tea"), (2.5, "coffee"), (5.5, None)):
             clock.now = at(period)
             device.flush()
-            assert (handle.record(answer) if answer else handle.delete()) is Recorded.COUNTED
+            assert (handle.record(answer) if answer else handle.retract()) is Recorded.COUNTED
         clock.now = LATE
         assert device.flush().waiting == 0
     changed = {
@@ -214,7 +214,7 @@ def test_group_delay_and_nodes_are_what_the_coins_say(tmp_path):
     asked = survey(mixed(3, 8), grace=10**6)
     with client(tmp_path, FakeServer(asked), Clock(at(2.5)), SeededCoins(6)) as device:
         device.join(asked.id, entries=20)
-        with device._store.transaction() as db:
+        with device.store.transaction() as db:
             drawn = db.execute("SELECT entry, track, node FROM drawn_nodes ORDER BY 1, 2, 3").fetchall()
             enrolled = entries.load_all(db, asked.id)
     coins, expected = SeededCoins(6), []
@@ -300,7 +300,7 @@ def test_inputs_are_those_of_a_plain_replay_of_the_changelog(constraint, joined,
             if action == "flush":
                 device.flush()
                 continue
-            handle.record(action) if action else handle.delete()
+            handle.record(action) if action else handle.retract()
             new, stamp = (asked.answers.index(action) + 1 if action else 0), max(now, 1)
             if new != state and stamp <= 480_000 and ADMITS[constraint](count, stamp - first if count else 0):
                 first = first if count else stamp

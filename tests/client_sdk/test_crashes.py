@@ -117,7 +117,7 @@ def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
                 (80, device.flush),
                 (130, lambda: handle().record("coffee", 0)),
                 (131, lambda: handle().record("tea", 1)),
-                (200, lambda: handle().delete(0)),
+                (200, lambda: handle().retract(0)),
                 (201, device.flush),
                 (260, device.flush),
                 (261, device.flush),
@@ -290,7 +290,7 @@ def test_processes_that_race_on_one_store_answer_alike(tmp_path):
 
     def live(number):
         server, clock = FakeServer(asked), Clock()
-        with Client(path, URL, PINNED, max_epsilon=10**4, http=server.http(), clock=clock) as device:
+        with Client(path, URL, PINNED, max_epsilon=10**4, transport=server.transport(), clock=clock) as device:
             handle = device.join(asked.id, entries=20)
             for moment in range(0, 280, 20):
                 clock.now = START + moment + number

@@ -285,7 +285,7 @@ def test_bodies_have_the_same_size_whatever_is_recorded(tmp_path):
                 clock.now = START + 60 * period + 20
                 device.flush()
                 if period < len(answers):
-                    handle.record(answers[period]) if answers[period] else handle.delete()
+                    handle.record(answers[period]) if answers[period] else handle.retract()
             clock.now = LATE
             device.flush()
         sizes.append([len(body) for body in server.bodies])

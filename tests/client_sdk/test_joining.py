@@ -238,7 +238,7 @@ def test_a_closed_cohort_keeps_its_answers(tmp_path):
     server, clock = FakeServer(asked), Clock(START - 500)
     with client(tmp_path, server, clock) as device:
         handle = device.join(asked.id, answers=["coffee"])
-        assert handle.delete() is Recorded.FROZEN
+        assert handle.retract() is Recorded.FROZEN
         assert handle.answer() == "coffee"
         clock.now = LATE
         device.flush()

@@ -232,7 +232,7 @@ def file_after(folder, asked: Survey, recorded: dict[int, str | None], flushes: 
             clock.now = START + second
             if second in recorded:
                 answer = recorded[second]
-                handle.delete() if answer is None else handle.record(answer)
+                handle.retract() if answer is None else handle.record(answer)
             if second in flushes:
                 device.flush()
         clock.now = LATE

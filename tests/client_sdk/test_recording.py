@@ -52,7 +52,7 @@ def test_the_same_answer_again_is_no_mutation(tmp_path):
     """Repeats neither count against the constraint nor reach a report."""
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
         handle = device.join(PLAIN.id)
-        assert handle.delete() is Recorded.UNCHANGED
+        assert handle.retract() is Recorded.UNCHANGED
         assert handle.record("tea") is Recorded.COUNTED
         assert [handle.record("tea") for _ in range(5)] == [Recorded.UNCHANGED] * 5
         assert [handle.record("coffee"), handle.record("tea")] == [Recorded.COUNTED] * 2
@@ -176,9 +176,9 @@ def test_when_a_survey_has_ended_all_that_it_knew_of_the_entry_goes(tmp_path, la
             clock.now = START + moment
             assert handle.answer() is None
             assert handle.record("tea") is F
-            assert handle.delete() is F
+            assert handle.retract() is F
             device.flush()
-            with device._store.transaction() as db:
+            with device.store.transaction() as db:
                 entry = entries.load(db, asked.id, 0)
                 rows = [
                     db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("changelog", "drawn_nodes")
@@ -257,7 +257,7 @@ def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path,
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id)
         handle.record("coffee")
-        with device._store.transaction() as db:
+        with device.store.transaction() as db:
             entry = entries.load(db, PLAIN.id, 0)
         clock.now = LATE
         printed = [repr(device), repr(handle), repr(handle.ledger()), repr(device.flush()), caplog.text]

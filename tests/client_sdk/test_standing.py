@@ -99,7 +99,7 @@ def test_a_retry_repeats_standing_stratum_and_id(tmp_path):
         handle = device.join(TOLD.id, stratum={"platform": "mac", "channel": "release"})
         clock.now = START + 80
         device.flush()
-        handle.tell_stratum({"platform": "mac", "channel": "beta"})
+        handle.stratum({"platform": "mac", "channel": "beta"})
         clock.now = START + 140
         device.flush()
         server.reply = lambda _: None
@@ -171,7 +171,7 @@ def test_every_entry_is_in_the_stratum_that_is_told_until_it_changes(tmp_path):
         assert handle.ledger(1).public == told
         clock.now = START + 80
         device.flush()
-        handle.tell_stratum({"channel": "beta", "platform": "mac"}, entry=1)
+        handle.stratum({"channel": "beta", "platform": "mac"}, entry=1)
         assert device.join(TOLD.id, entries=2).ledger(1).public == {"platform": "mac", "channel": "beta"}
         clock.now = LATE
         device.flush()
@@ -186,14 +186,14 @@ def test_a_stratum_changes_as_often_as_the_survey_allows(tmp_path):
     with client(tmp_path, server, clock) as device:
         handle = device.join(TOLD.id, stratum=linux)
         for told in (linux, mac, mac, linux, linux):
-            handle.tell_stratum(told)
+            handle.stratum(told)
         for wrong, words in (
             (mac, "2 times"),
             ({"platform": "linux", "channel": "gamma"}, "gamma"),
             ({}, "a value for each"),
         ):
             with pytest.raises(ValueError, match=words):
-                handle.tell_stratum(wrong)
+                handle.stratum(wrong)
         with pytest.raises(ValueError, match="numbered 0 to 0"):
-            handle.tell_stratum(linux, entry=1)
+            handle.stratum(linux, entry=1)
         assert handle.ledger().public == linux

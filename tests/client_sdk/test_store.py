@@ -105,7 +105,7 @@ WEEKLY = survey(hierarchical(3, 8, (1,), TRUTHFUL), grace=10**6, constraint=AtMo
 
 def moments(device) -> set[bytes]:
     """When mutations were that the store still knows of, as SQLite writes such times: so they can be looked for."""
-    with device._store.transaction() as db:
+    with device.store.transaction() as db:
         known = db.execute("SELECT at_ms FROM changelog UNION SELECT first_ms FROM entries")
         return {at.to_bytes(6) for (at,) in known if at}
 
@@ -128,7 +128,7 @@ def test_what_is_erased_is_on_no_page_of_any_file(tmp_path):
             gone = before - moments(device)
             assert len(gone) >= 30 or period <= 2  # an entry's first stays
             assert not any(moment in on_disk(tmp_path) for moment in gone)
-            with device._store.transaction() as db:
+            with device.store.transaction() as db:
                 ids = [id_ for (id_,) in db.execute("SELECT id FROM closings")]
             assert len(ids) >= 30
             assert all(id_ in on_disk(tmp_path) for id_ in ids)
@@ -149,7 +149,7 @@ def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path)
         for period in range(1, 5):
             clock.now = START + 60 * period + 20
             device.flush()
-            with device._store.transaction() as db:
+            with device.store.transaction() as db:
                 kept = {used for (used,) in db.execute("SELECT used FROM entries")}
             assert kept == ({bytes([period]) * 12} if period < 4 else {None})
             assert not any(used in on_disk(tmp_path) for used in past)
@@ -207,13 +207,13 @@ def test_what_cannot_be_erased_for_want_of_room_is_erased_later(tmp_path):
             clock.now += 1
             handle.record(answer)
         forgotten = (1000 * (START + 2)).to_bytes(6)
-        roomy = device._store._connection
-        device._store._connection = Crowded(roomy)
+        roomy = device.store._connection
+        device.store._connection = Crowded(roomy)
         clock.now = START + 80
         assert device.flush().sent == 1
         assert forgotten not in moments(device)
         assert forgotten in on_disk(tmp_path)
-        device._store._connection = roomy
+        device.store._connection = roomy
         assert device.flush().sent == 0
         assert forgotten not in on_disk(tmp_path)
 
@@ -231,7 +231,7 @@ def test_the_changelog_is_forgotten_when_no_open_node_needs_it(tmp_path):
                 handle.record(answers[period])
             clock.now = START + 60 * period + 20
             device.flush()
-            with device._store.transaction() as db:
+            with device.store.transaction() as db:
                 kept.append([state for (state,) in db.execute("SELECT state FROM changelog ORDER BY number")])
         assert handle.answer() is None
     assert kept == [[1]] * 2 + [[1, 2]] + [[2]] * 2 + [[2, 3]] * 2 + [[]]

@@ -75,7 +75,7 @@ def lived(folder, script: list[tuple], recorder: random.Random | None) -> list[o
                 coins.enrols = False
             case "tell":
                 with suppress(ValueError):  # told more often than the survey allows
-                    handles[_MANY.id].tell_stratum(detail, entry=1)
+                    handles[_MANY.id].stratum(detail, entry=1)
             case "restart":
                 device.close()
                 device = client(folder, server, clock, coins)
@@ -90,7 +90,7 @@ def lived(folder, script: list[tuple], recorder: random.Random | None) -> list[o
                     if recorder.random() < 0.4:
                         clock.now = now + recorder.random()
                         answer = recorder.choice([*handle.survey.answers, None])
-                        handle.delete(entry) if answer is None else handle.record(answer, entry)
+                        handle.retract(entry) if answer is None else handle.record(answer, entry)
     device.close()
     return seen_by_the_server(server)
 

@@ -161,7 +161,7 @@ def test_under_a_wild_clock_the_layers_tell_one_story(steps):
         server.time.now = clock.now = max(server.time.now, START + 8 * 60 + 20)
         for _ in range(2):
             device.flush()
-        with device._store.transaction() as db:
+        with device.store.transaction() as db:
             stamps = [at for (at,) in db.execute("SELECT at_ms FROM changelog ORDER BY number")]
         assert stamps == sorted(stamps)
     inputs = by_node(server)

@@ -1,0 +1,42 @@
+"""What happens when a person does not want to take part, or not any more: everything goes, and a tombstone stays.
+
+A tombstone is a survey's id and what it counted; the survey is never joined again.
+"""
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from . import enrolment, surveys
+from .surveys import Known, Status
+
+_ANSWERING = frozenset({Status.ASKED, Status.JOINED, Status.ENDED})
+
+
+def withdraw(db: sqlite3.Connection) -> None:
+    """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time."""
+    for known in surveys.find_all(db):
+        leave(db, known)
+    for table in ("sealing_keys", "servers", "drops"):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608
+
+
+def leave(db: sqlite3.Connection, known: Known) -> None:
+    """Leaves one survey: what it knew and what waits is deleted, and a tombstone stays.
+
+    Of one that was never joined nothing stays but the tombstone either: the app has asked for it, and may have told.
+    """
+    if known.status in _ANSWERING:
+        enrolment.end(db, known, Status.LEFT)
+
+
+def destroy(store: Path) -> None:
+    """Overwrites and deletes a store that cannot be opened, with all files beside it that SQLite made."""
+    for file in (store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            with open(file, "r+b") as content:
+                content.write(bytes(file.stat().st_size))
+                content.flush()
+                os.fsync(content.fileno())
+            file.unlink()

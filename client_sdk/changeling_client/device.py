@@ -1,0 +1,300 @@
+"""What a client does on its device, whichever way the app calls it: join, record, answer, leave.
+
+Nothing here waits for a network but `flush`.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from changeling_protocol import Coins, Survey, SystemCoins
+from changeling_protocol.millionths import from_micro
+from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
+
+from . import consent, drops, enrolment, entries, recording, surveys, witnessing
+from .answering import next_due_ms
+from .clock import known_time
+from .delivery import Server
+from .drops import Drop
+from .entries import Entry, Pending
+from .errors import ClientError, StoreUnusable, WitnessTrouble
+from .flushing import Flushed, Flusher, enrol_or_refuse
+from .ledger import Account, SurveyAccount
+from .recording import Recorded
+from .servers import Lines
+from .settings import Settings
+from .states import Drawn
+from .store import Store
+from .surveys import Known, Status
+
+MOST_ANSWER_CHARACTERS = 1_000
+"""The longest answer that is kept for a survey that is not known yet."""
+_log = logging.getLogger("changeling")
+
+
+class Device:
+    """One store and what is done with it.
+
+    url: the server's base URL. connect: makes what speaks with a server. consent: whether the person takes part.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        key: bytes | None,
+        url: str,
+        settings: Settings,
+        connect: Callable[[str], Server],
+        consent: bool,
+        coins: Coins | None = None,
+    ) -> None:
+        self.settings, self.url = settings, url
+        self.coins: Coins = coins or SystemCoins()
+        self.consent = consent
+        self._path, self._key, self._connect = path, key, connect
+        self._opened: Store | None = None
+        self._joined: dict[SurveyId, tuple[Survey, str]] = {}
+        self._lines: Lines | None = None
+        if consent:
+            self._open()
+        else:
+            self._wipe()
+
+    @property
+    def store(self) -> Store:
+        """The open store. Raises StoreUnusable where there is none, as there is no consent."""
+        if self._opened is None:
+            raise StoreUnusable("nothing is kept without consent")
+        return self._opened
+
+    def join(self, asked: Known, answers: Sequence[str] | None, signed: bytes | None) -> None:
+        """Notes that the app wants to join a survey, and joins it if its signed bytes are at hand.
+
+        Does nothing if it was asked for before, or without consent.
+        Raises ValueError for another number of entries than before, or a bad argument; CannotJoin; a store's errors.
+        """
+        if not self.consent:
+            return
+        survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
+        if survey is not None and answers is not None and self.settings.strict:
+            for answer in answers:
+                recording.state_of(survey, answer)
+        with self.store.transaction() as db:
+            known = surveys.find(db, asked.id)
+            if known is not None and known.status is not Status.REFUSED:
+                if known.entries != asked.entries and known.status in (Status.ASKED, Status.JOINED, Status.ENDED):
+                    raise ValueError(
+                        f"the survey was joined with {known.entries} entries, which is for good; got {asked.entries}"
+                    )
+            else:
+                enrolment.ask(db, self.store.wrapping, asked, answers)
+                known = asked
+            told = []
+            if survey is not None and known.status is Status.ASKED:
+                now_ms = known_time(db, known.url).stamp(self.now_ms())
+                told = enrol_or_refuse(db, self.store, self.settings, known, survey, now_ms, self.coins)
+        for error in told:
+            raise error
+
+    def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
+        """Records an entry's answer, or with None that it has none; it is on disk when this returns.
+
+        In a signal handler that interrupts a record or a flush of its own thread it is PENDING, and on disk as soon as
+        that goes on. Raises ValueError for a wrong answer or entry if the client is strict; a store's errors.
+        """
+        if self._opened is None:
+            return Recorded.DROPPED
+        at_ms = self.now_ms()
+        if self.store.interrupts():
+            self.store.afterwards(lambda: self._quietly(lambda: self._record(id_, answer, number, at_ms)))
+            return Recorded.PENDING
+        return self._record(id_, answer, number, at_ms)
+
+    def _record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
+        try:
+            with self.store.transaction() as db:
+                known = self._joined.get(id_)
+                if known is None:
+                    found = surveys.find(db, id_)
+                    if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
+                        drops.count(db, Drop.NOT_TAKING_PART)
+                        return Recorded.DROPPED
+                    if found.status is Status.JOINED:
+                        known = self._joined[id_] = found.survey, found.url
+                try:
+                    before = entries.load(db, self.store.wrapping, id_, EntryNumber(number))
+                except ValueError:
+                    if known is not None and (now := surveys.find(db, id_)) is not None and now.status >= Status.LEFT:
+                        drops.count(db, Drop.NOT_TAKING_PART)
+                        return Recorded.DROPPED
+                    raise
+                if known is None:
+                    entry, recorded = _kept_for_later(before, answer, at_ms)
+                else:
+                    survey, url = known
+                    drawn = self._drawn(db, survey, before)
+                    stamp_ms = known_time(db, url).stamp(at_ms)
+                    entry = recording.bring_back(survey, before, drawn, stamp_ms)
+                    entry, recorded = recording.record(
+                        survey, entry, drawn, Pending(stamp_ms, answer), time_known=False
+                    )
+                if entry is not before:
+                    entries.update(db, self.store.wrapping, entry)
+                return recorded
+        except ValueError:
+            if self.settings.strict:
+                raise
+        with self.store.transaction() as db:
+            drops.count(db, Drop.WRONG_ANSWER)
+        _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
+        return Recorded.DROPPED
+
+    def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:
+        if all(track.reported is None for _, track in survey.plan.numbered(entry.group)):
+            return frozenset()
+        return entries.drawn_nodes(db, self.store.wrapping, entry)
+
+    def flush(self) -> Flushed:
+        """Joins what was asked for, answers what is due, sends what waits; nothing without consent."""
+        if not self.consent or self._lines is None:
+            return Flushed(0, 0, 0, None)
+        flushed, told = Flusher(self.store, self._lines, self.settings).flush(self.coins)
+        for error in told:
+            self.tell(error)
+        return flushed
+
+    def leave(self, id_: SurveyId) -> None:
+        """Leaves a survey for good: what it knew and what waits is wiped, and it is never joined again."""
+        if self._opened is None:
+            return
+        self._joined.pop(id_, None)
+        with self.store.transaction() as db:
+            known = surveys.find(db, id_)
+            if known is not None:
+                consent.leave(db, known)
+        self.store.erase_past()
+
+    def set_consent(self, given: bool) -> None:
+        """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
+        if given == self.consent:
+            return
+        self.consent = given
+        if given:
+            self._open()
+        else:
+            self._wipe()
+
+    def account(self) -> Account:
+        """What all surveys come to."""
+        at_most = self.settings.max_epsilon
+        if self._opened is None:
+            return Account(from_micro(0), at_most, (), {}, witnessed=self.settings.witness is not None)
+        with self.store.transaction() as db:
+            each = tuple(_account(known) for known in surveys.find_all(db))
+            witnessed = self.settings.witness is not None
+            return Account(surveys.spent(db), at_most, each, drops.counted(db), witnessed)
+
+    def find(self, id_: SurveyId) -> Known | None:
+        """The survey as the store knows it; None if it has not heard of it, or there is no consent."""
+        if self._opened is None:
+            return None
+        with self.store.transaction() as db:
+            return surveys.find(db, id_)
+
+    def next_due_ms(self) -> UnixMilliseconds | None:
+        """When something is to be answered next by the device's clock, in Unix milliseconds; None if nothing is."""
+        if self._opened is None:
+            return None
+        due = []
+        with self.store.transaction() as db:
+            for known in surveys.find_all(db, Status.JOINED):
+                lead = known_time(db, known.url).lead_ms
+                for entry in entries.load_all(db, self.store.wrapping, known.id):
+                    if (at_ms := next_due_ms(known.survey, entry)) is not None:
+                        due.append(at_ms + lead)
+        return UnixMilliseconds(min(due)) if due else None
+
+    def now_ms(self) -> UnixMilliseconds:
+        """The device's time, in Unix milliseconds."""
+        return UnixMilliseconds(int(self.settings.clock() * 1000))
+
+    def tell(self, error: ClientError) -> None:
+        """Tells the app of an error that cannot be raised into it. No error holds an answer."""
+        _log.warning("%s: %s", type(error).__name__, error)
+        if self.settings.on_error is not None:
+            try:
+                self.settings.on_error(error)
+            except Exception:
+                _log.exception("the app's on_error has failed")
+
+    def interrupt(self) -> None:
+        """Ends what is being asked of servers, at once and for good."""
+        if self._lines is not None:
+            self._lines.close()
+
+    def close(self) -> None:
+        """Closes the store; what waits is sent after the next start."""
+        self.interrupt()
+        if self._opened is not None:
+            self._opened.close()
+
+    def _open(self) -> None:
+        self._opened = Store(self._path, self._key)
+        self._lines = Lines(self._opened, self._connect, self.settings.authority, self.settings.clock)
+        silenced: ClientError | None
+        try:
+            with self._opened.transaction() as db:
+                silenced = witnessing.check(db, self.settings.witness)
+        except WitnessTrouble as error:
+            silenced = error  # looked at again before anything is answered
+        if silenced is not None:
+            self.tell(silenced)
+        self._opened.erase_past(changed=silenced is not None)
+
+    def _wipe(self) -> None:
+        """Wipes what the store holds. A file that cannot be opened is destroyed: nobody knows what is in it."""
+        self._joined.clear()
+        self.interrupt()
+        self._lines = None
+        if not self._path.exists():
+            return
+        try:
+            store = self._opened or Store(self._path, self._key)
+        except StoreUnusable:
+            consent.destroy(self._path)
+            return
+        self._opened = None
+        with store.transaction() as db:
+            consent.withdraw(db)
+        wiped = store.erase_past()
+        store.close()
+        if not wiped:
+            self.tell(
+                ClientError("another process reads the store: its old pages are erased when this app next starts")
+            )
+
+    def _quietly(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except ClientError as error:
+            self.tell(error)
+        except ValueError:
+            _log.warning("a record in a signal handler was dropped: the survey has no such answer or entry")
+
+
+def _kept_for_later(entry: Entry, answer: str | None, at_ms: UnixMilliseconds) -> tuple[Entry, Recorded]:
+    """Keeps an answer for a survey that is not known yet."""
+    if answer is not None and (not isinstance(answer, str) or len(answer) > MOST_ANSWER_CHARACTERS):
+        raise ValueError("an answer is a text of the survey's")
+    if (entry.pending[-1].answer if entry.pending else None) == answer:
+        return entry, Recorded.UNCHANGED
+    return entry.waiting_for(Pending(at_ms, None if answer is None else str(answer))), Recorded.PENDING
+
+
+def _account(known: Known) -> SurveyAccount:
+    epsilon = from_micro(known.charge_micro)
+    if not known.payload:
+        return SurveyAccount(known.id.hex(), None, known.status, epsilon, None)
+    survey = known.survey
+    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, survey.per_week)

@@ -1,0 +1,101 @@
+"""Flushes in the background: when something is due, and again after trouble, until it is stopped.
+
+When it flushes depends on the calendar, on chance and on how the server does, never on what is recorded.
+"""
+
+import logging
+import threading
+
+from . import forks
+from .device import Device
+from .errors import ClientClosed, ClientError
+from .flushing import Flushed
+
+LONGEST_WAIT_SECONDS = 900.0
+"""A device looks at its clock again after so long: it may have slept, or been set."""
+SOONEST_SECONDS = 1.0
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 5, 3_600
+STOP_SECONDS = 0.5
+"""How long to wait for a flush that was told to end."""
+_log = logging.getLogger("changeling")
+
+
+class Reporter:
+    """A daemon thread that flushes a device. It raises nothing into the app: errors go to the device's `on_error`."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._wanted = False
+        self._thread: threading.Thread | None = None
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._failures = 0
+        forks.survive(self)
+
+    def start(self) -> None:
+        """Starts reporting; does nothing if it is started, or was stopped."""
+        self._wanted = True
+        self.ensure()
+
+    def ensure(self) -> None:
+        """Starts the thread again in a child that was forked: threads do not live on there."""
+        if self._wanted and self._thread is None and not self._stopped.is_set():
+            self._thread = threading.Thread(target=self._run, name="changeling", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Flushes soon: a survey was asked for, or consent was given."""
+        self.ensure()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stops for good; waits for a flush to end, but not for a network."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_SECONDS)
+
+    def before_fork(self) -> None:
+        """Nothing: the thread goes on in the parent."""
+
+    def after_fork(self, in_child: bool) -> None:
+        """In a child, forgets the parent's thread; `ensure` starts another when the app next calls."""
+        if in_child:
+            stopped = self._stopped.is_set()
+            self._thread = None
+            self._wake, self._stopped = threading.Event(), threading.Event()
+            if stopped:
+                self._stopped.set()
+
+    def _run(self) -> None:
+        wake, stopped = self._wake, self._stopped
+        while not stopped.is_set():
+            wake.clear()
+            try:
+                flushed = self._device.flush()
+                wait = self._until_next(flushed)
+            except ClientClosed:
+                return
+            except ClientError as error:
+                self._device.tell(error)
+                wait = self._retry()
+            except Exception:
+                _log.exception("reporting has failed")
+                wait = self._retry()
+            wake.wait(wait)
+
+    def _until_next(self, flushed: Flushed) -> float:
+        """How long to wait, in seconds."""
+        due_ms = self._device.next_due_ms()
+        longest = LONGEST_WAIT_SECONDS
+        if due_ms is not None:
+            longest = min(longest, max((due_ms - self._device.now_ms()) / 1000 + 0.001, SOONEST_SECONDS))
+        if flushed.trouble is None:
+            self._failures = 0
+            return longest
+        return min(self._retry(), LONGEST_WAIT_SECONDS)
+
+    def _retry(self) -> float:
+        """A wait that grows with every failure, drawn anew each time so that devices do not come back together."""
+        most = min(FIRST_RETRY_SECONDS << min(self._failures, 16), LAST_RETRY_SECONDS)
+        self._failures += 1
+        return (500 * most + self._device.coins.below(500 * most)) / 1000

@@ -1,0 +1,67 @@
+"""The servers that a store's answers go to: the app's own, and the relays that its surveys declare."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from changeling_protocol.quantities import UnixMilliseconds
+
+from .clock import KnownTime, keep_time, known_time
+from .delivery import Server
+from .sealing_keys import SealingKeys
+from .store import Store
+
+
+class Line:
+    """All that is needed to speak with one server: its URL, the server, its sealing keys, and the time there."""
+
+    def __init__(
+        self, store: Store, server: Server, url: str, authority: Sequence[bytes], clock: Callable[[], float]
+    ) -> None:
+        self.url, self.server = url, server
+        self.keys = SealingKeys(store, server, url, authority)
+        self._clock, self._time = clock, KnownTime(UnixMilliseconds(0), 0)
+
+    def now_ms(self) -> UnixMilliseconds:
+        """The device's time, in Unix milliseconds."""
+        return UnixMilliseconds(int(self._clock() * 1000))
+
+    def delayed_ms(self) -> UnixMilliseconds:
+        """The device's time without the lead that was last kept, in Unix milliseconds."""
+        return self._time.delayed(self.now_ms())
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether the server has told the time since `forget_heard`."""
+        return self.server.heard is not None
+
+    def forget_heard(self) -> None:
+        """Forgets the time that the server told before, as a clock may have been set since."""
+        self.server.heard = None
+
+    def keep_heard(self, db: sqlite3.Connection) -> None:
+        """Keeps the time that the server told, if it told it."""
+        self._time = known_time(db, self.url)
+        if self.server.heard is not None:
+            self._time = self._time.hearing(self.server.heard, self.now_ms())
+            keep_time(db, self.url, self._time)
+
+
+class Lines:
+    """The lines of one client, made as they are needed."""
+
+    def __init__(
+        self, store: Store, connect: Callable[[str], Server], authority: Sequence[bytes], clock: Callable[[], float]
+    ) -> None:
+        self._store, self._connect, self._authority, self._clock = store, connect, authority, clock
+        self._lines: dict[str, Line] = {}
+
+    def to(self, url: str) -> Line:
+        """The line to the server of this base URL. Raises ValueError for a URL that will not do."""
+        if url not in self._lines:
+            self._lines[url] = Line(self._store, self._connect(url), url, self._authority, self._clock)
+        return self._lines[url]
+
+    def close(self) -> None:
+        """Ends what is being asked at once, and closes all connections."""
+        for line in self._lines.values():
+            line.server.close()

@@ -1,0 +1,164 @@
+"""What is kept outside the store, so that a store that was put back, copied or lost is known for it.
+
+Before anything leaves the device, the witness learns how often answers were drawn. A store that has drawn less often
+than its witness saw is an old one: it would answer nodes again that were answered. So it stays silent, for good.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import msgpack
+from changeling_protocol.quantities import SurveyId
+
+from .errors import WitnessTrouble
+
+_FORMAT = 1
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A witness of changeling. Backups must leave this folder out.\n"
+"""The mark of folders that backups leave out: bford.info/cachedir."""
+
+
+class Witness(Protocol):
+    """Keeps a few hundred bytes for a store, somewhere a copy or a backup of the store does not take along."""
+
+    def read(self) -> bytes | None:
+        """What was written last; None if nothing was. Raises WitnessTrouble if that cannot be told now."""
+        ...
+
+    def write(self, seen: bytes) -> None:
+        """Keeps this in place of what was written before, through a loss of power. Raises WitnessTrouble."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a witness has seen of a store.
+
+    identity: the store's, 16 bytes. generation: how often it had drawn answers. surveys: the ids of those joined.
+    """
+
+    identity: bytes
+    generation: int
+    surveys: frozenset[SurveyId]
+
+    def encode(self) -> bytes:
+        """As bytes for a witness."""
+        packed: bytes = msgpack.packb([_FORMAT, self.identity, self.generation, sorted(self.surveys)])
+        return packed
+
+    @classmethod
+    def decode(cls, seen: bytes) -> "Seen | None":
+        """What `encode` wrote; None for anything else."""
+        try:
+            form, identity, generation, surveys = msgpack.unpackb(seen)
+        except (ValueError, TypeError, msgpack.UnpackException):
+            return None
+        if form != _FORMAT or not isinstance(identity, bytes) or not isinstance(generation, int):
+            return None
+        return cls(identity, generation, frozenset(map(SurveyId, surveys)))
+
+    def admits(self, identity: bytes, generation: int) -> bool:
+        """Whether a store may go on: it is the one that was seen, and as far, or one step further.
+
+        One step, as it is killed perhaps between drawing answers and telling its witness; nothing of them was sent.
+        """
+        return identity == self.identity and generation in (self.generation, self.generation + 1)
+
+
+class Callbacks:
+    """A witness that the host app keeps, in a keychain or a registry that its backups leave out, say.
+
+    read: gives what was written last, None if nothing was. write: keeps a few hundred bytes. What they raise counts as
+    a witness that cannot be asked now.
+    """
+
+    def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], None]) -> None:
+        self._read, self._write = read, write
+
+    def read(self) -> bytes | None:
+        """What the host kept. Raises WitnessTrouble."""
+        try:
+            return self._read()
+        except Exception as error:
+            raise WitnessTrouble(f"the app's witness cannot be read: {type(error).__name__}") from error
+
+    def write(self, seen: bytes) -> None:
+        """Hands it to the host. Raises WitnessTrouble."""
+        try:
+            self._write(seen)
+        except Exception as error:
+            raise WitnessTrouble(f"the app's witness cannot be written: {type(error).__name__}") from error
+
+
+class Sidecar:
+    """A witness in a folder of its own, which says to backups that they leave it out.
+
+    It knows that it was copied by the number that the file system gave its tag: a file that is put back, or brought to
+    another device, has another number. A folder that was copied counts as one that another store has written.
+    folder: made when it is first written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder).absolute()
+        self._tag, self._file = self._folder / "CACHEDIR.TAG", self._folder / "witness"
+
+    def read(self) -> bytes | None:
+        """What was written last. If the folder was copied, it says so of a store that is no other's."""
+        try:
+            kept = self._file.read_bytes()
+            if kept[:8] == self._number():
+                return kept[8:]
+            seen = Seen.decode(kept[8:])
+            return b"" if seen is None else replace(seen, identity=b"").encode()
+        except FileNotFoundError:
+            return b"" if self._folder.exists() else None
+        except OSError as error:
+            raise WitnessTrouble(f"the witness {self._folder} cannot be read: {error.strerror}") from error
+
+    def write(self, seen: bytes) -> None:
+        """Writes it beside, then puts it in place at once."""
+        try:
+            if not self._tag.exists():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                _write_through(self._tag, _TAG.encode())
+            draft = self._file.with_suffix(".new")
+            _write_through(draft, self._number() + seen)
+            os.replace(draft, self._file)
+            _sync_folder(self._folder)
+        except OSError as error:
+            raise WitnessTrouble(f"the witness {self._folder} cannot be written: {error.strerror}") from error
+
+    def _number(self) -> bytes:
+        return (self._tag.stat().st_ino % 2**64).to_bytes(8)
+
+
+def default_folder(app: str) -> Path:
+    """Where the sidecar of an app's store is if the app names no place: beside what stays on a device.
+
+    macOS leaves the caches out of its backups, not the folder for states.
+    """
+    import platformdirs
+
+    place = platformdirs.user_cache_path if sys.platform == "darwin" else platformdirs.user_state_path
+    return place(app, appauthor=False) / "changeling.witness"
+
+
+def _write_through(file: Path, content: bytes) -> None:
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,73 @@
+"""How a store and its witness are held against each other, and what becomes of surveys if they do not agree.
+
+Every time answers are drawn, the store counts one generation more in the same transaction; before any of them leaves
+the device, the witness is told. All looking is done inside of a transaction, so that no other process draws meanwhile.
+"""
+
+import os
+import sqlite3
+from dataclasses import replace
+
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+
+from . import enrolment, surveys
+from .errors import Silenced
+from .surveys import Known, Status
+from .witness import Seen, Witness
+
+
+def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
+    """Looks whether the store is the one that the witness has seen, and as far. If it is not, its surveys are silenced.
+
+    A store that is not witnessed yet is from now on; surveys that an earlier store of this witness had joined are never
+    joined by this one. Returns what there is to tell the app. Raises WitnessTrouble.
+    """
+    identity, generation, witnessed = db.execute("SELECT identity, generation, witnessed FROM device").fetchone()
+    if witness is None:
+        db.execute("UPDATE device SET witnessed = 0 WHERE witnessed")
+        return None
+    kept = witness.read()
+    seen = None if kept is None else Seen.decode(kept)
+    if witnessed and seen is not None and seen.admits(identity, generation):
+        if seen.generation != generation:
+            tell(db, witness)
+        return None
+    joined = surveys.find_all(db, Status.JOINED) if witnessed else []
+    for known in joined:
+        enrolment.end(db, known, Status.SILENCED)
+    silenced = {known.id for known in joined}
+    for id_ in seen.surveys if seen is not None else ():
+        if surveys.find(db, id_) is None:
+            nothing = Known(id_, Status.SILENCED, 0, one_person=False, asked_ms=UnixMilliseconds(0), url="")
+            surveys.put(db, nothing)
+            silenced.add(id_)
+    if witnessed or kept is not None:
+        db.execute("UPDATE device SET identity = ?", (os.urandom(len(identity)),))
+    db.execute("UPDATE device SET witnessed = 1")
+    tell(db, witness, seen)
+    if not silenced:
+        return None
+    return Silenced(
+        f"not the store that the witness saw; silent for good: {', '.join(sorted(map(bytes.hex, silenced)))}"
+    )
+
+
+def advance(db: sqlite3.Connection) -> None:
+    """Counts that answers are drawn in this transaction."""
+    db.execute("UPDATE device SET generation = generation + 1")
+
+
+def tell(db: sqlite3.Connection, witness: Witness | None, before: Seen | None = None) -> None:
+    """Tells the witness how far the store is; nothing that was drawn may leave the device before. Raises WitnessTrouble.
+
+    before: what an earlier store had told it; the surveys of that one are not forgotten.
+    """
+    if witness is None:
+        return
+    identity, generation = db.execute("SELECT identity, generation FROM device").fetchone()
+    never_asked = {Status.ASKED, Status.REFUSED}
+    joined = {SurveyId(known.id) for known in surveys.find_all(db) if known.status not in never_asked}
+    seen = Seen(identity, generation, frozenset(joined))
+    if before is not None:
+        seen = replace(seen, surveys=seen.surveys | before.surveys)
+    witness.write(seen.encode())

@@ -5,6 +5,7 @@ Nothing here waits for a network but `flush`.
 
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from .clock import known_time
 from .delivery import Server
 from .drops import Drop
 from .entries import Entry, Pending
-from .errors import ClientError, StoreUnusable, WitnessTrouble
+from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
 from .flushing import Flushed, Flusher, enrol_or_refuse
 from .ledger import Account, SurveyAccount
 from .recording import Recorded
@@ -56,6 +57,7 @@ class Device:
         self._opened: Store | None = None
         self._joined: dict[SurveyId, tuple[Survey, str]] = {}
         self._lines: Lines | None = None
+        self._sending = threading.Lock()
         if consent:
             self._open()
         else:
@@ -159,7 +161,12 @@ class Device:
         """Joins what was asked for, answers what is due, sends what waits; nothing without consent."""
         if not self.consent or self._lines is None:
             return Flushed(0, 0, 0, None)
-        flushed, told = Flusher(self.store, self._lines, self.settings).flush(self.coins)
+        try:
+            flushed, told = Flusher(self.store, self._lines, self.settings, self._sending).flush(self.coins)
+        except (ClientClosed, StoreUnusable):
+            if self.consent:
+                raise
+            return Flushed(0, 0, 0, "there is no consent any more")
         for error in told:
             self.tell(error)
         return flushed
@@ -173,6 +180,8 @@ class Device:
             known = surveys.find(db, id_)
             if known is not None:
                 consent.leave(db, known)
+        self._stop_sending()
+        self._connect_anew(self.store)
         self.store.erase_past()
 
     def set_consent(self, given: bool) -> None:
@@ -241,7 +250,7 @@ class Device:
 
     def _open(self) -> None:
         self._opened = Store(self._path, self._key)
-        self._lines = Lines(self._opened, self._connect, self.settings.authority, self.settings.clock)
+        self._connect_anew(self._opened)
         silenced: ClientError | None
         try:
             with self._opened.transaction() as db:
@@ -252,10 +261,19 @@ class Device:
             self.tell(silenced)
         self._opened.erase_past(changed=silenced is not None)
 
+    def _connect_anew(self, store: Store) -> None:
+        self._lines = Lines(store, self._connect, self.settings.authority, self.settings.clock)
+
+    def _stop_sending(self) -> None:
+        """Ends what is being sent, and waits until it has ended. A flush that runs can send nothing more."""
+        self.interrupt()
+        with self._sending:
+            return
+
     def _wipe(self) -> None:
         """Wipes what the store holds. A file that cannot be opened is destroyed: nobody knows what is in it."""
         self._joined.clear()
-        self.interrupt()
+        self._stop_sending()
         self._lines = None
         if not self._path.exists():
             return

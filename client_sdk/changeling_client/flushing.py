@@ -11,6 +11,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 
 from changeling_protocol import Coins, Survey, seal
 from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
@@ -52,10 +53,14 @@ class Flushed:
 
 
 class Flusher:
-    """Flushes one store. lines: to the servers that its surveys go to."""
+    """Flushes one store.
 
-    def __init__(self, store: Store, lines: Lines, settings: Settings) -> None:
-        self._store, self._lines, self._settings = store, lines, settings
+    lines: to the servers that its surveys go to. sending: held while anything is sent, so that whoever leaves a survey
+    can tell when nothing of it is under way any more.
+    """
+
+    def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock) -> None:
+        self._store, self._lines, self._settings, self._sending = store, lines, settings, sending
         self._sent = self._dropped = 0
         self._trouble: str | None = None
 
@@ -262,10 +267,17 @@ class Flusher:
     def _send(self, line: Line, body: Sequence[Upload]) -> None:
         """Sends one request, and notes what the server said of each upload in it."""
         key = line.keys.newest(line.delayed_ms())
-        refused = line.server.upload([seal(upload.plaintext, upload.survey, key) for upload in body])
+        with self._sending:
+            with self._store.transaction() as db:
+                body = [upload for upload in body if not _gone(db, upload.survey)]
+            if not body:
+                return
+            refused = line.server.upload([seal(upload.plaintext, upload.survey, key) for upload in body])
         now_ms = line.delayed_ms()
         with self._store.transaction() as db:
             for index, upload in enumerate(body):
+                if _gone(db, upload.survey):
+                    continue
                 if index not in refused:
                     self._sent += outbox.acknowledge(db, upload.survey, upload.entry, upload.periods)
                 elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):

@@ -73,8 +73,8 @@ class Reporter:
             try:
                 flushed = self._device.flush()
                 wait = self._until_next(flushed)
-            except ClientClosed:
-                return
+            except ClientClosed:  # or without consent, until it is given again
+                wait = LONGEST_WAIT_SECONDS
             except ClientError as error:
                 self._device.tell(error)
                 wait = self._retry()

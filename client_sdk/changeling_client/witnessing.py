@@ -32,14 +32,14 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
         if seen.generation != generation:
             tell(db, witness)
         return None
-    joined = surveys.find_all(db, Status.JOINED) if witnessed else []
-    for known in joined:
-        enrolment.end(db, known, Status.SILENCED)
-    silenced = {known.id for known in joined}
-    for id_ in seen.surveys if seen is not None else ():
-        if surveys.find(db, id_) is None:
-            nothing = Known(id_, Status.SILENCED, 0, one_person=False, asked_ms=UnixMilliseconds(0), url="")
-            surveys.put(db, nothing)
+    doubted = {known.id for known in surveys.find_all(db, Status.ASKED, Status.JOINED)} if witnessed else set()
+    if seen is not None:
+        doubted = {known.id for known in surveys.find_all(db, Status.JOINED)} & doubted | seen.surveys
+    silenced = set()
+    for id_ in doubted:
+        known = surveys.find(db, id_) or _unknown(id_)
+        if known.status in (Status.ASKED, Status.JOINED, Status.REFUSED):
+            enrolment.end(db, known, Status.SILENCED)
             silenced.add(id_)
     if witnessed or kept is not None:
         db.execute("UPDATE device SET identity = ?", (os.urandom(len(identity)),))
@@ -52,13 +52,17 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
     )
 
 
+def _unknown(id_: SurveyId) -> Known:
+    return Known(id_, Status.ASKED, 0, one_person=False, asked_ms=UnixMilliseconds(0), url="")
+
+
 def advance(db: sqlite3.Connection) -> None:
     """Counts that answers are drawn in this transaction."""
     db.execute("UPDATE device SET generation = generation + 1")
 
 
 def tell(db: sqlite3.Connection, witness: Witness | None, before: Seen | None = None) -> None:
-    """Tells the witness how far the store is; nothing that was drawn may leave the device before. Raises WitnessTrouble.
+    """Tells the witness how far the store is: nothing that was drawn may leave before. Raises WitnessTrouble.
 
     before: what an earlier store had told it; the surveys of that one are not forgotten.
     """

@@ -28,7 +28,8 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
         return None
     kept = witness.read()
     seen = None if kept is None else Seen.decode(kept)
-    if witnessed and seen is not None and seen.admits(identity, generation):
+    if seen is not None and seen.admits(identity, generation):
+        db.execute("UPDATE device SET witnessed = 1 WHERE NOT witnessed")
         if seen.generation != generation:
             tell(db, witness)
         return None

@@ -7,6 +7,7 @@ import typer
 from changeling_aggregator.cli import authority, dev, histogram, keys, serve, survey
 from changeling_central.releasing import command as release
 
+from .notice import notice
 from .running import VERSION_HINT
 
 SERVER, CURATOR = "A server and its surveys", "A database of your own"
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+survey.app.command()(notice)
 for commands, name in ((authority.app, "authority"), (survey.app, "survey"), (keys.app, "keys")):
     app.add_typer(commands, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 for command in (serve.serve, histogram.histogram, dev.dev):

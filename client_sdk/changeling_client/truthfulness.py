@@ -21,11 +21,11 @@ _SILENT = (
     "Where nothing changed it is random"
 )
 _FITS = (
-    "points to several changes at once, and the one that there was is among them {truth} of the time; by luck it would "
+    "points to one change or several, and the one that there was is among them {truth} of the time; by luck it would "
     "be {luck} of the time. Where nothing changed it is random"
 )
 _LISTS = (
-    "is a list of several answers, and the one that you hold is on it {truth} of the time; by luck it would be {luck} "
+    "is a list of answers, and the one that you hold is on it {truth} of the time; by luck it would be {luck} "
     "of the time"
 )
 _TICKS = "ticks the answer that you hold {truth} of the time, and each answer that you do not hold {luck} of the time"

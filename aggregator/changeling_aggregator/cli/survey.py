@@ -1,4 +1,4 @@
-"""`changeling survey`: write a survey, sign it, publish it, look at it, go on from it, end it early."""
+"""`changeling survey`: write a survey, sign it, publish it, look at it, make code of it, go on from it, end it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from changeling_statistics.epsilons import parse_epsilon
 from changeling_statistics.instants import format_instant, parse_instant
 from changeling_statistics.survey_files import read_survey, write_survey
 
+from .code import code
 from .extend import extend
 from .files import read_private_key
 from .remote import admin_token, put
@@ -22,6 +23,7 @@ from .tables import console, cost_table
 app = typer.Typer(help="Write, sign, publish and show surveys.", no_args_is_help=True)
 
 app.command()(extend)
+app.command()(code)
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 

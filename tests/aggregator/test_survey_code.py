@@ -1,0 +1,221 @@
+"""`changeling survey code`: a survey as a typed module, whatever its texts are."""
+
+import ast
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from keyword import iskeyword
+from pathlib import Path
+from unicodedata import normalize
+
+import pytest
+from changeling_aggregator.cli.identifiers import classes, constants, literal, parameters
+from changeling_aggregator.cli.survey_module import survey_module
+from changeling_commands.__main__ import main
+from changeling_protocol import Breakdown
+from changeling_statistics.survey_files import write_survey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ..command_line import invoked
+from ..protocol.examples import AUTHORITY, PINNED, survey
+
+ROOT = Path(__file__).parents[2]
+NEXT = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key().public_bytes_raw()
+
+AWKWARD = (
+    *("a b", "a-b", "A B", "a b 2", "18 to 24", "18–24", "?!", "…", "None", "class", "mro", "name", "_", "__init__"),
+    *("Straße", "STRASSE", "ﬁne", "日本語", "مرحبا", "e\u0301clair", "éclair", "\u0301", "x" * 200, '"""\\', "a\nb"),
+    "\u202eright to left",
+)
+BREAKDOWNS = (
+    Breakdown("platform", ("linux", "mac")),
+    Breakdown("app version", ("1.0", "1-0", "2.0")),
+    Breakdown("class", ("answers", "str")),
+    Breakdown("answers", ("None",)),
+    Breakdown("AUTHORITY", ("a",)),
+    Breakdown("日本", ("はい",)),
+)
+
+
+def module_of(*answers, breakdowns=()):
+    return survey_module(replace(survey(answers=answers), breakdowns=breakdowns), PINNED)
+
+
+def run(text):
+    """What the names of a module stand for."""
+    names = {"__name__": "drinks"}
+    exec(compile(text, "drinks.py", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def signed(tmp_path, monkeypatch):
+    """A folder with a signed survey of awkward texts and its authority's key."""
+    monkeypatch.chdir(tmp_path)
+    asked = replace(survey(answers=AWKWARD), breakdowns=BREAKDOWNS)
+    (tmp_path / "survey.signed").write_bytes(asked.signed_by(AUTHORITY))
+    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
+    (tmp_path / "next.pub").write_text(NEXT.hex())
+    return asked
+
+
+def test_the_module_holds_what_an_app_needs(signed, tmp_path):
+    """The id, the question, the keys to pin, every answer and every value; made again it is the same text."""
+    words = (
+        "survey",
+        "code",
+        "survey.signed",
+        "--authority",
+        "authority.pub",
+        "--authority",
+        "next.pub",
+        "-o",
+        "drinks.py",
+    )
+    done = invoked(main, *words)
+    assert (done.exit_code, done.output) == (0, f"wrote drinks.py, survey {signed.id.hex()}\n")
+    text = (tmp_path / "drinks.py").read_text()
+    names = run(text)
+    assert (names["SURVEY"], names["QUESTION"]) == (signed.id.hex(), signed.question)
+    assert names["AUTHORITY"] == (PINNED[0], NEXT)
+    assert tuple(names["Answers"]) == AWKWARD
+    assert tuple(names["AppVersion"]) == ("1.0", "1-0", "2.0")
+    enums = {name for name, value in names.items() if isinstance(value, type) and issubclass(value, StrEnum)}
+    assert enums - {"StrEnum"} == {"Answers", "Platform", "AppVersion", "Class", "Answers_2", "AUTHORITY_2", "日本"}
+    told = names["stratum"](
+        platform=names["Platform"].MAC,
+        app_version=names["AppVersion"].VALUE_1_0_2,
+        class_=names["Class"].STR,
+        answers=names["Answers_2"].NONE,
+        authority=names["AUTHORITY_2"].A,
+        日本=names["日本"].はい,
+    )
+    assert told == {
+        each.name: value for each, value in zip(BREAKDOWNS, ("mac", "1-0", "str", "None", "a", "はい"), strict=True)
+    }
+    invoked(main, *words)
+    assert (tmp_path / "drinks.py").read_text() == text
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda folder: (folder / "authority.pub").write_text(NEXT.hex()), "survey.signed is signed by none of these"),
+        (lambda folder: write_survey(folder / "survey.signed", survey()), "survey.signed is signed by none of these"),
+        (lambda folder: (folder / "survey.signed").write_bytes(b"x"), "survey.signed holds no survey"),
+    ],
+    ids=["another's key", "a draft", "no survey"],
+)
+def test_a_survey_that_no_pinned_key_signed_is_made_into_no_code(tmp_path, change, sentence):
+    """One line, exit code 1, and no file."""
+    change(tmp_path)
+    done = invoked(main, "survey", "code", "survey.signed", "--authority", "authority.pub", "-o", "drinks.py")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("changeling: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+    assert not (tmp_path / "drinks.py").exists()
+
+
+@pytest.mark.usefixtures("signed")
+def test_no_code_is_made_without_a_key_to_check_the_signature_by():
+    """The command asks for it."""
+    done = invoked(main, "survey", "code", "survey.signed", "-o", "drinks.py")
+    assert done.exit_code == 2
+    assert "--authority" in done.stderr
+
+
+RIGHT = """\
+from changeling_client import Client, SurveyHandle
+from drinks import AUTHORITY, SURVEY, Answers, AppVersion, Platform, stratum
+
+def begin(client: Client) -> SurveyHandle:
+    told = stratum(platform=Platform.LINUX, app_version=AppVersion.VALUE_2_0)
+    return client.join(SURVEY, stratum=told)
+
+def answer(handle: SurveyHandle) -> None:
+    handle.record(Answers.TEA)
+
+def pinned() -> tuple[bytes, ...]:
+    return AUTHORITY
+"""
+TYPOS = """\
+from drinks import Answers, AppVersion, Platform, stratum
+Answers.TEE
+stratum(platform=Platform.LINUX)
+stratum(platform=AppVersion.VALUE_2_0, app_version=AppVersion.VALUE_2_0)
+stratum(platform="linux", app_version=AppVersion.VALUE_2_0)
+stratum(plattform=Platform.LINUX, app_version=AppVersion.VALUE_2_0)
+Platform.WINDOWS
+"""
+
+
+def test_a_typo_is_a_type_error_and_the_right_use_is_none(tmp_path):
+    """By mypy --strict, against the client's own annotations."""
+    (tmp_path / "drinks.py").write_text(module_of("tea", "coffee", breakdowns=BREAKDOWNS[:2]))
+    (tmp_path / "awkward.py").write_text(module_of(*AWKWARD, breakdowns=BREAKDOWNS))
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "typos.py").write_text(TYPOS)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", "--cache-dir", "cache"]
+    paths = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "client_sdk"))
+    done = subprocess.run(
+        [*command, "drinks.py", "awkward.py", "right.py", "typos.py"],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    wrong = {line.split(": error: ")[0] for line in errors}
+    assert wrong == {f"typos.py:{number}" for number in range(2, TYPOS.count("\n") + 1)}, done.stdout + done.stderr
+
+
+def test_the_module_passes_ruff_as_it_comes(tmp_path):
+    """Its format and its rules, in their defaults; the rules also where the marks that turn them off are taken out."""
+    file, bare = tmp_path / "drinks.py", tmp_path / "bare.py"
+    file.write_text(module_of(*AWKWARD, breakdowns=BREAKDOWNS))
+    bare.write_text(file.read_text().replace("# ruff: noqa\n", ""))
+    ruff = [sys.executable, "-m", "ruff"]
+    for words in (["format", "--check", file], ["check", file], ["check", bare]):
+        done = subprocess.run([*ruff, words[0], "--isolated", *words[1:]], capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+texts = st.lists(st.text(min_size=1), min_size=1, max_size=6, unique=True)
+
+
+@given(texts)
+def test_whatever_the_texts_are_there_is_a_name_for_each(answers):
+    """Distinct as Python compares names, and the module's enum gives each text back under it; always the same."""
+    names = constants(answers, "ANSWER")
+    assert names == constants(answers, "ANSWER")
+    assert len({normalize("NFKC", name) for name in names}) == len(answers)
+    for given_names in (names, classes(answers, "Breakdown"), parameters(answers, "breakdown")):
+        assert len(set(given_names)) == len(answers)
+        for name in given_names:
+            assert name.isidentifier()
+            assert not iskeyword(name)
+            assert normalize("NFKC", name) == name
+    members = "\n".join(f"    {name} = {literal(text)}" for name, text in zip(names, answers, strict=True))
+    answers_enum = run(f"from enum import StrEnum\nclass Answers(StrEnum):\n{members}\n")["Answers"]
+    assert [answers_enum[name] for name in names] == answers
+
+
+@given(st.text())
+def test_a_literal_is_one_line_that_shows_what_it_is(text):
+    """It evaluates to the text; nothing in it is invisible or turns the direction of writing."""
+    written = literal(text)
+    assert ast.literal_eval(written) == text
+    assert written.isprintable()
+
+
+def test_names_do_not_depend_on_what_follows():
+    """An answer that is added at the end leaves the names of the others, if it does not spell one of theirs."""
+    assert constants(["a b", "a-b"], "ANSWER") == constants(["a b", "a-b", "c"], "ANSWER")[:2]
+    assert constants(["a b", "a-b", "a b 2"], "ANSWER") == ["A_B", "A_B_3", "A_B_2"]

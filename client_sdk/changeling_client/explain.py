@@ -30,7 +30,7 @@ class Explanation:
     stratum_changes: how often an entry may change the values of those.
     goes_on: whether the survey goes on from another one, whose cost it adds to.
     epsilon: the most that the survey can cost the entry. per_week: that for each week of its calendar, rounded up.
-    epsilon_if_restored: the most that it costs if a backup was put back once.
+    epsilon_if_restored: the most that it costs if a backup was put back once, and nothing noticed.
     """
 
     question: str
@@ -114,8 +114,8 @@ def _about_conclusions(explanation: Explanation) -> Sequence[str]:
         "That holds for everything about your answers and when they changed, not only for this example, and whatever "
         "else is known about you. If the app keeps several answers of yours in this survey, it holds for each of them, "
         "and what they tell adds up.",
-        "If a backup of the device is put back once while the survey runs, the device may answer again. Then others "
-        f"can be moved {moved(explanation.if_restored[1])}.",
+        "If a backup of the device is put back once while the survey runs, and nothing notices, the device answers "
+        f"again. Then others can be moved {moved(explanation.if_restored[1])}.",
     )
 
 

@@ -1,36 +1,177 @@
-"""`changeling dev`: what an app developer meets first."""
+"""`changeling dev`: what an app developer meets first. The device is the very script that it prints."""
 
+import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 
-from changeling_aggregator.cli import dev
+import pytest
+from changeling_aggregator.cli import development
+from changeling_protocol import BadSignature, Survey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, survey
+
+SHORT = (
+    "import sys; from changeling_aggregator.cli import development; development.PERIOD_SECONDS = 2; "
+    "from changeling_commands.__main__ import main; sys.exit(main())"
+)
+"""The command with periods of two seconds, so that a test need not wait for ten."""
+ALONE = r" +\d+ +1 of 1 +1\.00 ± 0\.00 +0\.00 ± 0\.00$"
+"""The one device there is was heard, and holds the first of two answers."""
+DEADLINE_SECONDS = 60
 
 
-def test_dev_prints_a_device_and_then_estimates(tmp_path: Path) -> None:
-    """Instructions that parse as Python, an estimate once the first period was answered, and a clean end."""
-    command = [sys.executable, "-u", "-m", "changeling_commands", "dev", "--answers", "yes,no"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"TMPDIR": str(tmp_path)}) as process:
-        assert process.stdout
-        lines: list[str] = []
-        began = time.monotonic()
-        while not (lines and re.match(r" +1 +-?0\.\d\d ± 0\.\d\d +-?0\.\d\d ± 0\.\d\d$", lines[-1])):
-            lines.append(process.stdout.readline().rstrip("\n"))
-            assert time.monotonic() - began < 30, lines
-        process.terminate()
-        assert "thrown away" in process.communicate(timeout=20)[0]
-    assert process.returncode == 0
-    assert list(tmp_path.iterdir()) == []
-    printed = "\n".join(lines)
-    assert "FOR DEVELOPMENT ONLY" in printed
-    device = "\n".join(line[4:] for line in lines if line.startswith("    "))
-    compile(device[: device.index("time.sleep(1)") + 13], "device.py", "exec")
+class Running:
+    """`changeling dev` in a process of its own, and what it has printed so far."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.folder, self.lines, self._printed = folder, list[str](), Queue[str]()
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", SHORT, "dev", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+            cwd=folder,
+        )
+        self._reading = Thread(target=self._read)
+        self._reading.start()
+        self.wait_for("period +heard")
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._printed.put(line.rstrip("\n"))
+
+    def wait_for(self, pattern: str) -> None:
+        """Until it prints a line like this."""
+        until = time.monotonic() + DEADLINE_SECONDS
+        while not (self.lines and re.match(pattern, self.lines[-1])):
+            try:
+                self.lines.append(self._printed.get(timeout=max(0.0, until - time.monotonic())))
+            except Empty:
+                pytest.fail(f"{pattern!r} was not printed: {self.lines}")
+
+    @property
+    def script(self) -> str:
+        """The device that it prints."""
+        instructions = self.lines[
+            : next(at for at, line in enumerate(self.lines) if line.startswith("A period closes"))
+        ]
+        return "\n".join(line[4:] for line in instructions if line.startswith("    "))
+
+    def told(self, pattern: str) -> str:
+        """What the script has where the pattern has a group."""
+        found = re.search(pattern, self.script)
+        assert found, self.script
+        return found[1]
+
+    @contextmanager
+    def device(self) -> Iterator["subprocess.Popen[str]"]:
+        """The script, running in the folder."""
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", self.script], cwd=self.folder, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=20)
+
+    def stop(self) -> str:
+        """End it as a process manager does; returns the last line."""
+        self.process.terminate()
+        assert self.process.wait(timeout=20) == 0
+        self._reading.join()
+        assert self.process.stdout
+        self.process.stdout.close()
+        while not self._printed.empty():
+            self.lines.append(self._printed.get())
+        return self.lines[-1]
+
+
+@contextmanager
+def running(folder: Path, *words: str) -> Iterator[Running]:
+    dev = Running(folder, *words)
+    try:
+        yield dev
+    finally:
+        if dev.process.poll() is None:
+            dev.stop()
+
+
+def test_one_device_is_seen_alone_and_everything_is_thrown_away(tmp_path: Path) -> None:
+    """No other device is needed for an estimate. Before it comes, a period says that nobody was heard."""
+    with running(tmp_path, "--answers", "yes,no") as dev:
+        assert any("FOR DEVELOPMENT ONLY" in line for line in dev.lines)
+        dev.wait_for(r" +\d+ +nothing yet: no device was heard$")
+        with dev.device() as device:
+            dev.wait_for(ALONE)
+            assert device.stdout
+            assert device.stdout.readline() == "Recorded.PENDING\n"
+            assert device.stdout.readline().startswith("Flushed(sent=0, ")
+        assert dev.stop() == "stopped; everything is thrown away"
+    assert {path.name.split(".")[0] for path in tmp_path.iterdir()} == {"device"}
+
+
+def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_authority(tmp_path: Path) -> None:
+    """The app's own store does not break: its device goes on, and joins the other survey beside the first."""
+    server, authority, asked = r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)'
+    told = []
+    for answers in ("yes,no", "yes, no", "yes,never"):
+        with running(tmp_path, "--store", "kept", "--answers", answers) as dev:
+            told.append([dev.told(pattern) for pattern in (server, authority, asked)])
+            with dev.device():
+                dev.wait_for(ALONE)
+            assert dev.stop() == "stopped; everything is kept in kept"
+    first, again, other = told
+    assert again == first
+    assert other[:2] == first[:2]
+    assert other[2] != first[2]
+    assert (tmp_path / "kept" / "authority.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_serves_at_one_port(tmp_path: Path) -> None:
+    """A second server of the folder finds it taken, says so, and leaves the first one's survey alone."""
+    with running(tmp_path, "--store", "kept") as dev:
+        words = [sys.executable, "-c", SHORT, "dev", "--store", "kept", "--answers", "others"]
+        second = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        port = (tmp_path / "kept" / "port").read_text().strip()
+        assert dev.told(r'server="(.+)"') == f"http://127.0.0.1:{port}"
+        signed = (tmp_path / "kept" / "survey.signed").read_bytes()
+        assert dev.told(r'join\("(.+)"\)') == Survey.unverified(signed).id.hex()
+    assert second.returncode == 1
+    assert second.stderr == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
 
 
 def test_the_first_period_of_a_development_survey_closes_within_ten_seconds() -> None:
     """Whenever it is started."""
     for now in (1_800_000_000.0, 1_800_000_009.99, 1_800_000_003.5):
-        survey = dev._survey(("yes", "no"), now)
-        assert survey.calendar.start <= now < survey.calendar.time(1) <= now + dev.PERIOD_SECONDS
+        calendar = development.development_survey(("yes", "no"), now).calendar
+        assert calendar.start <= now < calendar.time(1) <= now + development.PERIOD_SECONDS
+
+
+def test_a_kept_survey_is_used_while_its_calendar_lasts(tmp_path: Path) -> None:
+    """With the very answers it has, in their order; then there is a new one."""
+    now, answers = 1_800_000_000.0, ("yes", "no")
+    first = development.kept_survey(tmp_path, AUTHORITY, answers, now)
+    last = first.calendar.time(first.calendar.periods)
+    assert development.kept_survey(tmp_path, AUTHORITY, answers, last - 1) == first
+    later = development.kept_survey(tmp_path, AUTHORITY, answers, last)
+    assert later.calendar.start == last
+    assert development.kept_survey(tmp_path, AUTHORITY, ("no", "yes"), last).answers == ("no", "yes")
+
+
+def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path: Path) -> None:
+    """Whoever put it there is told, and nothing is overwritten."""
+    signed = survey().signed_by(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    (tmp_path / "survey.signed").write_bytes(signed)
+    with pytest.raises(BadSignature):
+        development.kept_survey(tmp_path, AUTHORITY, ("yes", "no"), 1_800_000_000.0)
+    assert (tmp_path / "survey.signed").read_bytes() == signed

@@ -277,7 +277,7 @@ def test_the_words_hold_what_a_person_would_ask():
         "at most 2 reports, until 2027-01-15 08:02 UTC; one that is late may leave it until 2027-01-15 08:12" in words
     )
     assert "platform (linux, mac); it may change 2 times" in words
-    assert "put back once while the survey runs" in words
+    assert "put back once while the survey runs, and nothing notices" in words
     assert "from 10% to 94.4% at most" in words
     assert "goes on from another one" in words
 

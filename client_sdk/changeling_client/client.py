@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from .explain import Explanation
+
 
 class Beside:
     """The default witness: a sidecar folder in its usual place."""
@@ -168,6 +170,18 @@ class Client:
     def ledger(self) -> Account:
         """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
         return self._device.account()
+
+    def explain(self, survey_id: bytes | str) -> Explanation:
+        """What somebody who sees everything that is ever sent for a survey could at most conclude; `str` is in words.
+
+        Raises ValueError for a survey that is not known yet, or that the store does not take part in; a store's errors.
+        """
+        from .explain import explain
+
+        known = self._device.find(surveys.survey_id(survey_id))
+        if known is None or not known.payload:
+            raise ValueError("the survey is not known, or was left")
+        return explain(known.survey)
 
     def close(self) -> None:
         """Closes the store and ends what is being sent, within a second; what waits is sent after the next start."""

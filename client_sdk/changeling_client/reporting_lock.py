@@ -5,6 +5,7 @@ Knows nothing of stores. A lock that is held as a process forks stays with the p
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+THREAD_SECONDS = 30.0
+"""How long a thread waits for another of its process, which does the same as it would."""
+
 
 class ProcessLock:
     """A lock between processes, and between threads of one. file: made if missing; its content is never looked at."""
@@ -21,10 +25,25 @@ class ProcessLock:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._held: int | None = None
+        self._threads = threading.RLock()
 
     @contextmanager
     def tried(self) -> Iterator[bool]:
-        """Takes the lock for the block if nobody has it. Yields whether it did. Raises OSError."""
+        """Takes the lock for the block if no other process has it; waits for another thread of this one.
+
+        Yields whether it did. Raises OSError.
+        """
+        threads = self._threads
+        if not threads.acquire(timeout=THREAD_SECONDS):
+            yield False
+            return
+        try:
+            yield from self._tried()
+        finally:
+            if threads is self._threads:  # else this is a child, and has others
+                threads.release()
+
+    def _tried(self) -> Iterator[bool]:
         handle = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
             taken = _lock(handle)
@@ -41,6 +60,7 @@ class ProcessLock:
 
     def forget(self) -> None:
         """In a forked child: the lock is the parent's, and does not hang on this process."""
+        self._threads = threading.RLock()
         if self._held is not None:
             held, self._held = self._held, None
             _close(held)

@@ -4,8 +4,6 @@ For PAUSED periods nobody flushes, until the grace of what they should have repo
 reports again. What is counted is how many periods have no figure besides those that are lost.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -15,14 +13,13 @@ from tempfile import TemporaryDirectory
 
 import httpx
 import numpy as np
-from changeling_client import Client
 from changeling_protocol import AtMost, Calendar, ExpectedChanges, Survey
 from changeling_statistics.planning import hierarchical_plan, optimal_plan
 from changeling_statistics.planning.wish import Wish
 from changeling_statistics.survey_files import write_survey
 
 from demo.deployment import Deployment, deployed
-from demo.replay import Clock
+from demo.replay import Clock, device, flush
 
 DEVICES, PERIODS, PERIOD, SEED = 60, 40, 3600, 11
 PAUSED = (14, 15)
@@ -90,21 +87,12 @@ def _live(deployment: Deployment, folder: Path) -> None:
     calendar, clock = survey.calendar, Clock(survey.calendar.start + 1)
     deployment.move_clock(clock())
     with ExitStack() as stack:
-        http = stack.enter_context(httpx.Client())
+        transport = stack.enter_context(httpx.HTTPTransport())
         clients = [
-            stack.enter_context(
-                Client(
-                    folder / f"device-{i}.db",
-                    deployment.url,
-                    [deployment.authority],
-                    max_epsilon=survey.epsilon,
-                    http=http,
-                    clock=clock,
-                )
-            )
-            for i in range(DEVICES)
+            stack.enter_context(device(folder / f"device-{i}.db", deployment, transport, clock)) for i in range(DEVICES)
         ]
         handles = [client.join(survey.id) for client in clients]
+        flush(clients)
         for period in range(1, PERIODS + 1):
             for handle in handles:
                 if period == 1 or generator.random() < 0.03:
@@ -112,12 +100,7 @@ def _live(deployment: Deployment, folder: Path) -> None:
             clock.time = calendar.time(period) + SKEW + SPREAD + 1
             deployment.move_clock(clock())
             if period not in PAUSED:
-                _flush(clients)
-
-
-def _flush(clients: Sequence[Client]) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(Client.flush, clients))
+                flush(clients)
 
 
 def _stopped(deployment: Deployment) -> Stopped:

@@ -12,11 +12,12 @@ from fractions import Fraction
 from pathlib import Path
 from time import process_time
 
-from changeling_client import entries
+from changeling_client import entries, outbox
 from changeling_client.answering import answer_due
-from changeling_client.clock import DeviceClock, close_ms
-from changeling_client.enrolment import enrol
+from changeling_client.clock import close_ms
+from changeling_client.enrolment import ask, enrol
 from changeling_client.store import Store
+from changeling_client.surveys import Known, Status
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -93,10 +94,12 @@ def seconds(survey: Survey, coins: Coins, count: int = 20) -> float:
         for period in range(1, PERIODS + 1):
             now_ms = UnixMilliseconds(close_ms(survey.calendar, period) + 1000 * (survey.skew + SPREAD))
             with store.transaction() as db:
-                for entry in entries.load_all(db, survey.id):
+                for entry in entries.load_all(db, store.wrapping, survey.id):
                     joint._patterns.cache_clear()
                     began = process_time()
-                    answer_due(db, survey, entry, now_ms, False, coins)
+                    answered = answer_due(survey, entry, (), now_ms, False, coins)
+                    entries.update(db, store.wrapping, answered.entry)
+                    outbox.put(db, store.wrapping, survey, answered.entry, answered.answers)
                     taken += process_time() - began
     return taken / (count * PERIODS)
 
@@ -157,9 +160,11 @@ def _enrolled(survey: Survey, count: int) -> Iterator[Store]:
     """A store whose entries joined the survey as it began, each with an answer."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store.db")
-        clock = DeviceClock(lambda: survey.calendar.start, 0)
+        now_ms = UnixMilliseconds(1000 * survey.calendar.start)
+        asked = Known(survey.id, Status.ASKED, count, one_person=False, asked_ms=now_ms, url="https://surveys.example")
         with store.transaction() as db:
-            enrol(db, survey, count, [survey.answers[0]] * count, {}, survey.epsilon, clock, SystemCoins())
+            ask(db, store.wrapping, asked, [survey.answers[0]] * count)
+            enrol(db, store.wrapping, asked, survey, survey.epsilon, now_ms, SystemCoins())
         yield store
         store.close()
 

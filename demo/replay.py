@@ -2,7 +2,7 @@
 
 import resource
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -41,32 +41,44 @@ class People:
 
 @contextmanager
 def joined(changelog: Changelog, deployment: Deployment, folder: Path) -> Iterator[People]:
-    """A client for every entry, joined as the calendar starts."""
+    """A client for every entry, joined as the calendar starts. They share connections, and have no witness."""
     count = len(changelog.entries)
     _allow_open_files(count * FILES_A_CLIENT)
     clock = Clock(deployment.survey.calendar.start + 1)
     deployment.move_clock(clock())
     with ExitStack() as stack:
-        http = stack.enter_context(httpx.Client())
+        transport = stack.enter_context(httpx.HTTPTransport())
         clients = [
-            stack.enter_context(
-                Client(
-                    folder / f"device-{i}.db",
-                    deployment.url,
-                    [deployment.authority],
-                    max_epsilon=deployment.survey.epsilon,
-                    http=http,
-                    clock=clock,
-                )
-            )
-            for i in range(count)
+            stack.enter_context(device(folder / f"device-{i}.db", deployment, transport, clock)) for i in range(count)
         ]
         first = _first_answers(changelog) if deployment.survey.closed else [None] * count
         handles = [
             client.join(deployment.survey.id, answers=None if answer is None else [answer])
             for client, answer in zip(clients, first, strict=True)
         ]
+        flush(clients)
         yield People(clients, handles, clock)
+
+
+def device(store: Path, deployment: Deployment, transport: httpx.BaseTransport, clock: Clock) -> Client:
+    """One client, which reports when it is told to. Its store is thrown away, so nothing witnesses it."""
+    return Client(
+        path=store,
+        server=deployment.url,
+        authority=[deployment.authority],
+        max_epsilon=deployment.survey.epsilon,
+        witness=None,
+        strict=True,
+        background=False,
+        transport=transport,
+        clock=clock,
+    )
+
+
+def flush(clients: Sequence[Client]) -> int:
+    """Flushes all of them, a few at the same time. Returns how many closings were acknowledged."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return sum(flushed.sent for flushed in pool.map(Client.flush, clients))
 
 
 def replay(changelog: Changelog, deployment: Deployment, people: People) -> Iterator[int]:
@@ -87,11 +99,10 @@ def replay(changelog: Changelog, deployment: Deployment, people: People) -> Iter
             if state:
                 handle.record(survey.answers[state - 1])
             else:
-                handle.delete()
+                handle.retract()
         clock.time = calendar.time(period) + survey.skew + survey.spread + 1
         deployment.move_clock(clock())
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            yield sum(flushed.sent for flushed in pool.map(Client.flush, people.clients))
+        yield flush(people.clients)
 
 
 def _first_answers(changelog: Changelog) -> list[str]:

@@ -81,7 +81,7 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 
 def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
     """What the clients' own ledgers say, equal ones together."""
-    ledgers = Counter(handle.ledger() for handle in handles)
+    ledgers = Counter(ledger for handle in handles if (ledger := handle.ledger()) is not None)
     table = Table(title="The clients' ledgers")
     for column in ("clients", "epsilon, whole survey", "answered through period", "waiting", "dropped"):
         table.add_column(column, justify="right")

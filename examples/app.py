@@ -12,9 +12,6 @@ import time
 
 from changeling_client import Client, ClientError, Recorded
 
-DEVELOPMENT = 30_000
-"""The epsilon of a development survey, which protects nobody. An app for people would allow 10 at most."""
-
 
 def main() -> None:
     """Takes part for half a minute."""
@@ -26,12 +23,22 @@ def main() -> None:
     wanted = parser.parse_args()
 
     try:
-        authority = [bytes.fromhex(wanted.authority)]
-        client = Client("app.db", server=wanted.server, authority=authority, max_epsilon=DEVELOPMENT)
-        survey = client.join(wanted.survey)
+        client = Client(
+            path="app.db",
+            server=wanted.server,
+            authority=[bytes.fromhex(wanted.authority)],
+            max_epsilon=10,
+            development=True,  # this survey protects nobody, and counts nothing
+            strict=True,  # a wrong answer raises
+            background=False,  # this script flushes by itself, to show what comes of it
+        )
+        survey = client.join(wanted.survey)  # touches no network
     except (ClientError, ValueError) as error:
         raise SystemExit(f"this app takes no part: {error}") from None
     with client:
+        flushed = client.flush()
+        if survey.survey is None:
+            raise SystemExit(f"this app takes no part: {survey.reason or flushed.trouble}")
         print(survey.survey.question)
 
         first, second = survey.survey.answers[:2]
@@ -39,7 +46,7 @@ def main() -> None:
         for elapsed in range(wanted.seconds):
             if elapsed == wanted.seconds // 2 and survey.record(second) is Recorded.FROZEN:
                 print("no change is left: the answer stays what it was")
-            flushed = client.flush()  # whenever the app runs: answers what is due, sends what waits
+            flushed = client.flush()  # answers what is due, sends what waits
             if flushed.sent or flushed.trouble:
                 print(f"{flushed.sent} sent, {flushed.waiting} waiting", flushed.trouble or "")
             time.sleep(1)

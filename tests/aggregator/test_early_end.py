@@ -58,7 +58,14 @@ def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProce
     )
     server.new_key()
     calendar = published.calendar
-    with Client(tmp_path / "device.db", server.url, PINNED, max_epsilon=100, clock=lambda: now) as device:
+    with Client(
+        path=tmp_path / "device.db",
+        server=server.url,
+        authority=PINNED,
+        max_epsilon=100,
+        background=False,
+        clock=lambda: now,
+    ) as device:
         now = calendar.start
         device.join(published.id).record("tea")
         assert put_end(server, published, 3) == (201, "")

@@ -70,9 +70,12 @@ def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path
     app = block_with("from changeling_client", "python")
     app = app.replace("https://surveys.example.org", url).replace('"…"', f'"{authority}"')
     app = re.sub(r'join\("[0-9a-f]{32}"\)', f'join("{survey}")', app)
-    done = subprocess.run([sys.executable, "-c", app], cwd=tmp_path, capture_output=True, text=True)
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", app], cwd=tmp_path, env=home, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "epsilon=Decimal('8')" in done.stdout
+    assert done.stderr == ""
+    assert "Privacy spent on surveys: 8 of at most 10." in done.stdout
+    assert (tmp_path / "org.example.tea/changeling.db").exists()
     listed = httpx.get(f"{url}/v1/surveys").json()["surveys"]
     assert [each["id"] for each in listed] == [survey]
 

@@ -102,10 +102,12 @@ if traced == "True":
     tracemalloc.start()
 began = time.process_time()
 with Client(
-    f"{folder}/{traced}.db",
-    "https://statistics.example",
-    [bytes.fromhex(authority)],
+    path=f"{folder}/{traced}.db",
+    server="https://statistics.example",
+    authority=[bytes.fromhex(authority)],
     max_epsilon=10**9,
+    witness=None,
+    background=False,
     clock=lambda: 1_800_000_000.0,
 ) as client:
     client.join(survey, signed=signed)

@@ -87,12 +87,17 @@ def test_a_client_adds_up_what_it_spends_and_keeps_to_its_bound(tmp_path):
     both = from_micro(first.epsilon_micro + second.epsilon_micro)
     for name, bound, fits in (("a", both, True), ("b", from_micro(micro(both) - 1), False)):
         with Client(
-            tmp_path / name, "https://statistics.example", PINNED, max_epsilon=bound, clock=lambda: 1_800_000_000.0
+            path=tmp_path / name,
+            server="https://statistics.example",
+            authority=PINNED,
+            max_epsilon=bound,
+            background=False,
+            clock=lambda: 1_800_000_000.0,
         ) as client:
             client.join(first.id, signed=first.signed_by(AUTHORITY))
             if fits:
                 client.join(second.id, signed=second.signed_by(AUTHORITY))
-                assert client.spent == both
+                assert client.ledger().spent == both
             else:
                 with pytest.raises(TooCostly):
                     client.join(second.id, signed=second.signed_by(AUTHORITY))

@@ -78,6 +78,7 @@ class Device:
         """
         if not self.consent:
             return
+        enrolment.check(asked, answers)
         survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
         if survey is not None and answers is not None and self.settings.strict:
             for answer in answers:
@@ -122,7 +123,7 @@ class Device:
                     if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
                         drops.count(db, Drop.NOT_TAKING_PART)
                         return Recorded.DROPPED
-                    if found.status is Status.JOINED:
+                    if found.status in (Status.JOINED, Status.ENDED):
                         known = self._joined[id_] = found.survey, found.url
                 try:
                     before = entries.load(db, self.store.wrapping, id_, EntryNumber(number))
@@ -218,9 +219,11 @@ class Device:
         due = []
         with self.store.transaction() as db:
             for known in surveys.find_all(db, Status.JOINED):
+                if (survey := surveys.readable(known)) is None:
+                    continue
                 lead = known_time(db, known.url).lead_ms
                 for entry in entries.load_all(db, self.store.wrapping, known.id):
-                    if (at_ms := next_due_ms(known.survey, entry)) is not None:
+                    if (at_ms := next_due_ms(survey, entry)) is not None:
                         due.append(at_ms + lead)
         return UnixMilliseconds(min(due)) if due else None
 
@@ -312,7 +315,7 @@ def _kept_for_later(entry: Entry, answer: str | None, at_ms: UnixMilliseconds) -
 
 def _account(known: Known) -> SurveyAccount:
     epsilon = from_micro(known.charge_micro)
-    if not known.payload:
+    survey = surveys.readable(known) if known.payload else None
+    if survey is None:
         return SurveyAccount(known.id.hex(), None, known.status, epsilon, None)
-    survey = known.survey
     return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, survey.per_week)

@@ -30,15 +30,19 @@ MOST_ENTRIES = 65_536
 """The most entries of a survey in one store."""
 
 
-def ask(db: sqlite3.Connection, wrapping: Wrapping, asked: Known, answers: Sequence[str] | None) -> None:
-    """Notes that the app wants to join a survey, and its first answers; the survey need not be known.
+def check(asked: Known, answers: Sequence[str] | None) -> None:
+    """Raises ValueError for a number of entries that no store holds, or of first answers that is another.
 
-    answers: one for each entry; None if they have none yet. Raises ValueError for another number of entries or answers.
+    answers: one for each entry; None if they have none yet.
     """
     if not 1 <= asked.entries <= MOST_ENTRIES:
         raise ValueError(f"a survey is joined with 1 to {MOST_ENTRIES} entries, got {asked.entries}")
     if answers is not None and (isinstance(answers, str) or len(answers) != asked.entries):
         raise ValueError(f"`answers` holds one answer for each of the {asked.entries} entries")
+
+
+def ask(db: sqlite3.Connection, wrapping: Wrapping, asked: Known, answers: Sequence[str] | None) -> None:
+    """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known."""
     forget_entries(db, asked)
     surveys.put(db, asked)
     for number in range(asked.entries):

@@ -22,7 +22,7 @@ from .answering import answer_due, hangs_on_time, last_closing, past_grace
 from .clock import close_ms, keep_time, known_time
 from .drops import Drop
 from .entries import Entry
-from .errors import CannotJoin, ClientError, ServerTrouble, StoreUnusable, WitnessTrouble
+from .errors import CannotJoin, ClientError, ServerTrouble, WitnessTrouble
 from .outbox import Upload
 from .recording import bring_back, judged
 from .servers import Line, Lines
@@ -294,7 +294,7 @@ class Flusher:
     def _end_finished(self, db: sqlite3.Connection, line: Line) -> None:
         """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
         for known in surveys.find_all(db, Status.JOINED):
-            if known.url != line.url or (survey := _readable(known)) is None:
+            if known.url != line.url or (survey := surveys.readable(known)) is None:
                 continue
             kept = entries.load_all(db, self._store.wrapping, survey.id)
             if all(
@@ -307,7 +307,7 @@ class Flusher:
     def _surveys(self, db: sqlite3.Connection, line: Line) -> list[Survey]:
         """The surveys that are answered on this line. One that cannot be read is passed over: the others go on."""
         known = [each for each in surveys.find_all(db, Status.JOINED) if each.url == line.url]
-        return [survey for each in known if (survey := _readable(each)) is not None]
+        return [survey for each in known if (survey := surveys.readable(each)) is not None]
 
 
 def enrol_or_refuse(
@@ -340,13 +340,6 @@ def _refuse(db: sqlite3.Connection, id_: SurveyId, error: CannotJoin) -> list[Cl
     return [error]
 
 
-def _readable(known: Known) -> Survey | None:
-    try:
-        return known.survey
-    except StoreUnusable:
-        return None
-
-
 def _gone(db: sqlite3.Connection, id_: SurveyId) -> bool:
     known = surveys.find(db, id_)
     return known is None or known.status is not Status.JOINED
@@ -376,7 +369,7 @@ def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMill
     """Whether the survey's calendar has ended. A server says "closed" also of one that has not begun, to a clock that
     is ahead."""
     known = surveys.find(db, survey)
-    if known is None or (joined := _readable(known)) is None:
+    if known is None or (joined := surveys.readable(known)) is None:
         return True
     return now_ms > close_ms(joined.calendar, joined.calendar.periods)
 

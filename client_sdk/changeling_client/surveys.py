@@ -112,6 +112,14 @@ def spent(db: sqlite3.Connection) -> Decimal:
     return from_micro(total)
 
 
+def readable(known: Known) -> Survey | None:
+    """The survey; None if this version cannot read it. It is passed over then, so that the others go on."""
+    try:
+        return known.survey
+    except StoreUnusable:
+        return None
+
+
 def _known(row: tuple[bytes, int, int, int, int, str, int, bytes, bytes, str]) -> Known:
     id_, status, entries, one_person, asked_ms, url, charge, payload, stratum, reason = row
     return Known(

@@ -137,10 +137,15 @@ def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, *
 
     coins: the test's own, which no app can bring.
     """
-    usual = {"max_epsilon": 10_000, "transport": server.transport(), "strict": True, "background": False}
-    device = Bundled(
-        path=path / "store.db", server=URL, authority=PINNED, clock=clock, **{"witness": None, **usual, **options}
-    )
+    usual = {
+        "authority": PINNED,
+        "max_epsilon": 10_000,
+        "witness": None,
+        "strict": True,
+        "background": False,
+        "transport": server.transport(),
+    }
+    device = Bundled(path=path / "store.db", server=URL, clock=clock, **{**usual, **options})
     device.bundle, server.clock = server, clock
     if coins is not None:
         device._device.coins = coins

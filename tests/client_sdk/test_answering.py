@@ -215,15 +215,15 @@ def test_group_delay_and_nodes_are_what_the_coins_say(tmp_path):
     with client(tmp_path, FakeServer(asked), Clock(at(2.5)), SeededCoins(6)) as device:
         device.join(asked.id, entries=20)
         with device.store.transaction() as db:
-            drawn = db.execute("SELECT entry, track, node FROM drawn_nodes ORDER BY 1, 2, 3").fetchall()
-            enrolled = entries.load_all(db, asked.id)
-    coins, expected = SeededCoins(6), []
+            enrolled = entries.load_all(db, device.store.wrapping, asked.id)
+            drawn = {entry.number: entries.drawn_nodes(db, device.store.wrapping, entry) for entry in enrolled}
+    coins, expected = SeededCoins(6), {}
     for entry in enrolled:
         assert entry.group == asked.plan.draw_group(coins)
+        nodes = draw_nodes(asked.plan.tracks[0], coins) if entry.group == 0 else ()
+        expected[entry.number] = {(0, node) for node in nodes}
         assert entry.delay_ms == coins.below(1000 * asked.spread)
         assert entry.answered == 2
-        if entry.group == 0:
-            expected += [(entry.number, 0, node) for node in draw_nodes(asked.plan.tracks[0], coins)]
     assert drawn == expected
     assert {entry.group for entry in enrolled} == {0, 1, 2}
 
@@ -250,7 +250,7 @@ def test_a_delay_is_drawn_once_and_not_again_at_each_flush(tmp_path):
 def test_what_an_app_embeds_has_the_operating_systems_coins(tmp_path):
     """It has no way to bring others: there is no such argument."""
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
-        assert type(device._coins) is SystemCoins
+        assert type(device._device.coins) is SystemCoins
     assert not [name for name in signature(Client).parameters if "coin" in name]
 
 

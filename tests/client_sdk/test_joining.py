@@ -6,15 +6,15 @@ from decimal import Decimal
 import httpx
 import pytest
 from changeling_client import (
+    BadEnrolment,
     BadSurvey,
     CannotJoin,
-    Client,
-    ClientError,
     EnrolmentOver,
     Recorded,
-    ServerTrouble,
+    Status,
     TooCostly,
     WrongSurvey,
+    surveys,
 )
 from changeling_protocol import BadSignature, MalformedBytes, UnderstatedEpsilon, canonical
 from changeling_protocol.signing import signed
@@ -22,7 +22,7 @@ from changeling_protocol.survey import KIND
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .device import LATE, PLAIN, START, URL, Clock, FakeServer, by_node, client
+from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client
 
 OTHER = replace(PLAIN, question="And what would you rather?")
 CLOSED = survey(closed=True, grace=10**6)
@@ -34,21 +34,25 @@ def unreachable(_request):
 
 
 def assert_nothing_joined(device):
-    assert device.spent == 0
+    assert device.ledger().spent == 0
     assert device.flush().sent == 0
+    with device.store.transaction() as db:
+        assert surveys.find_all(db, Status.JOINED) == []
 
 
 def test_joining_again_is_the_same_and_asks_nobody(tmp_path):
     """A survey is fetched once; joining again, from another process too, gives the same entries."""
     server, clock = FakeServer(PLAIN), Clock()
     with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id, entries=2).record("tea", 1)
-        assert device.join(PLAIN.id.hex(), entries=2).answer(1) == "tea"
+        device.join(PLAIN.id, entries=2, signed=None).record("tea", 1)
+        device.flush()
+        assert device.join(PLAIN.id.hex(), entries=2, signed=None).answer(1) == "tea"
     with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, entries=2)
+        handle = device.join(PLAIN.id, entries=2, signed=None)
+        device.flush()
         assert handle.answer(1) == "tea"
         assert handle.survey == PLAIN
-        assert device.spent == handle.spent == PLAIN.epsilon
+        assert device.ledger().spent == PLAIN.epsilon
     assert server.paths() == [f"/v1/surveys/{PLAIN.id.hex()}"]
 
 
@@ -72,9 +76,10 @@ def test_a_survey_signed_by_another_authority_is_refused(tmp_path):
 def test_any_pinned_key_may_have_signed(tmp_path):
     """Apps pin the current and the next key."""
     pinned = (STRANGER.public_key().public_bytes_raw(), *PINNED)
-    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
-        device._authority = pinned
-        assert device.join(PLAIN.id).survey == PLAIN
+    with client(tmp_path, FakeServer(PLAIN, OTHER), Clock(), authority=pinned) as device:
+        for signed_by in (STRANGER, AUTHORITY):
+            asked = {STRANGER: PLAIN, AUTHORITY: OTHER}[signed_by]
+            assert device.join(asked.id, signed=asked.signed_by(signed_by)).survey == asked
 
 
 def test_a_survey_with_any_byte_changed_is_refused(tmp_path):
@@ -113,14 +118,19 @@ def test_a_survey_of_another_protocol_version_is_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("signed_survey", [b"", b"\xc1", b"no survey at all", PLAIN.payload, PLAIN.signed_by(STRANGER)])
 def test_whatever_is_wrong_with_a_survey_is_a_client_error(tmp_path, signed_survey):
-    """An app that catches ClientError around `join` catches it, be the bytes its own or the server's."""
-    server = FakeServer(PLAIN)
+    """Bytes that the app brings are refused at once; of the server's the handle and `on_error` tell."""
+    server, told = FakeServer(PLAIN), []
     server.signed[PLAIN.id.hex()] = signed_survey
-    with client(tmp_path, server, Clock()) as device:
-        for brought in (signed_survey, None):
-            with pytest.raises(ClientError):
-                device.join(PLAIN.id, signed=brought)
+    with client(tmp_path, server, Clock(), on_error=told.append) as device:
+        with pytest.raises(BadSurvey):
+            device.join(PLAIN.id, signed=signed_survey)
+        assert told == []
+        handle = device.join(PLAIN.id, signed=None)
+        assert (handle.status, handle.reason) == (Status.ASKED, "")
         assert_nothing_joined(device)
+        assert handle.status is Status.REFUSED
+        assert handle.reason.startswith("BadSurvey: ")
+        assert [type(error) for error in told] == [BadSurvey]
 
 
 def test_another_survey_than_the_one_named_is_refused(tmp_path):
@@ -130,7 +140,11 @@ def test_another_survey_than_the_one_named_is_refused(tmp_path):
     with client(tmp_path, server, Clock()) as device:
         with pytest.raises(WrongSurvey, match=OTHER.id.hex()):
             device.join(PLAIN.id)
+        handle = device.join(PLAIN.id, signed=None)
         assert_nothing_joined(device)
+        assert handle.status is Status.REFUSED
+        assert handle.reason.startswith("WrongSurvey: ")
+        assert OTHER.id.hex() in handle.reason
 
 
 def test_the_sum_over_all_surveys_stays_within_max_epsilon(tmp_path):
@@ -143,9 +157,10 @@ def test_the_sum_over_all_surveys_stays_within_max_epsilon(tmp_path):
         device.join(again.id)
         with pytest.raises(TooCostly, match=str(3 * small.epsilon)):
             device.join(third.id)
-        assert device.spent == 2 * small.epsilon
+        assert device.ledger().spent == 2 * small.epsilon
     with client(tmp_path, server, Clock(), max_epsilon=Decimal(1)) as device:
-        assert device.join(small.id, entries=7).spent == small.epsilon
+        assert device.join(small.id, entries=7).status is Status.JOINED
+        assert device.ledger().spent == 2 * small.epsilon
         with pytest.raises(CannotJoin):
             device.join(third.id)
 
@@ -169,7 +184,7 @@ def test_max_epsilon_must_be_a_positive_number(tmp_path, max_epsilon):
 def test_the_number_of_entries_is_for_good(tmp_path):
     """Joining with another number is an error that names both, and there is at least one entry."""
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
-        with pytest.raises(ValueError, match="at least one entry, got 0"):
+        with pytest.raises(ValueError, match="with 1 to 65536 entries, got 0"):
             device.join(PLAIN.id, entries=0)
         device.join(PLAIN.id, entries=2)
         with pytest.raises(ValueError, match=r"with 2 entries.*got 3"):
@@ -196,16 +211,20 @@ def test_joining_after_the_end_is_refused_but_coming_back_is_not(tmp_path):
 
 
 def test_a_server_that_cannot_be_asked_is_told_from_one_that_refuses(tmp_path):
-    """join raises ServerTrouble with the status or the kind of failure, and can be tried again."""
-    server = FakeServer(PLAIN)
-    with client(tmp_path, server, Clock()) as device:
-        with pytest.raises(ServerTrouble, match="404"):
-            device.join(OTHER.id)
+    """`join` waits for nobody; a flush tells the status or the kind of failure, and asks again the next time."""
+    server, told = FakeServer(), []
+    with client(tmp_path, server, Clock(), on_error=told.append) as device:
+        handle = device.join(PLAIN.id)
+        assert server.requests == []
+        assert "404" in device.flush().trouble
         server.reply = unreachable
-        with pytest.raises(ServerTrouble, match="ConnectError"):
-            device.join(PLAIN.id)
+        assert "ConnectError" in device.flush().trouble
+        assert (handle.status, handle.survey, handle.ledger()) == (Status.ASKED, None, None)
         server.reply = lambda _: None
-        device.join(PLAIN.id)
+        server.signed[PLAIN.id.hex()] = PLAIN.signed_by(AUTHORITY)
+        assert device.flush().trouble is None
+        assert (handle.status, handle.survey) == (Status.JOINED, PLAIN)
+    assert told == []
 
 
 def test_first_answers_can_come_with_joining(tmp_path):
@@ -221,9 +240,11 @@ def test_a_closed_cohort_asks_for_an_answer_of_each_entry_in_time(tmp_path):
     """Without answers, with too few, or after the first period nobody joins."""
     server, clock = FakeServer(CLOSED), Clock()
     with client(tmp_path, server, clock) as device:
-        for answers in (None, ["tea"], "te"):
-            with pytest.raises(ValueError, match="answer"):
+        for answers in (["tea"], "te"):
+            with pytest.raises(ValueError, match="one answer for each of the 2 entries"):
                 device.join(CLOSED.id, entries=2, answers=answers)
+        with pytest.raises(BadEnrolment, match="answer"):
+            device.join(CLOSED.id, entries=2)
         with pytest.raises(ValueError, match="its answers are"):
             device.join(CLOSED.id, entries=2, answers=["tea", "cocoa"])
         clock.now = START + 60.001
@@ -249,4 +270,5 @@ def test_a_closed_cohort_keeps_its_answers(tmp_path):
 def test_the_authority_is_at_least_one_key_of_32_bytes(tmp_path, authority):
     """A client without a pinned authority cannot be made."""
     with pytest.raises(ValueError, match="authority"):
-        Client(tmp_path / "store.db", URL, authority, max_epsilon=1)
+        client(tmp_path, FakeServer(), Clock(), authority=authority)
+    assert list(tmp_path.iterdir()) == []

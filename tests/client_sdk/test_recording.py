@@ -7,6 +7,7 @@ from dataclasses import replace
 import httpx
 import pytest
 from changeling_client import EnrolmentOver, Recorded, entries
+from changeling_client.entries import Pending
 from changeling_client.responding import Slots
 from changeling_protocol import (
     AtMost,
@@ -90,7 +91,8 @@ def test_an_unknown_answer_is_refused_and_not_repeated(tmp_path):
 
 
 def frozen_after(tmp_path, constraint, moments):
-    """What becomes of alternating answers at these seconds, and the inputs reported afterwards."""
+    """What becomes of alternating answers at these seconds, which one stands once the server has told the time, and
+    the inputs reported afterwards."""
     asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
     server, clock = FakeServer(asked), Clock()
     with client(tmp_path, server, clock) as device:
@@ -99,13 +101,15 @@ def frozen_after(tmp_path, constraint, moments):
         for turn, moment in enumerate(moments):
             clock.now = START + moment
             became.append(handle.record(("tea", "coffee")[turn % 2]))
+        clock.now += 20
+        device.flush()
         stands = handle.answer()
         clock.now = LATE
         device.flush()
     return became, stands, by_node(server)
 
 
-C, F = Recorded.COUNTED, Recorded.FROZEN
+C, F, P = Recorded.COUNTED, Recorded.FROZEN, Recorded.PENDING
 
 
 def test_at_most_k_freezes_after_the_kth_mutation(tmp_path):
@@ -117,9 +121,10 @@ def test_at_most_k_freezes_after_the_kth_mutation(tmp_path):
 
 
 def test_time_bounded_freezes_when_the_time_since_the_insertion_is_over(tmp_path):
-    """Mutations count until B seconds after the first, that moment included, however many there are."""
-    became, stands, inputs = frozen_after(tmp_path, TimeBounded(100), [10, 20, 30, 40, 110, 110.001, 400])
-    assert became == [C, C, C, C, C, F, Recorded.UNCHANGED]
+    """Mutations count until B seconds after the first, that moment included, however many there are. Later ones wait
+    until the time is certain, and are frozen then."""
+    became, stands, inputs = frozen_after(tmp_path, TimeBounded(100), [10, 20, 30, 40, 110, 111, 400])
+    assert became == [C, C, C, C, C, P, P]
     assert stands == "tea"
     assert {node for node, true in inputs.items() if true} == {(0, 1), (1, 2), (0, 2), (0, 4)}
 
@@ -127,9 +132,8 @@ def test_time_bounded_freezes_when_the_time_since_the_insertion_is_over(tmp_path
 def test_a_hybrid_constraint_freezes_when_no_class_admits_more(tmp_path):
     """An entry may mutate while one of the classes allows it."""
     constraint = Hybrid((AtMost(2), TimeBounded(100)))
-    assert frozen_after(tmp_path, constraint, [10, 400, 401])[0] == [C, C, F]
-    (tmp_path / "fast").mkdir()
-    assert frozen_after(tmp_path / "fast", constraint, [10, 20, 30, 110, 111])[0] == [C, C, C, C, F]
+    assert frozen_after(tmp_path, constraint, [10, 400, 401])[:2] == ([C, C, P], "coffee")
+    assert frozen_after(tmp_path / "fast", constraint, [10, 20, 30, 110, 111])[:2] == ([C, C, C, C, P], "coffee")
 
 
 def test_the_count_outlives_the_process(tmp_path):
@@ -143,14 +147,18 @@ def test_the_count_outlives_the_process(tmp_path):
 
 
 def test_a_record_after_the_calendar_changes_nothing(tmp_path):
-    """No node can hold it, so the entry stays in the state that was reported."""
+    """No node can hold it, so the entry stays in the state that was reported, once the time is certain."""
     server, clock = FakeServer(PLAIN), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id)
         handle.record("tea")
         clock.now = PLAIN.calendar.time(8) + 1
-        assert handle.record("coffee") is F
+        assert handle.record("coffee") is P
+        device.flush()
         assert handle.answer() == "tea"
+        clock.now = LATE
+        device.flush()
+    assert {node for node, true in by_node(server).items() if true} == {(0, 1), (0, 2), (0, 4)}
 
 
 @pytest.mark.parametrize("last", [8, 6])
@@ -179,19 +187,17 @@ def test_when_a_survey_has_ended_all_that_it_knew_of_the_entry_goes(tmp_path, la
             assert handle.retract() is F
             device.flush()
             with device.store.transaction() as db:
-                entry = entries.load(db, asked.id, 0)
-                rows = [
-                    db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("changelog", "drawn_nodes")
-                ]
-            assert (entry.slots, entry.mutations, entry.first_ms, entry.delay_ms) == (None, 0, None, 0)
-            assert rows == [0, 0]
+                entry = entries.load(db, device.store.wrapping, asked.id, 0)
+                assert entries.drawn_nodes(db, device.store.wrapping, entry) == frozenset()
+            assert (entry.slots, entry.mutations, entry.first_s, entry.delay_ms) == (None, 0, None, 0)
+            assert (entry.states, entry.pending) == ((), ())
         server.reply = lambda _: None
         assert device.flush().sent == 1
     with client(tmp_path, server, clock) as device:
         handle = device.join(asked.id)
         assert handle.record("tea") is F
         assert handle.answer() is None
-        assert device.spent == asked.epsilon
+        assert device.ledger().spent == asked.epsilon
         assert (handle.ledger().answered, handle.ledger().waiting) == (last, 0)
     assert len({(report.track, report.node) for report, _, _ in server.reports()}) == 3 + last // 2
 
@@ -202,7 +208,7 @@ def test_nobody_joins_when_nothing_is_left_to_answer(tmp_path):
     with client(tmp_path, FakeServer(asked), Clock(START + 361)) as device:
         with pytest.raises(EnrolmentOver):
             device.join(asked.id)
-        assert device.spent == 0
+        assert device.ledger().spent == 0
 
 
 def test_a_clock_that_goes_back_writes_nothing_into_an_answered_node(tmp_path):
@@ -258,12 +264,12 @@ def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path,
         handle = device.join(PLAIN.id)
         handle.record("coffee")
         with device.store.transaction() as db:
-            entry = entries.load(db, PLAIN.id, 0)
+            entry = entries.load(db, device.store.wrapping, PLAIN.id, 0)
         clock.now = LATE
         printed = [repr(device), repr(handle), repr(handle.ledger()), repr(device.flush()), caplog.text]
     ids = [closing.id for closing in server.closings()]
     assert len(ids) == 8
     for text in printed:
         assert not [word for id_ in ids for word in ("coffee", repr(id_), id_.hex()) if word in text]
-    for kept in (entry, Slots((1, 2), 3)):
+    for kept in (entry, Slots((1, 2), 3), Pending(1, "2")):
         assert not any(digit in repr(kept).split("0x")[0] for digit in "0123456789")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from changeling_client import BadEnrolment
 from changeling_protocol import Breakdown, Standing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -153,13 +154,13 @@ def test_a_survey_with_breakdowns_needs_a_stratum(tmp_path):
     server = FakeServer(TOLD, PLAIN)
     with client(tmp_path, server, Clock()) as device:
         for wrong in (None, {}, {"platform": "linux"}, {"platform": "linux", "channel": "gamma"}):
-            with pytest.raises(ValueError, match="channel"):
+            with pytest.raises(BadEnrolment, match="channel"):
                 device.join(TOLD.id, stratum=wrong)
-        with pytest.raises(ValueError, match="colour"):
+        with pytest.raises(BadEnrolment, match="colour"):
             device.join(TOLD.id, stratum={"platform": "linux", "channel": "beta", "colour": "red"})
-        with pytest.raises(ValueError, match="platform"):
+        with pytest.raises(BadEnrolment, match="platform"):
             device.join(PLAIN.id, stratum={"platform": "linux"})
-        assert device.spent == 0
+        assert device.ledger().spent == 0
 
 
 def test_every_entry_is_in_the_stratum_that_is_told_until_it_changes(tmp_path):

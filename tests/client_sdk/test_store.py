@@ -9,9 +9,10 @@ from random import Random
 import changeling_client.store as store_module
 import httpx
 import pytest
-from changeling_client import StoreBusy, StoreUnusable
+from changeling_client import Recorded, StoreBusy, StoreReadOnly, StoreUnusable, entries, outbox, schema
 from changeling_client.store import Store
 from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track
+from changeling_protocol.sealing import head_of
 
 from ..protocol.examples import hierarchical, survey
 from .device import PLAIN, START, TRUTHFUL, Clock, FakeServer, client
@@ -51,7 +52,7 @@ DAMAGES = {
     "cut after a page": cut(4096),
     "torn pages": torn,
     "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
-    "of a later version": marked("user_version = 4"),
+    "of a later version": marked(f"user_version = {schema.VERSION + 1}"),
     "of another application": marked("application_id = 7"),
 }
 
@@ -69,14 +70,21 @@ def test_a_store_that_is_not_sound_means_silence(used, name):
 
 def test_a_directory_is_no_store(tmp_path):
     """Nor anything else that cannot be opened."""
-    with pytest.raises(StoreUnusable):
+    with pytest.raises(StoreReadOnly, match=rf"{tmp_path} cannot be written to"):
         Store(tmp_path)
 
 
-def test_a_store_that_cannot_be_made_is_told_as_one_that_cannot_be_used(tmp_path):
-    """A folder that is not there, or in which nothing can be made: no bare OSError reaches the app."""
-    with pytest.raises(StoreUnusable, match=r"no store can be made at .*missing"):
-        Store(tmp_path / "missing" / "store.db")
+def test_a_folder_that_is_missing_is_made(tmp_path):
+    """With those above it; so an app's first launch needs no installer."""
+    Store(tmp_path / "missing" / "too" / "store.db").close()
+    assert (tmp_path / "missing" / "too" / "store.db").exists()
+
+
+def test_where_no_folder_can_be_made_the_error_says_so(tmp_path):
+    """No bare OSError reaches the app."""
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(StoreReadOnly, match=r"no store can be made at .*taken"):
+        Store(tmp_path / "taken" / "store.db")
 
 
 def test_every_commit_is_on_disk(used):
@@ -90,9 +98,11 @@ def test_every_commit_is_on_disk(used):
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_nobody_else_may_read_it(used):
-    """The file, which holds answers, is its owner's alone; making it leaves nothing beside it."""
-    assert used.stat().st_mode & 0o077 == 0
-    assert [file.name for file in used.parent.iterdir()] == ["store.db"]
+    """The file, which holds answers, is its owner's alone; making it leaves nothing beside it but an empty lock."""
+    assert {file.name for file in used.parent.iterdir()} == {"store.db", "store.db.lock"}
+    for file in used.parent.iterdir():
+        assert file.stat().st_mode & 0o077 == 0
+    assert used.with_name("store.db.lock").read_bytes() == b""
 
 
 def on_disk(path):
@@ -103,39 +113,42 @@ WEEKLY = survey(hierarchical(3, 8, (1,), TRUTHFUL), grace=10**6, constraint=AtMo
 """Every period that closes forgets the mutations before its last one."""
 
 
-def moments(device) -> set[bytes]:
-    """When mutations were that the store still knows of, as SQLite writes such times: so they can be looked for."""
+KEY = b"K" * 32
+"""Under a key every piece is written under a nonce of its own, so that old ones can be told from new."""
+
+
+def pieces(device) -> set[bytes]:
+    """What the store keeps of its entries' answers, as it stands in the file: so it can be looked for there."""
     with device.store.transaction() as db:
-        known = db.execute("SELECT at_ms FROM changelog UNION SELECT first_ms FROM entries")
-        return {at.to_bytes(6) for (at,) in known if at}
+        return {piece for (piece,) in db.execute("SELECT private FROM entries UNION SELECT reports FROM closings")}
 
 
 def test_what_is_erased_is_on_no_page_of_any_file(tmp_path):
-    """After a flush the mutations that no node needs are gone from database and log, while it is open, and after the
+    """After a flush what was kept of entries before it is gone from database and log, while it is open, and after the
     acknowledgement the ids of closings."""
     server, clock = FakeServer(WEEKLY), Clock()
-    with client(tmp_path, server, clock) as device:
+    with client(tmp_path, server, clock, key=KEY) as device:
         handle = device.join(WEEKLY.id, entries=30)
         for period in range(1, 9):
             for entry in range(30):
                 clock.now += 0.25
                 handle.record(WEEKLY.answers[period % 3], entry)
-            before = moments(device)
-            assert all(moment in on_disk(tmp_path) for moment in before)
+            before, content = pieces(device), on_disk(tmp_path)
+            assert all(piece in content for piece in before)
             clock.now = START + 60 * period + 20
             server.refused = [[index, "malformed"] for index in range(30)]
             device.flush()
-            gone = before - moments(device)
-            assert len(gone) >= 30 or period <= 2  # an entry's first stays
-            assert not any(moment in on_disk(tmp_path) for moment in gone)
+            gone, content = before - pieces(device), on_disk(tmp_path)
+            assert len(gone) >= 30
+            assert not any(piece in content for piece in gone)
             with device.store.transaction() as db:
-                ids = [id_ for (id_,) in db.execute("SELECT id FROM closings")]
-            assert len(ids) >= 30
-            assert all(id_ in on_disk(tmp_path) for id_ in ids)
+                ids = [id_ for (id_,) in db.execute("SELECT id FROM closings WHERE id != x''")]
+            assert len(ids) == 30
+            assert all(id_ in content for id_ in ids)
             server.refused = []
             device.flush()
-            assert not any(id_ in on_disk(tmp_path) for id_ in ids)
-        assert not moments(device)
+            content = on_disk(tmp_path)
+            assert not any(id_ in content for id_ in ids)
 
 
 def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path):
@@ -150,20 +163,23 @@ def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path)
             clock.now = START + 60 * period + 20
             device.flush()
             with device.store.transaction() as db:
-                kept = {used for (used,) in db.execute("SELECT used FROM entries")}
-            assert kept == ({bytes([period]) * 12} if period < 4 else {None})
-            assert not any(used in on_disk(tmp_path) for used in past)
+                known = {entry.slots for entry in entries.load_all(db, device.store.wrapping, asked.id)}
+            kept = {bytes(slots.used) for slots in known if slots is not None}
+            assert kept == ({bytes([period]) * 12} if period < 4 else set())
+            content = on_disk(tmp_path)
+            assert all(used in content for used in kept)
+            assert not any(used in content for used in past)
             past |= kept
 
 
 def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
     """SQLite overwrites what it deletes, not what it leaves behind as it splits and merges pages: over the life of
-    hundreds of entries that grow and move about, no mutation is left on disk that no open node needs."""
+    hundreds of entries that grow and move about, nothing is left on disk that has been overwritten."""
     chance = Random(2)  # without VACUUM every seed that was tried leaves some behind
     asked = [replace(WEEKLY, question=f"q{number}") for number in range(5)]
     server, clock = FakeServer(*asked), Clock()
     past = set()
-    with client(tmp_path, server, clock, max_epsilon=10**6) as device:
+    with client(tmp_path, server, clock, max_epsilon=10**6, key=KEY) as device:
         sizes = {device.join(each.id, entries=size): size for each in asked for size in [chance.randint(1, 200)]}
         for moment in range(0, 320, 20):
             clock.now = START + moment
@@ -171,13 +187,18 @@ def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
                 for _ in range(chance.randint(1, size)):
                     clock.now += 0.01
                     handle.record(chance.choice(WEEKLY.answers), chance.randrange(size))
-            past |= moments(device)
-            clock.now += 0.01  # so that the time of the flush, which is kept, is that of no mutation
+                past |= pieces(device)
             down = httpx.Response(503) if chance.random() < 0.3 else None
             server.reply = lambda _, reply=down: reply
-            device.flush()
+            with device.store.transaction() as db:
+                waited = outbox.size(db)
+            flushed = device.flush()
+            if not flushed.sent and flushed.waiting == waited:
+                continue  # nothing was answered, so nothing is rewritten
             content = on_disk(tmp_path)
-            assert not [each for each in past - moments(device) if each in content]
+            kept = pieces(device)
+            assert not [each for each in past - kept if each in content]
+            past |= kept
     assert len(past) > 300
 
 
@@ -201,24 +222,21 @@ class Crowded:
 def test_what_cannot_be_erased_for_want_of_room_is_erased_later(tmp_path):
     """A full disk holds no report back; the next flush with room erases, though nothing new is due."""
     server, clock = FakeServer(WEEKLY), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(WEEKLY.id)
-        for answer in ("tea", "coffee", "neither"):
-            clock.now += 1
-            handle.record(answer)
-        forgotten = (1000 * (START + 2)).to_bytes(6)
+    with client(tmp_path, server, clock, key=KEY) as device:
+        device.join(WEEKLY.id).record("tea")
+        (forgotten,) = pieces(device)
         roomy = device.store._connection
         device.store._connection = Crowded(roomy)
         clock.now = START + 80
         assert device.flush().sent == 1
-        assert forgotten not in moments(device)
+        assert forgotten not in pieces(device)
         assert forgotten in on_disk(tmp_path)
         device.store._connection = roomy
         assert device.flush().sent == 0
         assert forgotten not in on_disk(tmp_path)
 
 
-def test_the_changelog_is_forgotten_when_no_open_node_needs_it(tmp_path):
+def test_states_are_forgotten_when_no_open_node_needs_them(tmp_path):
     """While (4, 8] is open the states at 4 and after are kept; at the end nothing."""
     server, clock = FakeServer(PLAIN), Clock()
     kept = []
@@ -232,7 +250,7 @@ def test_the_changelog_is_forgotten_when_no_open_node_needs_it(tmp_path):
             clock.now = START + 60 * period + 20
             device.flush()
             with device.store.transaction() as db:
-                kept.append([state for (state,) in db.execute("SELECT state FROM changelog ORDER BY number")])
+                kept.append([state for _, state in entries.load(db, device.store.wrapping, PLAIN.id, 0).states])
         assert handle.answer() is None
     assert kept == [[1]] * 2 + [[1, 2]] + [[2]] * 2 + [[2, 3]] * 2 + [[]]
 
@@ -244,7 +262,7 @@ def test_a_store_that_is_held_too_long_is_busy_and_unchanged(used, monkeypatch):
     with first.transaction(), pytest.raises(StoreBusy, match="another process"), second.transaction():
         pytest.fail("two at a time")
     with second.transaction() as db:
-        assert db.execute("SELECT count(*) FROM changelog").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM entries").fetchone() == (1,)
     first.close()
     second.close()
 
@@ -255,13 +273,13 @@ def test_a_failed_transaction_leaves_nothing(used):
 
     def fail():
         with store.transaction() as db:
-            db.execute("DELETE FROM changelog")
+            db.execute("DELETE FROM entries")
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     with store.transaction() as db:
-        assert db.execute("SELECT count(*) FROM changelog").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM entries").fetchone() == (1,)
     store.close()
 
 
@@ -295,13 +313,21 @@ def test_threads_share_a_client(tmp_path):
     assert len(symbols) == 40
 
 
-def test_a_store_with_a_survey_that_cannot_be_read_is_not_used(used):
-    """Such as one that this version refuses: silence, and a ClientError, whatever is asked."""
+def test_a_survey_that_cannot_be_read_silences_no_other(used):
+    """Such as one that this version refuses: it is silent, and whoever asks for it is told; the others go on."""
     connection = sqlite3.connect(used)
     connection.execute("UPDATE surveys SET payload = x'c1'")
     connection.commit()
     connection.close()
-    with client(used.parent, FakeServer(PLAIN), Clock()) as device:
-        for asked in (device.flush, lambda: device.join(PLAIN.id)):
+    server, clock = FakeServer(PLAIN, WEEKLY), Clock()
+    with client(used.parent, server, clock) as device:
+        assert device.join(WEEKLY.id).record("tea") is Recorded.COUNTED
+        handle = device.join(PLAIN.id)
+        for asked in (lambda: handle.survey, lambda: handle.record("tea"), handle.answer):
             with pytest.raises(StoreUnusable, match="a survey that cannot be read"):
                 asked()
+        clock.now = START + 80
+        assert device.flush().sent == 1
+        assert {head_of(envelope).survey for envelope in server.envelopes} == {WEEKLY.id}
+        assert device._device.next_due_ms() > 1000 * clock.now
+        assert device.ledger().spent == PLAIN.epsilon + WEEKLY.epsilon

@@ -13,7 +13,6 @@ from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
 import numpy as np
 from changeling_client import Client
 from changeling_protocol import AtMost, Calendar, ExpectedChanges, Survey
@@ -90,7 +89,6 @@ def _live(deployment: Deployment, folder: Path) -> None:
     calendar, clock = survey.calendar, Clock(survey.calendar.start + 1)
     deployment.move_clock(clock())
     with ExitStack() as stack:
-        http = stack.enter_context(httpx.Client())
         clients = [
             stack.enter_context(
                 Client(
@@ -98,7 +96,6 @@ def _live(deployment: Deployment, folder: Path) -> None:
                     deployment.url,
                     [deployment.authority],
                     max_epsilon=survey.epsilon,
-                    http=http,
                     clock=clock,
                 )
             )

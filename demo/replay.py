@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import numpy as np
 from changeling_client import Client, SurveyHandle
 from changeling_statistics.changelog import MICROSECONDS, Changelog
@@ -47,7 +46,6 @@ def joined(changelog: Changelog, deployment: Deployment, folder: Path) -> Iterat
     clock = Clock(deployment.survey.calendar.start + 1)
     deployment.move_clock(clock())
     with ExitStack() as stack:
-        http = stack.enter_context(httpx.Client())
         clients = [
             stack.enter_context(
                 Client(
@@ -55,7 +53,6 @@ def joined(changelog: Changelog, deployment: Deployment, folder: Path) -> Iterat
                     deployment.url,
                     [deployment.authority],
                     max_epsilon=deployment.survey.epsilon,
-                    http=http,
                     clock=clock,
                 )
             )

@@ -17,15 +17,21 @@ from .clock import DeviceClock, keep_heard, known_lead
 from .delivery import Server
 from .enrolment import check_count, enrol
 from .errors import BadSurvey, WrongSurvey
+from .exchange import Deadline
 from .flushing import Flushed, Flusher
 from .handle import SurveyHandle
+from .route import Route
 from .sealing_keys import SealingKeys
 from .store import Store
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 AUTHORITY_KEY_BYTES = 32
+JOIN_SECONDS = 30.0
+"""How long `join` waits for a survey that the app does not bring."""
 
 
 class Client:
@@ -35,7 +41,7 @@ class Client:
     server: the server's base URL. It must be HTTPS; plain HTTP is allowed on loopback only.
     authority: the Ed25519 public keys of the survey authority, 32 bytes each: the current one, and the next.
     max_epsilon: the most that the epsilons of all surveys in this store may add up to, above 0.
-    http: a client of the app's to send through. Its cookies, headers and credentials are not sent.
+    proxy, verify, transport: how to get to the server, as httpx calls them.
     clock: gives the time in Unix seconds.
 
     Threads may share a client, and processes a store.
@@ -49,14 +55,16 @@ class Client:
         authority: Sequence[bytes],
         *,
         max_epsilon: Decimal | float,
-        http: httpx.Client | None = None,
+        proxy: str | None = None,
+        verify: ssl.SSLContext | bool = True,
+        transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._authority = _checked_authority(authority)
         self._max_epsilon = _checked_epsilon(max_epsilon)
         self._clock = DeviceClock(clock, lead_ms=0)
         self._coins: Coins = SystemCoins()
-        self._server = Server(server, http, self._clock)
+        self._server = Server(Route(server, transport, proxy, verify), self._clock, SystemCoins())
         self._store = Store(path)
         with self._store.transaction() as db:
             self._clock.lead_ms = known_lead(db)
@@ -96,13 +104,14 @@ class Client:
                 enrol(db, survey, entries, answers, stratum or {}, self._max_epsilon, self._clock, self._coins)
         return SurveyHandle(survey, self._store, self._clock)
 
-    def flush(self) -> Flushed:
+    def flush(self, timeout: float = 30.0) -> Flushed:
         """Answers every node that is due, then sends all reports that wait. Call it whenever the app runs.
 
+        timeout: how long the network may take in all, in seconds.
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
         Raises StoreBusy or StoreUnusable.
         """
-        return self._flusher.flush(self._coins)
+        return self._flusher.flush(self._coins, Deadline.after(timeout))
 
     @property
     def spent(self) -> Decimal:
@@ -111,7 +120,7 @@ class Client:
             return surveys.spent(db)
 
     def close(self) -> None:
-        """Closes the store and the client's own connections; what waits is sent after the next start."""
+        """Ends what is under way with the server, and closes the store; what waits is sent after the next start."""
         self._server.close()
         self._store.close()
 
@@ -132,7 +141,7 @@ class Client:
 
     def _verified(self, id_: SurveyId, signed: bytes | None) -> Survey:
         """The survey, once its signature is checked and its cost computed again."""
-        encoded = self._server.survey(id_) if signed is None else signed
+        encoded = self._server.survey(id_, Deadline.after(JOIN_SECONDS)) if signed is None else signed
         try:
             survey = Survey.from_signed(encoded, self._authority)
         except ProtocolError as error:

@@ -20,6 +20,7 @@ from .clock import DeviceClock, close_ms, keep_heard, last_seen, see
 from .delivery import Server
 from .entries import Entry
 from .errors import ServerTrouble
+from .exchange import Deadline
 from .packing import Upload
 from .sealing_keys import SealingKeys
 from .store import Store
@@ -49,21 +50,22 @@ class Flusher:
     def __init__(self, store: Store, server: Server, keys: SealingKeys, clock: DeviceClock) -> None:
         self._store, self._server, self._keys, self._clock = store, server, keys, clock
 
-    def flush(self, coins: Coins) -> Flushed:
+    def flush(self, coins: Coins, deadline: Deadline) -> Flushed:
         """Answers and sends; trouble with the server is returned, never raised.
 
         coins: where the chances of what is answered come from.
+        deadline: of all exchanges with the server together.
         Raises StoreBusy or StoreUnusable.
         """
         self._clock.forget_heard()
         doubtful = self._doubts_the_time()
-        trouble = self._ask_the_time() if doubtful else None
-        uploads, dropped, answered = self._answer(coins, may_drop=doubtful and trouble is None)
+        trouble = self._ask_the_time(deadline) if doubtful else None
+        uploads, dropped, answered = self._answer(coins, may_drop=doubtful and self._server.told_time)
         self._store.erase_past(answered)  # the network may take its time
         lost, sent = dropped, 0
         try:
             for body in packing.bodies(uploads):
-                acknowledged, refused, told = self._send(body)
+                acknowledged, refused, told = self._send(body, deadline)
                 sent += acknowledged
                 dropped += refused
                 trouble = told or trouble
@@ -89,10 +91,10 @@ class Flusher:
                 )
             )
 
-    def _ask_the_time(self) -> str | None:
-        """Asks the server for anything, as every answer holds a date. Returns the trouble, None if there was none."""
+    def _ask_the_time(self, deadline: Deadline) -> str | None:
+        """Asks the server for anything, as any answer may hold a date. Returns the trouble, None if there was none."""
         try:
-            self._keys.fetch()
+            self._keys.fetch(deadline)
         except ServerTrouble as error:
             return str(error)
         finally:
@@ -120,10 +122,10 @@ class Flusher:
                     uploads += packing.uploads(db, survey, entry)
         return uploads, dropped, changed
 
-    def _send(self, body: Sequence[Upload]) -> tuple[int, int, str | None]:
+    def _send(self, body: Sequence[Upload], deadline: Deadline) -> tuple[int, int, str | None]:
         """Sends one request. Returns how many closings were acknowledged, how many dropped, and the trouble."""
-        key = self._keys.newest(self._clock.delayed_ms())
-        refused = self._server.upload([seal(upload.plaintext, upload.survey, key) for upload in body])
+        key = self._keys.newest(self._clock.delayed_ms(), deadline)
+        refused = self._server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], deadline)
         now_ms = self._clock.delayed_ms()
         sent = dropped = 0
         with self._store.transaction() as db:

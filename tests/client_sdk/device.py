@@ -5,6 +5,7 @@ answers as the test tells it to. TRUTHFUL odds make every symbol its input, but 
 """
 
 from collections.abc import Callable
+from email.utils import formatdate
 
 import httpx
 from changeling_client import Client
@@ -38,7 +39,8 @@ class Clock:
 
 
 class FakeServer:
-    """Keeps surveys and keys, takes uploads. `reply` may answer instead; None lets the server answer."""
+    """Keeps surveys and keys, takes uploads, tells the time of its clock, which is that of the device it serves unless
+    `headers` says otherwise. `reply` may answer instead; None lets the server answer."""
 
     def __init__(self, *surveys: Survey) -> None:
         self.signed = {survey.id.hex(): survey.signed_by(AUTHORITY) for survey in surveys}
@@ -49,10 +51,11 @@ class FakeServer:
         self.bodies: list[bytes] = []
         self.refused: list[list[object]] = []
         self.headers: dict[str, str] = {}
+        self.clock: Callable[[], float] | None = None
         self.reply: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
 
-    def http(self) -> httpx.Client:
-        return httpx.Client(transport=httpx.MockTransport(self._serve))
+    def transport(self) -> httpx.BaseTransport:
+        return httpx.MockTransport(self._serve)
 
     @property
     def envelopes(self) -> list[bytes]:
@@ -89,7 +92,8 @@ class FakeServer:
         }
         if request.url.path not in contents:
             return httpx.Response(404)
-        return httpx.Response(200, content=contents[request.url.path], headers=self.headers)
+        told = {} if self.clock is None else {"date": formatdate(int(self.clock()), usegmt=True)}
+        return httpx.Response(200, content=contents[request.url.path], headers=told | self.headers)
 
 
 def signed_key(private: X25519PrivateKey, begins: int = 0, expires: int = 2**32, authority=AUTHORITY) -> bytes:
@@ -111,7 +115,8 @@ def answers_in(envelope: bytes, surveys, private: X25519PrivateKey) -> list[tupl
 
 def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, **options) -> Client:
     """A client of this server by this clock. coins: the test's own, which no app can bring."""
-    options = {"max_epsilon": 10_000, "http": server.http(), **options}
+    server.clock = clock
+    options = {"max_epsilon": 10_000, "transport": server.transport(), **options}
     device = Client(path / "store.db", URL, PINNED, clock=clock, **options)
     if coins is not None:
         device._coins = coins

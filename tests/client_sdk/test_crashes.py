@@ -108,9 +108,9 @@ def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
 
     sqlite3.connect = counted
     try:
-        http = httpx.Client(transport=httpx.MockTransport(serve))
+        transport = httpx.MockTransport(serve)
         path = directory / "store.db"
-        with http, Client(path, URL, PINNED, max_epsilon=10**4, http=http, clock=clock) as device:
+        with Client(path, URL, PINNED, max_epsilon=10**4, transport=transport, clock=clock) as device:
             actions = [
                 (1, lambda: device.join(asked.id, entries=ENTRIES)),
                 (5, lambda: handle().record("tea", 0)),
@@ -290,7 +290,7 @@ def test_processes_that_race_on_one_store_answer_alike(tmp_path):
 
     def live(number):
         server, clock = FakeServer(asked), Clock()
-        with Client(path, URL, PINNED, max_epsilon=10**4, http=server.http(), clock=clock) as device:
+        with Client(path, URL, PINNED, max_epsilon=10**4, transport=server.transport(), clock=clock) as device:
             handle = device.join(asked.id, entries=20)
             for moment in range(0, 280, 20):
                 clock.now = START + moment + number

@@ -64,7 +64,7 @@ class Recorded:
 
     def __init__(self, connection: socket.socket, server: Loopback) -> None:
         self._connection, self._server = connection, server
-        self.send = connection.sendall
+        self.plain, self.send = connection, connection.sendall
 
     def request(self) -> bytes:
         """Reads one request whole, and returns it."""

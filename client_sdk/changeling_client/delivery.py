@@ -74,7 +74,7 @@ class Server:
         self._exchanges.interrupt()
 
     def close(self) -> None:
-        """Ends the exchange under way; from now on each fails at once. Returns at once."""
+        """Ends the exchange under way; from now on each fails at once. Returns within a tenth of a second."""
         self._exchanges.close()
 
     def _ask(
@@ -150,8 +150,9 @@ class Servers:
             server.interrupt()
 
     def close(self) -> None:
-        """Ends what is under way with any of them; from now on all fail at once. Returns at once."""
+        """Ends what is under way with any of them; from now on all fail at once. Takes a tenth of a second each."""
         self._closed = True
+        self.interrupt()  # all of them, before the first is waited for
         for server in self.by_url().values():
             server.close()
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 MOST_CONNECT_SECONDS = 10.0
 """How long a connection may take to be made; it bounds how long a thread that cannot be ended stays."""
 _FAREWELL_SECONDS = 0.1
-"""How long to wait for the thread of an exchange that was ended. With a socket to shut, it takes a millisecond."""
+"""How long to wait for the thread of an exchange that is over. With a socket to shut, it takes a millisecond."""
 _BOTH_WAYS = 2
 """socket.SHUT_RDWR, without an import of `socket`, which would cost every start of an app."""
 _HEADERS = (
@@ -96,7 +97,7 @@ class Exchanges:
         """
         self._begin_if_forked()
         turn = self._turn
-        if not turn.acquire(timeout=min(deadline.left(), threading.TIMEOUT_MAX)):
+        if not turn.acquire(timeout=_timeout(deadline)):
             raise ServerTrouble("another exchange with the server took all the time", Obstacle.HANGING)
         try:
             if deadline.left() == 0:
@@ -111,7 +112,7 @@ class Exchanges:
             turn.release()
 
     def interrupt(self) -> None:
-        """Ends the exchange under way, if there is one. Returns within a tenth of a second."""
+        """Ends the exchange under way, if there is one. Returns at once."""
         self._begin_if_forked()
         if (call := self._call) is not None:
             call.end(_ended())
@@ -120,9 +121,10 @@ class Exchanges:
         """Ends the exchange under way, and lets no other begin. Returns within a tenth of a second."""
         self._closed = True
         self.interrupt()
-        if self._http is not None and (self._call is None or self._call.is_through()):
-            self._http.close()
+        call, http = self._call, self._http
+        if http is not None and (call is None or call.is_through()):
             self._http = None
+            http.close()
 
     def _begin(self) -> None:
         self._process = os.getpid()
@@ -166,7 +168,7 @@ class Exchanges:
                 "trace": call.trace,
             },
         )
-        if call.is_settled():
+        if call.is_over:
             raise _ended()
         response = self._http.send(request, auth=None, follow_redirects=False, stream=True)
         with closing(response):
@@ -178,60 +180,63 @@ class _Call:
     """One exchange under way: the thread that does it, the socket through which it is reached, and its outcome.
 
     work: does it, and returns the answer; may raise anything.
+    What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
     def __init__(self, work: Callable[[_Call], Answer]) -> None:
         self._work = work
-        self._lock = threading.RLock()  # a signal may end the call in the middle of what its thread does here
-        self._settled, self._through = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
+        self._outcomes: SimpleQueue[Answer | ServerTrouble] = SimpleQueue()  # the first is the one that counts
+        self._reaching = threading.RLock()
         self._socket: socket.socket | None = None
-        self._outcome: Answer | ServerTrouble | None = None
+        self.is_over = False
+        """Whether it was ended, and whatever its thread still does is for nobody."""
 
     def start(self) -> None:
         """Starts the thread. Raises RuntimeError if there can be none."""
-        threading.Thread(target=self._run, name="changeling-exchange", daemon=True).start()
+        self._thread.start()
 
     def wait(self, deadline: Deadline) -> Answer:
         """The answer, once it is there. Raises ServerTrouble if there is none by the deadline or the call is ended."""
         try:
-            if not self._settled.wait(min(deadline.left(), threading.TIMEOUT_MAX)):
-                self.end(ServerTrouble("the server did not answer in time", Obstacle.TOO_SLOW))
+            outcome = self._outcomes.get(timeout=_timeout(deadline))
+        except Empty:
+            self.end(ServerTrouble("the server did not answer in time", Obstacle.TOO_SLOW))
+            outcome = self._outcomes.get()
         except BaseException:  # such as KeyboardInterrupt
             self.end(_ended())
             raise
-        if isinstance(self._outcome, Answer):
-            return self._outcome
-        raise self._outcome or _ended()
+        if isinstance(outcome, Answer):
+            return outcome
+        raise outcome
 
     def end(self, trouble: ServerTrouble) -> None:
-        """Ends the call with this outcome, unless it has one, and waits a little for its thread."""
-        with self._lock:
-            self._outcome = self._outcome or trouble
+        """Ends the call with this outcome, unless it has one. Returns at once."""
+        self._outcomes.put(trouble)
+        with self._reaching:
+            self.is_over = True
             self._shut_down()
-        self._settled.set()
-        self._through.wait(_FAREWELL_SECONDS)
-
-    def is_settled(self) -> bool:
-        """Whether the call has its outcome, and whatever else its thread does is for nobody."""
-        return self._settled.is_set()
 
     def is_through(self) -> bool:
-        """Whether the thread has done all that it will ever do."""
-        return self._through.is_set()
+        """Whether the thread has ended; it is given a moment to."""
+        if self._thread.is_alive():
+            self._thread.join(_FAREWELL_SECONDS)
+        return not self._thread.is_alive()
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Hears from httpcore what happens to the request, and takes hold of the socket as soon as there is one.
 
         It is a second handle: the first is handed on as TLS begins, and could not be shut down during the handshake.
         """
-        if event.endswith("connect_tcp.complete"):
-            reached: socket.socket | None = info["return_value"].get_extra_info("socket")
-            if reached is None:  # a transport of the app's without sockets
-                return
-            with self._lock:
-                self._socket = reached.dup()
-                if self._settled.is_set():
-                    self._shut_down()
+        if not event.endswith("connect_tcp.complete"):
+            return
+        reached: socket.socket | None = info["return_value"].get_extra_info("socket")
+        if reached is None:  # a transport of the app's without sockets
+            return
+        with self._reaching:
+            self._socket = reached.dup()
+            if self.is_over:
+                self._shut_down()
 
     def _run(self) -> None:
         outcome: Answer | ServerTrouble
@@ -242,19 +247,22 @@ class _Call:
         except BaseException as error:  # a transport or a certificate check of the app's may raise what it likes
             name = type(error).__name__
             outcome = ServerTrouble(f"the server could not be reached: {name}", Obstacle.UNREACHABLE)
-        with self._lock:
-            self._outcome = self._outcome or outcome
+        with self._reaching:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
-        self._through.set()  # before it is settled: who asked may ask again at once
-        self._settled.set()
+        self._outcomes.put(outcome)
 
     def _shut_down(self) -> None:
         """Ends every read and write on the connection, now and later, in whichever thread."""
         if self._socket is not None:
             with suppress(OSError):  # the server was quicker
                 self._socket.shutdown(_BOTH_WAYS)
+
+
+def _timeout(deadline: Deadline) -> float:
+    """The seconds that are left, as far as a lock can count."""
+    return min(deadline.left(), threading.TIMEOUT_MAX)
 
 
 def _ended() -> ServerTrouble:
@@ -270,6 +278,6 @@ def _content(response: httpx.Response, call: _Call) -> bytes:
         body += chunk
         if len(body) > MOST_BODY_BYTES:
             raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes", Obstacle.UNREADABLE)
-        if call.is_settled():
+        if call.is_over:
             raise _ended()
     return bytes(body)

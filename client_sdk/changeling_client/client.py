@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+
+from changeling_protocol import SystemCoins
 
 from . import surveys
-from .delivery import Server, check_url, is_loopback
+from .delivery import Server
 from .device import Device
 from .errors import ClientError
 from .flushing import Flushed
 from .handle import SurveyHandle
 from .ledger import Account
 from .reporter import Reporter
+from .route import Route, is_loopback
 from .settings import Settings, checked_authority, checked_epsilon, default_witness, store_path
 from .surveys import Known, Status
 from .witness import Sidecar, Witness
@@ -81,8 +84,8 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        check_url(server)
-        if development and not is_loopback(urlsplit(server).hostname or ""):
+        route = Route(server.rstrip("/"), transport, proxy, verify)
+        if development and not is_loopback(server):
             raise ValueError(f"development is for servers on loopback, got {server!r}")
         file = store_path(app, path)
         if isinstance(witness, Beside):
@@ -100,9 +103,9 @@ class Client:
         )
 
         def connect(url: str) -> Server:
-            return Server(url, proxy=proxy, verify=verify, transport=transport, clock=clock)
+            return Server(replace(route, url=url), clock, SystemCoins())
 
-        self._device = Device(file, key, server.rstrip("/"), settings, connect, consent)
+        self._device = Device(file, key, route.url, settings, connect, consent)
         self._reporter = Reporter(self._device)
         if background:
             self._reporter.start()
@@ -142,13 +145,14 @@ class Client:
         self._reporter.wake()
         return SurveyHandle(id_, self._device)
 
-    def flush(self) -> Flushed:
+    def flush(self, timeout: float = 30.0) -> Flushed:
         """Joins what was asked for, answers every node that is due, then sends all reports that wait.
 
+        timeout: how long the network may take in all, in seconds.
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
         Raises a store's errors, or ClientClosed.
         """
-        return self._device.flush()
+        return self._device.flush(timeout)
 
     def leave(self, survey_id: bytes | str) -> None:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""

@@ -81,6 +81,6 @@ def known_time(db: sqlite3.Connection, url: str) -> KnownTime:
 def keep_time(db: sqlite3.Connection, url: str, time: KnownTime) -> None:
     """Keeps it."""
     db.execute(
-        "INSERT INTO servers VALUES (?, ?, ?, x'') ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
+        "INSERT INTO servers VALUES (?, ?, ?, 0, 0, 0, 0) ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
         (url, time.seen_ms, time.lead_ms),
     )

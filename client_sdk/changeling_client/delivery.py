@@ -1,185 +1,128 @@
-"""Talking to the server: three requests, sent with good manners.
+"""What a device asks a server for: a survey, the sealing keys, and to take envelopes. And, with each, what time it is.
 
-Requests carry nothing of the host app: no cookies, no credentials, no headers of a client that it shares. Whatever
-goes wrong is ServerTrouble, whose words hold nothing but a status or the name of an error.
+Whatever goes wrong is ServerTrouble, whose words hold nothing but a status or the name of an error, and whose obstacle
+says what it was. A server that failed is left in peace for a while (`patience`), and nothing that waits is dropped for
+it (`obstacles`).
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Sequence
-from contextlib import closing
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from time import monotonic
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from functools import partial
+from typing import TypeVar
 
-from changeling_protocol import MalformedBytes
+from changeling_protocol import Coins, MalformedBytes
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
-from changeling_protocol.wire import (
-    MOST_BODY_BYTES,
-    MSGPACK,
-    decode_acknowledgement,
-    decode_key_list,
-    encode_upload_request,
-    survey_path,
-)
+from changeling_protocol.wire import decode_acknowledgement, decode_key_list, encode_upload_request, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 
 from .clock import Heard
 from .errors import ServerTrouble
+from .exchange import Answer, Deadline, Exchanges
+from .obstacles import Obstacle
+from .patience import NEVER_FAILED
+from .route import Route
 
-if TYPE_CHECKING:
-    import ssl
-
-    import httpx
-
-TIMEOUT_SECONDS = 10.0
-"""How long to wait for a connection, and for each part of an answer."""
-MOST_SECONDS = 60.0
-"""How long an answer's body may take in all."""
-MOST_RETRY_AFTER_SECONDS = 86_400
-"""A server that asks for more silence than a day is asked again after a day."""
+_Wanted = TypeVar("_Wanted")
 
 
 class Server:
-    """The aggregation server, as a device speaks with it.
+    """A server, or a relay that stands before it, as a device speaks with it.
 
-    url: its base URL; HTTPS, or on loopback.
-    http: the app's own client, if requests are to go through it.
-    clock: hears the server's time with every answer.
-    Raises ValueError for a URL that will not do.
+    route: the way there. clock: the device's, in Unix seconds. coins: what pauses after failures are drawn from.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        proxy: str | None,
-        verify: ssl.SSLContext | bool,
-        transport: httpx.BaseTransport | None,
-        clock: Callable[[], float],
-    ) -> None:
-        check_url(url)
-        self._url = url.rstrip("/")
-        self._proxy, self._verify, self._transport = proxy, verify, transport
-        self._own: httpx.Client | None = None
-        self._clock = clock
+    def __init__(self, route: Route, clock: Callable[[], float], coins: Coins) -> None:
+        self._exchanges = Exchanges(route)
+        self._clock, self._coins = clock, coins
+        self.patience = NEVER_FAILED
+        """What is known of its failures. Whoever keeps it over restarts sets it at the start."""
         self.heard: Heard | None = None
-        self._silent_ms = range(0)
-        """When not to ask, by the device's clock: a range, so that a clock that was set back does not wait longer."""
+        """The time that an answer told last, also if the exchange failed otherwise; whoever reads it may forget it."""
 
-    def survey(self, survey: SurveyId) -> bytes:
+    def survey(self, survey: SurveyId, deadline: Deadline) -> bytes:
         """The signed survey that the server has under this id; nothing of it is checked. Raises ServerTrouble."""
-        return self._ask("GET", survey_path(survey.hex()))
+        return self._ask("GET", survey_path(survey.hex()), None, deadline, bytes)
 
-    def sealing_keys(self) -> list[bytes]:
+    def sealing_keys(self, deadline: Deadline) -> list[bytes]:
         """The server's signed sealing keys; their signatures are not checked. Raises ServerTrouble."""
-        body = self._ask("GET", KEYS)
-        try:
-            return decode_key_list(body)
-        except MalformedBytes:
-            raise ServerTrouble("the server's list of sealing keys cannot be read") from None
+        return self._ask("GET", KEYS, None, deadline, decode_key_list)
 
-    def upload(self, envelopes: Sequence[bytes]) -> dict[int, str]:
+    def upload(self, envelopes: Sequence[bytes], deadline: Deadline) -> dict[int, str]:
         """Hands envelopes over, at most MOST_ENVELOPES of them.
 
         Returns the reasons of those that were refused, by place; all others are on the server's disk.
         Raises ServerTrouble; then any of them may have arrived.
         """
-        body = self._ask("POST", UPLOADS, encode_upload_request(envelopes))
-        try:
-            return decode_acknowledgement(body, len(envelopes))
-        except MalformedBytes:
-            raise ServerTrouble("the server's acknowledgement cannot be read") from None
+        decode = partial(decode_acknowledgement, envelopes=len(envelopes))
+        return self._ask("POST", UPLOADS, encode_upload_request(envelopes), deadline, decode)
+
+    def interrupt(self) -> None:
+        """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
+        self._exchanges.interrupt()
 
     def close(self) -> None:
-        """Closes the connections that are our own."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        """Ends the exchange under way; from now on each fails at once. Returns within a tenth of a second."""
+        self._exchanges.close()
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        import httpx
-
-        asked = UnixMilliseconds(int(self._clock() * 1000))
-        if asked in self._silent_ms:
-            raise ServerTrouble("the server asked to be left alone for a while")
-        headers = {"accept-encoding": "identity"} | ({"content-type": MSGPACK} if body is not None else {})
-        timeout = {"timeout": httpx.Timeout(TIMEOUT_SECONDS).as_dict()}
-        request = httpx.Request(method, self._url + path, content=body, headers=headers, extensions=timeout)
+    def _ask(
+        self, method: str, path: str, body: bytes | None, deadline: Deadline, decode: Callable[[bytes], _Wanted]
+    ) -> _Wanted:
+        asked_ms, silence_ms = self._now_ms(), 0
+        if not self.patience.allows(asked_ms):
+            raise ServerTrouble("the server asked to be left alone for a while", Obstacle.LEFT_ALONE)
         try:
-            response = self._http().send(request, auth=None, follow_redirects=False, stream=True)
-            with closing(response):
-                self._hear(response, asked)
-                if response.status_code != 200:
-                    raise ServerTrouble(f"the server answered with status {response.status_code}")
-                return _content(response)
-        except ServerTrouble:
+            answer = self._exchanges.ask(method, path, body, deadline)
+            date_ms = self._hear(answer, asked_ms)
+            if answer.status != 200:
+                silence_ms = _silence_ms(answer, asked_ms if date_ms is None else date_ms)
+                raise ServerTrouble(f"the server answered with status {answer.status}", Obstacle.of(answer.status))
+            try:
+                wanted = decode(answer.body)
+            except MalformedBytes:
+                raise ServerTrouble("the server's answer cannot be read", Obstacle.UNREADABLE) from None
+        except ServerTrouble as trouble:
+            if trouble.obstacle.is_failure:
+                self.patience = self.patience.after_failure(self._now_ms(), silence_ms, self._coins)
             raise
-        except Exception as error:  # a client of the app's may be closed, or have hooks that raise what they like
-            raise ServerTrouble(f"the server could not be reached: {type(error).__name__}") from None
+        self.patience = NEVER_FAILED
+        return wanted
 
-    def _http(self) -> httpx.Client:
-        if self._own is None:
-            import httpx
+    def _hear(self, answer: Answer, asked_ms: UnixMilliseconds) -> UnixMilliseconds | None:
+        """Takes in the time that an answer tells. Returns it, None if it tells none."""
+        date_ms = _unix_ms(answer.headers.get("date", ""))
+        if date_ms is None or _is_cached(answer):
+            return None
+        asked_ms = min(asked_ms, self._now_ms())  # the clock may have been set back meanwhile
+        self.heard = Heard(date_ms, asked_ms)
+        return date_ms
 
-            self._own = httpx.Client(proxy=self._proxy, verify=self._verify, transport=self._transport)
-        return self._own
-
-    def _hear(self, response: httpx.Response, asked_ms: UnixMilliseconds) -> None:
-        """Takes in the server's time, and for how long it asks not to be asked."""
-        if (date := _unix_ms(response.headers.get("date", ""))) is not None:
-            self.heard = Heard(date, asked_ms)
-        after = response.headers.get("retry-after", "")
-        if response.status_code == 200 or not after:
-            return
-        if after.isascii() and after.isdigit():
-            seconds = int(after[:9])
-        elif (until := _unix_ms(after)) is not None:
-            seconds = (until - (asked_ms if date is None else date)) // 1000
-        else:
-            return
-        self._silent_ms = range(asked_ms, asked_ms + 1000 * min(max(seconds, 0), MOST_RETRY_AFTER_SECONDS))
+    def _now_ms(self) -> UnixMilliseconds:
+        return UnixMilliseconds(int(self._clock() * 1000))
 
 
-def check_url(url: str) -> None:
-    """Raises ValueError unless it is the base URL of a server: HTTPS, or on loopback."""
-    parts = urlsplit(url)
-    _ = parts.port  # raises ValueError where it is no number
-    if parts.username or parts.password:
-        raise ValueError("the server's URL must not hold credentials")
-    if parts.query or parts.fragment or not parts.hostname or parts.scheme not in ("https", "http"):
-        raise ValueError(f"the server's URL must be like https://host/path, got {url!r}")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError(f"the server's URL must be https, but on loopback, got {url!r}")
+def _is_cached(answer: Answer) -> bool:
+    """Whether an answer has lain somewhere for a while, so that its date is an old time."""
+    return answer.headers.get("age", "0").strip("0") != ""
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _silence_ms(answer: Answer, now_ms: UnixMilliseconds) -> int:
+    """For how long an answer asks not to be asked again, in milliseconds; 0 if it does not say.
 
-
-def _content(response: httpx.Response) -> bytes:
-    """The body of an answer. Raises ServerTrouble for one that is compressed, too long or too slow."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise ServerTrouble("the server packed an answer that was to be plain")
-    body, deadline = bytearray(), monotonic() + MOST_SECONDS
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes")
-        if monotonic() > deadline:
-            raise ServerTrouble(f"the server's answer takes longer than {MOST_SECONDS:g} seconds")
-    return bytes(body)
+    now_ms: the server's time where it told one, else the device's: what a date is measured from.
+    """
+    after = answer.headers.get("retry-after", "").strip()
+    if after.isascii() and after.isdigit():
+        return 1000 * int(after[:9])
+    until_ms = _unix_ms(after)
+    return 0 if until_ms is None else max(0, until_ms - now_ms)
 
 
 def _unix_ms(date: str) -> UnixMilliseconds | None:
     """The Unix milliseconds of an HTTP date; None if it is none."""
+    from datetime import UTC
+    from email.utils import parsedate_to_datetime
+
     try:
         moment = parsedate_to_datetime(date)
         if moment.tzinfo is None:  # "-0000": nothing to do with the zone the device is in

@@ -20,6 +20,7 @@ from .delivery import Server
 from .drops import Drop
 from .entries import Entry, Pending
 from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
+from .exchange import Deadline
 from .flushing import Flushed, Flusher, enrol_or_refuse
 from .ledger import Account, SurveyAccount
 from .recording import Recorded
@@ -158,12 +159,14 @@ class Device:
             return frozenset()
         return entries.drawn_nodes(db, self.store.wrapping, entry)
 
-    def flush(self) -> Flushed:
+    def flush(self, timeout: float) -> Flushed:
         """Joins what was asked for, answers what is due, sends what waits; nothing without consent."""
         if not self.consent or self._lines is None:
             return Flushed(0, 0, 0, None)
         try:
-            flushed, told = Flusher(self.store, self._lines, self.settings, self._sending).flush(self.coins)
+            flushed, told = Flusher(
+                self.store, self._lines, self.settings, self._sending, Deadline.after(timeout)
+            ).flush(self.coins)
         except (ClientClosed, StoreUnusable):
             if self.consent:
                 raise
@@ -226,6 +229,10 @@ class Device:
                     if (at_ms := next_due_ms(survey, entry)) is not None:
                         due.append(at_ms + lead)
         return UnixMilliseconds(min(due)) if due else None
+
+    def pause_ms(self) -> int:
+        """For how many milliseconds nobody should ask the servers unbidden, after failures."""
+        return 0 if self._lines is None else self._lines.wait_ms(self.now_ms())
 
     def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""

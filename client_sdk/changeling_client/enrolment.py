@@ -23,6 +23,7 @@ from .entries import Entry, Pending
 from .errors import BadEnrolment, BadSurvey, EnrolmentOver, TooCostly, WrongSurvey
 from .recording import judged
 from .responding import Slots
+from .route import Route
 from .surveys import Known, Status
 from .wrapping import Wrapping
 
@@ -58,6 +59,11 @@ def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
         raise BadSurvey(str(error)) from error
     if survey.id != id_:
         raise WrongSurvey(f"asked for survey {id_.hex()}, the signed bytes are of {survey.id.hex()}")
+    if survey.relay:
+        try:
+            Route(survey.relay)
+        except ValueError as error:
+            raise BadSurvey(f"its relay cannot be spoken with: {error}") from error
     return survey
 
 

@@ -21,6 +21,8 @@ A bad argument is a plain ValueError with the value in it. No error holds an ans
 
 from changeling_protocol.errors import ChangelingError
 
+from .obstacles import Obstacle
+
 
 class ClientError(ChangelingError):
     """Root of every error this package raises besides ValueError."""
@@ -47,7 +49,14 @@ class StoreBusy(ClientError):
 
 
 class ServerTrouble(ClientError):
-    """The server could not be asked, or gave no usable answer. `flush` returns it as text instead."""
+    """The server could not be asked, or gave no usable answer. `flush` returns it as text instead.
+
+    obstacle: what stood in the way.
+    """
+
+    def __init__(self, words: str, obstacle: Obstacle = Obstacle.UNREADABLE) -> None:
+        super().__init__(words)
+        self.obstacle = obstacle
 
 
 class WitnessTrouble(ClientError):

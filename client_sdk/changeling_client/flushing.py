@@ -23,6 +23,7 @@ from .clock import close_ms, keep_time, known_time
 from .drops import Drop
 from .entries import Entry
 from .errors import CannotJoin, ClientError, ServerTrouble, WitnessTrouble
+from .exchange import Deadline
 from .outbox import Upload
 from .recording import bring_back, judged
 from .servers import Line, Lines
@@ -56,11 +57,12 @@ class Flusher:
     """Flushes one store.
 
     lines: to the servers that its surveys go to. sending: held while anything is sent, so that whoever leaves a survey
-    can tell when nothing of it is under way any more.
+    can tell when nothing of it is under way any more. deadline: when the network has had its time.
     """
 
-    def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock) -> None:
+    def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock, deadline: Deadline) -> None:
         self._store, self._lines, self._settings, self._sending = store, lines, settings, sending
+        self._deadline = deadline
         self._sent = self._dropped = 0
         self._trouble: str | None = None
 
@@ -98,8 +100,10 @@ class Flusher:
         told: list[ClientError] = []
         for each in asked:
             line = self._lines.to(each.url)
+            with self._store.transaction() as db:
+                line.begin(db)
             try:
-                signed = line.server.survey(each.id)
+                signed = line.server.survey(each.id, self._deadline)
                 survey = enrolment.verified(each.id, signed, self._settings.authority)
                 told += self._enrol(each.id, survey, line, coins)
             except CannotJoin as error:
@@ -107,11 +111,13 @@ class Flusher:
                     told += _refuse(db, each.id, error)
             except ServerTrouble as error:
                 self._has_trouble(str(error))
+                with self._store.transaction() as db:
+                    line.keep(db)
         return told
 
     def _enrol(self, id_: SurveyId, survey: Survey, line: Line, coins: Coins) -> list[ClientError]:
         with self._store.transaction() as db:
-            line.keep_heard(db)
+            line.keep(db)
             now_ms = known_time(db, line.url).stamp(line.now_ms())
             asked = surveys.find(db, id_)
             if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
@@ -124,7 +130,8 @@ class Flusher:
 
     def _flush_line(self, line: Line, coins: Coins) -> list[ClientError]:
         """Answers and sends what goes to one server."""
-        line.forget_heard()
+        with self._store.transaction() as db:
+            line.begin(db)
         doubtful = self._doubts_the_time(line)
         trouble = self._ask_the_time(line) if doubtful else None
         self._has_trouble(trouble)
@@ -137,7 +144,7 @@ class Flusher:
         except ServerTrouble as error:
             self._has_trouble(str(error))
         with self._store.transaction() as db:
-            line.keep_heard(db)
+            line.keep(db)
             if line.has_heard:
                 self._judge(db, line)
             self._end_finished(db, line)
@@ -161,12 +168,12 @@ class Flusher:
     def _ask_the_time(self, line: Line) -> str | None:
         """Asks the server for anything, as an answer holds a date. Returns the trouble, None if there was none."""
         try:
-            line.keys.fetch()
+            line.keys.fetch(self._deadline)
         except ServerTrouble as error:
             return str(error)
         finally:
             with self._store.transaction() as db:
-                line.keep_heard(db)
+                line.keep(db)
         return None if line.has_heard else "the server told no time"
 
     def _answer(self, line: Line, may_drop: bool, time_known: bool, coins: Coins) -> tuple[list[ClientError], bool]:
@@ -266,13 +273,15 @@ class Flusher:
 
     def _send(self, line: Line, body: Sequence[Upload]) -> None:
         """Sends one request, and notes what the server said of each upload in it."""
-        key = line.keys.newest(line.delayed_ms())
+        key = line.keys.newest(line.delayed_ms(), self._deadline)
         with self._sending:
             with self._store.transaction() as db:
                 body = [upload for upload in body if not _gone(db, upload.survey)]
             if not body:
                 return
-            refused = line.server.upload([seal(upload.plaintext, upload.survey, key) for upload in body])
+            refused = line.server.upload(
+                [seal(upload.plaintext, upload.survey, key) for upload in body], self._deadline
+            )
         now_ms = line.delayed_ms()
         with self._store.transaction() as db:
             for index, upload in enumerate(body):

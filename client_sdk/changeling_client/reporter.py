@@ -14,7 +14,9 @@ from .flushing import Flushed
 LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
 SOONEST_SECONDS = 1.0
-FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 5, 3_600
+RETRY_SECONDS = 5.0
+"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps."""
+FLUSH_SECONDS = 60.0
 STOP_SECONDS = 0.5
 """How long to wait for a flush that was told to end."""
 _log = logging.getLogger("changeling")
@@ -28,7 +30,6 @@ class Reporter:
         self._wanted = False
         self._thread: threading.Thread | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
-        self._failures = 0
         forks.survive(self)
 
     def start(self) -> None:
@@ -71,31 +72,24 @@ class Reporter:
         while not stopped.is_set():
             wake.clear()
             try:
-                flushed = self._device.flush()
+                flushed = self._device.flush(FLUSH_SECONDS)
                 wait = self._until_next(flushed)
             except ClientClosed:  # or without consent, until it is given again
                 wait = LONGEST_WAIT_SECONDS
             except ClientError as error:
                 self._device.tell(error)
-                wait = self._retry()
+                wait = LONGEST_WAIT_SECONDS
             except Exception:
                 _log.exception("reporting has failed")
-                wait = self._retry()
+                wait = LONGEST_WAIT_SECONDS
             wake.wait(wait)
 
     def _until_next(self, flushed: Flushed) -> float:
-        """How long to wait, in seconds."""
+        """How long to wait, in seconds: until something is due or, after trouble, the server may be asked again."""
         due_ms = self._device.next_due_ms()
-        longest = LONGEST_WAIT_SECONDS
+        wait = LONGEST_WAIT_SECONDS
         if due_ms is not None:
-            longest = min(longest, max((due_ms - self._device.now_ms()) / 1000 + 0.001, SOONEST_SECONDS))
-        if flushed.trouble is None:
-            self._failures = 0
-            return longest
-        return min(self._retry(), LONGEST_WAIT_SECONDS)
-
-    def _retry(self) -> float:
-        """A wait that grows with every failure, drawn anew each time so that devices do not come back together."""
-        most = min(FIRST_RETRY_SECONDS << min(self._failures, 16), LAST_RETRY_SECONDS)
-        self._failures += 1
-        return (500 * most + self._device.coins.below(500 * most)) / 1000
+            wait = min(wait, max((due_ms - self._device.now_ms()) / 1000 + 0.001, SOONEST_SECONDS))
+        if flushed.trouble is not None:
+            wait = min(wait, max(self._device.pause_ms() / 1000, RETRY_SECONDS))
+        return wait

@@ -16,7 +16,10 @@ CREATE TABLE servers (            -- what is known of each server that is spoken
     url TEXT PRIMARY KEY,
     seen_ms INTEGER NOT NULL,     -- the latest time that a flush or an enrolment has seen, less the lead known then
     lead_ms INTEGER NOT NULL,     -- how far the device was ahead of the server when they last spoke
-    patience BLOB NOT NULL        -- until when it is not asked again
+    failed_ms INTEGER NOT NULL,   -- when it failed last; what follows is counted from then on
+    silence_ms INTEGER NOT NULL,  -- for how long it asked not to be asked
+    pause_ms INTEGER NOT NULL,    -- and for how long after that nobody asks unbidden
+    failures INTEGER NOT NULL     -- how often in a row it failed
 ) WITHOUT ROWID;
 
 CREATE TABLE sealing_keys (

@@ -8,6 +8,7 @@ from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
 
 from .delivery import Server
 from .errors import ServerTrouble
+from .exchange import Deadline
 from .store import Store
 
 
@@ -17,22 +18,22 @@ class SealingKeys:
     def __init__(self, store: Store, server: Server, url: str, authority: Sequence[bytes]) -> None:
         self._store, self._server, self._url, self._authority = store, server, url, authority
 
-    def newest(self, now_ms: UnixMilliseconds) -> SealingKey:
+    def newest(self, now_ms: UnixMilliseconds, deadline: Deadline) -> SealingKey:
         """The newest key that is valid now; the server is asked if none is kept. Raises ServerTrouble if it has none.
 
-        now_ms: Unix milliseconds.
+        now_ms: Unix milliseconds. deadline: of the exchange.
         """
-        key = _newest(self._verified(self._kept()).values(), now_ms) or _newest(self.fetch(), now_ms)
+        key = _newest(self._verified(self._kept()).values(), now_ms) or _newest(self.fetch(deadline), now_ms)
         if key is None:
             raise ServerTrouble("the server has no sealing key that is valid now and signed by the authority")
         return key
 
-    def fetch(self) -> list[SealingKey]:
+    def fetch(self, deadline: Deadline) -> list[SealingKey]:
         """Asks the server for its keys, and keeps those the authority signed in place of the old.
 
         Raises ServerTrouble.
         """
-        keys = self._verified(self._server.sealing_keys())
+        keys = self._verified(self._server.sealing_keys(deadline))
         with self._store.transaction() as db:
             db.execute("DELETE FROM sealing_keys WHERE url = ?", (self._url,))
             db.executemany("INSERT INTO sealing_keys VALUES (?, ?)", [(self._url, signed) for signed in keys])

@@ -7,8 +7,11 @@ from changeling_protocol.quantities import UnixMilliseconds
 
 from .clock import KnownTime, keep_time, known_time
 from .delivery import Server
+from .patience import NEVER_FAILED, Patience
 from .sealing_keys import SealingKeys
 from .store import Store
+
+_PATIENCE = "failed_ms, silence_ms, pause_ms, failures"
 
 
 class Line:
@@ -31,19 +34,24 @@ class Line:
 
     @property
     def has_heard(self) -> bool:
-        """Whether the server has told the time since `forget_heard`."""
+        """Whether the server has told the time since `begin`."""
         return self.server.heard is not None
 
-    def forget_heard(self) -> None:
-        """Forgets the time that the server told before, as a clock may have been set since."""
-        self.server.heard = None
+    def begin(self, db: sqlite3.Connection) -> None:
+        """Forgets the time that the server told before, as a clock may have been set since, and looks what is known of
+        its failures, which another process may have met."""
+        self.server.heard, self._time = None, known_time(db, self.url)
+        row = db.execute(f"SELECT {_PATIENCE} FROM servers WHERE url = ?", (self.url,)).fetchone()  # noqa: S608
+        self.server.patience = NEVER_FAILED if row is None else Patience(*row)
 
-    def keep_heard(self, db: sqlite3.Connection) -> None:
-        """Keeps the time that the server told, if it told it."""
+    def keep(self, db: sqlite3.Connection) -> None:
+        """Keeps the time that the server told, if it told it, and what is known of its failures."""
         self._time = known_time(db, self.url)
         if self.server.heard is not None:
             self._time = self._time.hearing(self.server.heard, self.now_ms())
-            keep_time(db, self.url, self._time)
+        keep_time(db, self.url, self._time)
+        row = (*self.server.patience.as_row(), self.url)
+        db.execute(f"UPDATE servers SET ({_PATIENCE}) = (?, ?, ?, ?) WHERE url = ?", row)  # noqa: S608
 
 
 class Lines:
@@ -60,6 +68,10 @@ class Lines:
         if url not in self._lines:
             self._lines[url] = Line(self._store, self._connect(url), url, self._authority, self._clock)
         return self._lines[url]
+
+    def wait_ms(self, now_ms: UnixMilliseconds) -> int:
+        """For how many milliseconds nobody should ask any of them unbidden. now_ms: the device's time."""
+        return max((line.server.patience.wait_ms(now_ms) for line in self._lines.values()), default=0)
 
     def close(self) -> None:
         """Ends what is being asked at once, and closes all connections."""

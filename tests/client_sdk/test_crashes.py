@@ -108,9 +108,9 @@ def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
 
     sqlite3.connect = counted
     try:
-        http = httpx.Client(transport=httpx.MockTransport(serve))
+        transport = httpx.MockTransport(serve)
         path = directory / "store.db"
-        with http, Client(path, URL, PINNED, max_epsilon=10**4, http=http, clock=clock) as device:
+        with Client(path, URL, PINNED, max_epsilon=10**4, transport=transport, clock=clock) as device:
             actions = [
                 (1, lambda: device.join(asked.id, entries=ENTRIES)),
                 (5, lambda: handle().record("tea", 0)),

@@ -1,0 +1,150 @@
+"""Servers on loopback that behave badly, each on a real socket in threads of its own.
+
+A behaviour is given one accepted connection, and a `stop` that says when the test is over.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+Behaviour = Callable[[socket.socket, threading.Event], None]
+
+
+class Loopback:
+    """What the test knows of a server: its URL, and the connections and bytes that it has seen."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.connections = 0
+        self.heard: list[bytes] = []
+        self.reached = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def serving(behave: Behaviour) -> Iterator[Loopback]:
+    """A server that treats every connection in this way. It is gone, threads and all, when the block ends."""
+    stop, threads, opened = threading.Event(), [], []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Loopback(listener.getsockname()[1])
+
+        def treat(connection):
+            with connection, suppress(OSError):
+                behave(Recorded(connection, server), stop)
+
+        def accept():
+            with suppress(OSError):
+                while not stop.is_set():
+                    connection, _ = listener.accept()
+                    server.connections += 1
+                    opened.append(connection)
+                    threads.append(threading.Thread(target=treat, args=(connection,)))
+                    threads[-1].start()
+
+        threads.append(threading.Thread(target=accept))
+        threads[0].start()
+        try:
+            yield server
+        finally:
+            stop.set()
+            for each in (listener, *opened):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            for thread in threads:
+                thread.join(5)
+            assert not any(thread.is_alive() for thread in threads)
+
+
+class Recorded:
+    """A connection whose requests the server keeps."""
+
+    def __init__(self, connection: socket.socket, server: Loopback) -> None:
+        self._connection, self._server = connection, server
+        self.plain, self.send = connection, connection.sendall
+
+    def request(self) -> bytes:
+        """Reads one request whole, and returns it."""
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += self._more()
+        head, _, body = request.partition(b"\r\n\r\n")
+        length = next(
+            (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
+        )
+        while len(body) < length:
+            body += self._more()
+        self._server.heard.append(head + b"\r\n\r\n" + body)
+        self._server.reached.set()
+        return self._server.heard[-1]
+
+    def raw(self) -> bytes:
+        """Reads what comes."""
+        read = self._more()
+        self._server.reached.set()
+        return read
+
+    def _more(self) -> bytes:
+        read = self._connection.recv(65536)
+        if not read:
+            raise ConnectionResetError
+        return read
+
+
+def answering(content: bytes, headers: bytes = b"") -> Behaviour:
+    """Answers every request with 200 and this body."""
+
+    def behave(connection, _stop):
+        while True:
+            connection.request()
+            connection.send(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (headers, len(content), content))
+
+    return behave
+
+
+def dripping(first: bytes, drop: bytes) -> Behaviour:
+    """Begins an answer, and goes on with the same few bytes 50 times a second, for ever."""
+
+    def behave(connection, stop):
+        connection.request()
+        connection.send(first)
+        while not stop.wait(0.02):
+            connection.send(drop)
+
+    return behave
+
+
+def silent(connection, stop) -> None:
+    """Reads, and never answers."""
+    connection.raw()
+    stop.wait(60)
+
+
+BAD: dict[str, Behaviour] = {
+    "never answers": silent,
+    "drips headers": dripping(b"HTTP/1.1 200 OK\r\nx-slow: ", b"a"),
+    "102 without end": dripping(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "drips its body": dripping(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n", b"a"),
+    "drips chunks": dripping(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\na\r\n"),
+}
+
+
+@contextmanager
+def full_backlog() -> Iterator[str]:
+    """The URL of a listening socket that no connection gets through to any more."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        waiting = []
+        for _ in range(4):
+            waiting.append(socket.socket())
+            waiting[-1].setblocking(False)
+            waiting[-1].connect_ex(listener.getsockname())
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            for each in waiting:
+                each.close()

@@ -27,4 +27,4 @@ def test_every_integer_in_a_file_is_exact_for_any_reader_of_json(name):
             return all(map(exact, value.values() if isinstance(value, dict) else value))
         return not isinstance(value, float) and (not isinstance(value, int) or abs(value) < 2**53)
 
-    assert exact(json.loads(text(name)))
+    assert exact(json.loads((HERE / f"{name}.json").read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""What an entry draws when it enrols: its group, its first delay, its nodes; and what it draws for a closing's id."""
+"""What an entry draws when it enrols: its group, and its nodes; and what it draws for a closing's id."""
 
 from collections.abc import Iterator
 

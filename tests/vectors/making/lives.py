@@ -170,9 +170,9 @@ def _told(handle: SurveyHandle, what: str, with_what: list[Any]) -> dict[str, An
             recorded = handle.record(answer, *entry)
             return {"answer": answer, "entry": entry[0] if entry else 0, "becomes": recorded.value}
         case "retract", []:
-            return {"entry": 0, "becomes": handle.delete().value}
+            return {"entry": 0, "becomes": handle.retract().value}
         case "stratum", [dict(stratum)]:
-            handle.tell_stratum(stratum)
+            handle.stratum(stratum)
             return {"entry": 0, "stratum": stratum}
     raise AssertionError(what)
 

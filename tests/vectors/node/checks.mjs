@@ -64,7 +64,7 @@ function checkLife(vector) {
   for (let number = 0; number < vector.entries; number++) {
     const entry = enrol(asked, vector.joined_ms, vector.stratum, coins);
     entries.push(entry);
-    if (vector.answers) same(record(entry, asked.answers.indexOf(vector.answers[number]) + 1, vector.joined_ms), "counted");
+    if (vector.answers) same(record(entry, asked.answers.indexOf(vector.answers[number]) + 1, vector.joined_ms, true), "counted");
   }
   coins.allTaken();
   for (const event of vector.events) {
@@ -80,7 +80,7 @@ function checkLife(vector) {
       const done = entries.map((each) => flush(each, event.at_ms, drawn));
       same(done.reduce((dropped, each) => dropped + each.dropped, 0), event.dropped);
       same(done.flatMap((each) => each.plaintexts.map((bytes) => bytes.toString("hex"))), event.plaintexts);
-      if (event.does === "flush") for (const each of entries) each.waiting = [];
+      if (event.does === "flush") for (const each of entries) each.batches = [];
     } else throw new Error(`no such event: ${event.does}`);
     drawn.allTaken();
   }

@@ -1,7 +1,7 @@
 // A device: what it draws when it joins, what becomes of records, and what it answers and sends at a flush.
 
 import { respond } from "./joint.mjs";
-import { closeMs, closedAt, closingsOf, endingAt, nodeEnd, plaintext, runs } from "./uploads.mjs";
+import { MOST_SPANNED, closeMs, closedAt, closingsOf, endingAt, nodeEnd, plaintext } from "./uploads.mjs";
 import { unsigned } from "./msgpack.mjs";
 
 /** Coins that a vector lists: what each draw is to be below, and what comes. */
@@ -59,20 +59,18 @@ export function stratumOf(breakdowns, told) {
 }
 
 const allTracks = (survey) => survey.groups.flatMap((group) => group.tracks);
-const lastClosing = (survey) => Math.max(...allTracks(survey).map((track) => nodeEnd(track, track.count)));
-
-/** An entry as it joins: it draws its group, its first delay, then its nodes, track by track. */
+/** An entry as it joins: it draws its group, then its nodes, track by track, then its first delay. */
 export function enrol(survey, timeMs, told, coins) {
   const group = drawGroup(survey.groups.map(({ share }) => share), coins);
-  const delay = drawDelay(survey, coins);
   const nodes = new Map();
   for (const track of survey.groups[group].tracks) {
     if (track.reported !== null) nodes.set(track.number, drawNodes(track.count, track.reported, coins));
   }
+  const delay = drawDelay(survey, coins);
   const { joint } = survey.groups[group];
   return {
     ...{ survey, group, delay, nodes, answered: closedAt(survey.calendar, timeMs), standing: "new" },
-    ...{ stratum: stratumOf(survey.breakdowns, told ?? {}), changelog: [], mutations: 0, firstMs: null, waiting: [] },
+    ...{ stratum: stratumOf(survey.breakdowns, told ?? {}), changelog: [], mutations: 0, firstMs: null, pending: false, batches: [] },
     slots: joint ? { used: joint.slots.map(() => 0), score: 0 } : null,
   };
 }
@@ -83,16 +81,31 @@ function admits({ classes }, mutations, elapsedMs) {
   return classes.some(({ k, seconds }) => (k ? mutations < k : mutations === 0 || elapsedMs <= seconds * 1000));
 }
 
-/** Takes the entry into a state; 0 is NULL. */
-export function record(entry, state, timeMs) {
+const reportsOn = (entry, track, node) => track.reported === null || entry.nodes.get(track.number).includes(node);
+
+/** Whether the entry has still to report a node. */
+const hasMoreToReport = (entry) =>
+  entry.survey.groups[entry.group].tracks.some((track) =>
+    Array.from({ length: track.count }, (_, i) => i + 1).some(
+      (node) => nodeEnd(track, node) > entry.answered && reportsOn(entry, track, node),
+    ),
+  );
+
+/** Takes the entry into a state; 0 is NULL. timeKnown: whether what a wrong clock could decide is decided. */
+export function record(entry, state, timeMs, timeKnown = false) {
   const { survey } = entry;
-  if (entry.answered >= lastClosing(survey)) return "frozen";
+  if (!hasMoreToReport(entry)) return "frozen";
+  if (entry.pending) return "pending";
   if (state === stateAt(entry, Infinity)) return "unchanged";
   const atMs = Math.max(timeMs, closeMs(survey.calendar, entry.answered) + 1);
-  if (atMs > closeMs(survey.calendar, survey.calendar.periods)) return "frozen";
-  if (survey.closed && state === 0) return "frozen";
-  if (!admits(survey.constraint, entry.mutations, atMs - (entry.firstMs ?? atMs))) return "frozen";
-  entry.firstMs ??= atMs;
+  if ((survey.closed && state === 0) || !admits(survey.constraint, entry.mutations, 0)) return "frozen";
+  const isOver = atMs > closeMs(survey.calendar, survey.calendar.periods);
+  if (isOver || !admits(survey.constraint, entry.mutations, atMs - (entry.firstMs ?? atMs))) {
+    if (timeKnown) return "frozen";
+    entry.pending = true; // the clocks of vectors are true: what waits for the time is frozen once it is heard
+    return "pending";
+  }
+  entry.firstMs ??= Math.floor(atMs / 1000) * 1000;
   entry.mutations += 1;
   entry.changelog.push({ atMs, state });
   return "counted";
@@ -107,21 +120,35 @@ export function flush(entry, timeMs, coins) {
     dropped += 1;
     if (standing !== "known") entry.standing = "missed";
   };
-  for (const each of entry.waiting.filter(({ period }) => isLate(period))) drop(each.standing);
-  entry.waiting = entry.waiting.filter(({ period }) => !isLate(period));
+  for (const each of entry.batches.flat().filter(({ period }) => isLate(period))) drop(each.standing);
+  const kept = entry.batches.map((batch) => batch.filter(({ period }) => !isLate(period)));
+  const answers = [];
   for (const period of closingsOf(allTracks(survey), entry.answered, closedAt(survey.calendar, timeMs))) {
     if (isLate(period)) drop(entry.standing);
-    else if (timeMs > closeMs(survey.calendar, period) + 1000 * survey.skew + entry.delay) answer(entry, period, coins);
-    else break;
+    else if (timeMs > closeMs(survey.calendar, period) + 1000 * survey.skew + entry.delay) {
+      answers.push(answer(entry, period, coins));
+    } else break;
     entry.answered = period;
     entry.delay = drawDelay(survey, coins);
   }
-  const plaintexts = runs(entry.waiting.map(({ period }) => period)).map((periods) => {
-    const closings = entry.waiting.filter(({ period }) => periods.includes(period));
-    const reports = closings.flatMap((each) => each.reports);
-    return plaintext(survey, entry.group, [periods[0] - 1, periods.at(-1)], closings, reports);
+  entry.batches = [...kept, ...batchesOf(answers)].filter((batch) => batch.length > 0);
+  entry.pending = false;
+  const plaintexts = entry.batches.map((batch) => {
+    const span = [batch[0].period - 1, batch.at(-1).period];
+    return plaintext(survey, entry.group, span, batch, batch.flatMap(({ reports }) => reports));
   });
   return { dropped, plaintexts };
+}
+
+/** What is answered in one go is one upload, cut only where it would span too much. */
+function batchesOf(answers) {
+  const batches = [];
+  for (const each of answers) {
+    const last = batches.at(-1);
+    if (last && each.period - last[0].period < MOST_SPANNED) last.push(each);
+    else batches.push([each]);
+  }
+  return batches;
 }
 
 function answer(entry, period, coins) {
@@ -131,13 +158,13 @@ function answer(entry, period, coins) {
   const reports = [];
   group.tracks.forEach((track, place) => {
     const node = endingAt(track, period);
-    if (node === null || (track.reported !== null && !entry.nodes.get(track.number).includes(node))) return;
+    if (node === null || !reportsOn(entry, track, node)) return;
     const before = stateAt(entry, closeMs(survey.calendar, period - track.width));
     const [symbol, slots] = respond(group, place, track.randomizer.space.index(before, now), entry.slots, coins);
     entry.slots = slots;
     reports.push({ track: track.number, node, symbol });
   });
   const { standing, stratum } = entry;
-  entry.waiting.push({ period, id: drawId(coins), standing, stratum, reports });
   entry.standing = "known";
+  return { period, id: drawId(coins), standing, stratum, reports };
 }

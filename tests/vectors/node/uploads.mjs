@@ -66,14 +66,3 @@ function pack(survey, group, span, closings, reports) {
   );
   return encode([group, ...span, column, ...symbols]);
 }
-
-/** Rising periods, cut into runs that an upload may span. */
-export function runs(periods) {
-  const cut = [];
-  for (const period of periods) {
-    const last = cut.at(-1);
-    if (last && period - last[0] + 1 <= MOST_SPANNED) last.push(period);
-    else cut.push([period]);
-  }
-  return cut;
-}

@@ -41,7 +41,8 @@ def _paths() -> Iterator[Case]:
         ("keys", "GET", KEYS, MSGPACK),
         ("upload", "POST", UPLOADS, MSGPACK),
     ):
-        yield {"kind": "path", "asks": asks, "survey": survey, "method": method, "path": path, "media type": media}
+        named = {"survey": survey} if asks == "survey" else {}
+        yield {"kind": "path", "asks": asks, **named, "method": method, "path": path, "media type": media}
 
 
 def _limits() -> Case:

@@ -1,6 +1,7 @@
 """Another implementation, in JavaScript, does what the vectors say; and notices if one of them says something else."""
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from .generate import FILES, HERE
+from .making.examples import SURVEYS
+from .making.lives import Life, lived
 
 NODE = shutil.which("node")
 RUN = HERE / "node" / "run.mjs"
@@ -109,6 +112,41 @@ def test_a_file_that_is_missing_or_unknown_is_a_problem(tmp_path):
     (tmp_path / "surprise.json").write_text("{}")
     done = checked(tmp_path)
     assert (done.returncode, done.stderr) == (1, "surprise: an unknown file\n")
+
+
+LIVED = ("hierarchy", "mixed", "joint", "closed", "closed, from the first period", "states")
+
+
+@pytest.mark.parametrize("name", LIVED)
+def test_both_implementations_live_any_life_alike(name, tmp_path):
+    """Lives drawn from a seed: records and flushes at any time, one entry or two, enrolled at any time. What leaves the
+    device is the same, byte by byte; what a record becomes, which leaves no device, is not compared."""
+    generator = random.Random(name)
+    lives = [lived(drawn_life(name, generator)) for _ in range(6)]
+    for event in (event for life in lives for event in life["events"] if "becomes" in event):
+        event["becomes"] = None
+    write(tmp_path, "lives", lives)
+    done = checked(tmp_path, "lives")
+    assert done.returncode == 0, done.stderr
+
+
+def drawn_life(name, generator):
+    survey = SURVEYS[name]
+    whole = survey.calendar.period * survey.calendar.periods
+    joined = 0 if survey.closed else generator.randrange(whole) * generator.randrange(2)
+    entries = generator.randint(1, 2)
+    times = sorted(generator.randrange(1000 * joined + 1, 1000 * whole) / 1000 for _ in range(12))
+    events = []
+    for seconds in times:
+        if generator.randrange(3) == 0:
+            events.append((seconds, "flush"))
+        elif generator.randrange(4) == 0:
+            events.append((seconds, "retract"))
+        else:
+            events.append((seconds, "record", generator.choice(survey.answers), generator.randrange(entries)))
+    events.append((whole + survey.skew + survey.spread + generator.randrange(700), "flush"))
+    answers = [generator.choice(survey.answers) for _ in range(entries)] if survey.closed else None
+    return Life(name, survey, events, joined=joined, seed=generator.randrange(2**32), entries=entries, answers=answers)
 
 
 def other(value, at):

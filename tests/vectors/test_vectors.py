@@ -28,3 +28,10 @@ def test_every_integer_in_a_file_is_exact_for_any_reader_of_json(name):
         return not isinstance(value, float) and (not isinstance(value, int) or abs(value) < 2**53)
 
     assert exact(json.loads((HERE / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def test_what_a_record_becomes_is_stated_in_every_life():
+    """A reader passes over it only where it is null."""
+    events = [event for life in json.loads((HERE / "lives.json").read_text())["cases"] for event in life["events"]]
+    became = [event["becomes"] for event in events if event["does"] in ("record", "retract")]
+    assert {*became} == {"counted", "unchanged", "frozen", "pending"}

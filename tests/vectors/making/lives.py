@@ -126,10 +126,11 @@ def _lives() -> Iterator[Life]:
 
 def cases() -> list[Case]:
     """A case for each life."""
-    return [_case(life) for life in _lives()]
+    return [lived(life) for life in _lives()]
 
 
-def _case(life: Life) -> Case:
+def lived(life: Life) -> Case:
+    """A life as a case: what our client did, and the coins it took."""
     server, clock = FakeServer(life.survey), Clock()
     coins = LoggedCoins(SeededCoins(life.seed))
     start = life.survey.calendar.start

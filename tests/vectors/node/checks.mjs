@@ -70,10 +70,10 @@ function checkLife(vector) {
   for (const event of vector.events) {
     const drawn = new ListedCoins(event.coins);
     const entry = entries[event.entry];
-    if (event.does === "record") {
-      same(record(entry, asked.answers.indexOf(event.answer) + 1, event.at_ms), event.becomes);
-    } else if (event.does === "retract") {
-      same(record(entry, 0, event.at_ms), event.becomes);
+    if (event.does === "record" || event.does === "retract") {
+      const state = event.does === "record" ? asked.answers.indexOf(event.answer) + 1 : 0;
+      const becomes = record(entry, state, event.at_ms);
+      if (event.becomes !== null) same(becomes, event.becomes);
     } else if (event.does === "stratum") {
       entry.stratum = stratumOf(asked.breakdowns, event.stratum);
     } else if (event.does === "flush" || event.does === "flush, not kept") {

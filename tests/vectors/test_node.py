@@ -104,13 +104,13 @@ def test_no_file_is_taken_for_less_than_it_is(alter, words, tmp_path):
 
 def test_a_file_that_is_missing_or_unknown_is_a_problem(tmp_path):
     """Whichever it is."""
-    for name in FILES:
-        write(tmp_path, name, read(name)["cases"])
-    (tmp_path / "strata.json").unlink()
-    assert "strata: no such file" in checked(tmp_path).stderr
-    write(tmp_path, "strata", read("strata")["cases"])
-    (tmp_path / "surprise.json").write_text("{}")
     done = checked(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"{name}: no such file" for name in sorted(FILES)]
+    write(tmp_path, "strata", read("strata")["cases"])
+    assert checked(tmp_path, "strata").returncode == 0
+    (tmp_path / "surprise.json").write_text("{}")
+    done = checked(tmp_path, "strata")
     assert (done.returncode, done.stderr) == (1, "surprise: an unknown file\n")
 
 

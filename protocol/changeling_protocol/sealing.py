@@ -1,4 +1,4 @@
-"""Sealing an upload to the server's key, once, with HPKE (RFC 9180) from `cryptography`.
+"""Sealing an upload to the server's key, once, with HPKE (RFC 9180).
 
 An envelope is version ‖ survey id ‖ key id ‖ sealed bytes; the three head fields are bound to the seal as
 HPKE's info, so a seal moved under another head does not open. Base mode: it says nothing of the sender.
@@ -12,8 +12,8 @@ from hashlib import sha256
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from . import hpke
 from .canonical import Fields, holds_booleans
 from .errors import CannotOpen, MalformedBytes
 from .quantities import SurveyId, UnixSeconds
@@ -23,11 +23,10 @@ from .version import VERSION
 
 KIND = "sealing-key"
 HEAD_BYTES = 1 + 2 * ID_BYTES
-SEAL_BYTES = 48
-"""What HPKE adds to the plaintext: a 32-byte encapsulated key and a 16-byte tag."""
+SEAL_BYTES = hpke.ENC_BYTES + hpke.TAG_BYTES
+"""What HPKE adds to the plaintext."""
 _ANYONE = X25519PrivateKey.from_private_bytes(bytes(32))
 """Some private key: an exchange with it fails for a public key of low order, with which no secret can be shared."""
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def seal(plaintext: bytes, survey: SurveyId, key: SealingKey) -> bytes:
     """
     head = VERSION.to_bytes(1) + survey + key.id
     public = X25519PublicKey.from_public_bytes(key.public)
-    return head + _SUITE.encrypt(plaintext, public, info=head)
+    return head + hpke.seal(plaintext, public, head, X25519PrivateKey.generate())
 
 
 def head_of(envelope: bytes) -> EnvelopeHead:
@@ -122,6 +121,6 @@ def head_of(envelope: bytes) -> EnvelopeHead:
 def open_envelope(envelope: bytes, private: X25519PrivateKey) -> bytes:
     """The upload's plaintext. Raises CannotOpen."""
     try:
-        return _SUITE.decrypt(envelope[HEAD_BYTES:], private, info=envelope[:HEAD_BYTES])
+        return hpke.unseal(envelope[HEAD_BYTES:], private, envelope[:HEAD_BYTES])
     except (InvalidTag, ValueError) as error:
         raise CannotOpen("the envelope does not open with this key") from error

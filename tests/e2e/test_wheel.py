@@ -24,15 +24,6 @@ def run(*command, **options):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    built = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, cwd=ROOT)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = folder.glob("*.whl")
-    return path
-
-
-@pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
     """A new environment with the bare wheel in it. The tests below add one extra after the other, in their order."""
     folder = tmp_path_factory.mktemp("environment")

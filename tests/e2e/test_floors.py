@@ -1,0 +1,61 @@
+"""The client serves with the lowest versions that pyproject.toml asks for, and with the newest that there are."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+ASKED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+LOWEST = dict(requirement.split(">=") for requirement in ASKED)
+LIFE = Path(__file__).with_name("floor_life.py")
+
+
+def lived(wheel, folder, requirements):
+    """A life in a new environment of these requirements: what it printed, and the versions it had."""
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PIP_CONSTRAINT")}
+
+    def run(*command):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=folder, env=clean)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run(sys.executable, "-m", "venv", folder / "environment")
+    python = folder / "environment" / "bin" / "python"
+    pip = (python, "-m", "pip", "--disable-pip-version-check")
+    run(*pip, "install", *requirements)
+    run(*pip, "install", "--no-deps", wheel)
+    run(*pip, "check")
+    versions = {each["name"].lower(): each["version"] for each in json.loads(run(*pip, "list", "--format=json"))}
+    (folder / "home").mkdir()
+    return json.loads(run(python, "-W", "error", LIFE, folder / "home")), versions
+
+
+def test_each_floor_is_one_version_and_nothing_is_forbidden_above_it():
+    """So that a host app is free to pin its own."""
+    assert set(LOWEST) == {"httpx", "msgpack", "cryptography", "platformdirs"}
+    assert all(re.fullmatch(r"\d+(\.\d+)*", version) for version in LOWEST.values())
+
+
+def test_a_life_is_the_same_with_the_lowest_versions_and_with_the_newest(wheel, tmp_path_factory):
+    """A first launch offline, records before and after the survey is known, a restart, all closings sent and opened,
+    the survey left; in an environment with just the lowest versions, and in another with the newest. Warnings are
+    errors in both."""
+    lowest, low = lived(wheel, tmp_path_factory.mktemp("lowest"), [f"{name}=={LOWEST[name]}" for name in LOWEST])
+    newest, new = lived(wheel, tmp_path_factory.mktemp("newest"), LOWEST)
+    assert lowest == newest
+    assert lowest["told"] == ["pending", True, 0, True, "counted", 4, True, True]
+    assert (lowest["span"], lowest["columns"]) == (4, 2)
+    for name, version in LOWEST.items():
+        numbers = [tuple(map(int, re.findall(r"\d+", found))) for found in (version, low[name], new[name])]
+        assert numbers[1][: len(numbers[0])] == numbers[0]
+        assert not any(numbers[1][len(numbers[0]) :])
+        assert numbers[2] > numbers[1]

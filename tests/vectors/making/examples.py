@@ -1,0 +1,123 @@
+"""What several files of vectors are about: randomizers, joint groups and surveys of every kind."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+from changeling_protocol import (
+    AtMost,
+    Breakdown,
+    Calendar,
+    CustomResponse,
+    ExpectedChanges,
+    Group,
+    Hybrid,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SealingKey,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Survey,
+    TimeBounded,
+    Track,
+    UnaryEncoding,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ...protocol.examples import hierarchical, joint_plan, mixed, survey
+
+NEXT_AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"the next authority, thirty-two b")
+PRIVATE = X25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
+SEALING_KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 1_800_000_000, 1_900_000_000)
+
+RANDOMIZERS = (
+    KaryResponse(MutationSpace(3), Odds(3, 1)),
+    KaryResponse(StateSpace(3), Odds(5, 1)),
+    KaryResponse(MutationSpace(2, repeats=True), Odds(9, 2)),
+    KaryResponse(MutationSpace(1), Odds(2**63, 3)),
+    KaryChange(MutationSpace(2), Odds(7, 2)),
+    KaryChange(MutationSpace(3, null=False), Odds(20, 1)),
+    SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(2, 7)),
+    SignedSubset(MutationSpace(4), Odds(20, 1), pluses=2, spoken=Fraction(1)),
+    SignedSubset(MutationSpace(4, null=False), Odds(20, 1), spoken=Fraction(1, 2)),
+    SignedSubset(MutationSpace(16), Odds(3, 1), spoken=Fraction(1, 3)),
+    SignedSubset(MutationSpace(63), Odds(2**40, 3), spoken=Fraction(1, 10**6)),
+    SubsetSelection(StateSpace(5), Odds(3, 1), 2),
+    UnaryEncoding(StateSpace(5, null=False), Odds(3, 1)),
+    CustomResponse(StateSpace(2), ((3, 1, 1), (1, 2, 1), (1, 1, 2**63))),
+    CustomResponse(MutationSpace(2, null=False), ((2, 1, 1), (1, 5, 1), (1, 2, 7))),
+)
+ANY = Odds(2, 1)
+JOINT_GROUPS = (
+    joint_plan(3, 8).groups[0],
+    Group.jointly([Track(1, SignedSubset(MutationSpace(2), ANY), 0, 8)], Joint(Odds(3, 1), 1, (1,), (2,))),
+    Group.jointly([Track(1, KaryChange(MutationSpace(2), ANY), 0, 8)], Joint(Odds(20, 1), 2, (1,), (3,))),
+    Group.jointly(
+        [
+            Track(2, SubsetSelection(StateSpace(3, null=False), ANY, 2), 0, 8, reported=1),
+            Track(1, SignedSubset(MutationSpace(3, null=False), ANY, spoken=Fraction(1, 2)), 1, 8),
+        ],
+        Joint(Odds(2981, 1000), 3, (3, 2), (1, 2)),
+    ),
+)
+PUBLIC = (Breakdown("platform", ("linux", "mac", "other")), Breakdown("channel", ("release", "beta")))
+LONG = Calendar(1_800_000_000, 86_400, 64)
+
+
+def _surveys() -> dict[str, Survey]:
+    plain = survey()
+    anchored = ReleasePlan(
+        (
+            Group(
+                (
+                    Track(1, UnaryEncoding(StateSpace(3, null=False), Odds(3, 1)), 0, 1),
+                    Track(1, KaryChange(MutationSpace(3, null=False), Odds(20, 1)), 1, 8),
+                )
+            ),
+            JOINT_GROUPS[3],
+        )
+    )
+    insertions = ReleasePlan(
+        (
+            Group((Track(2, SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(2, 7)), 0, 8),)),
+            Group((Track(1, KaryChange(MutationSpace(3), Odds(15, 1)), 0, 8, reported=3),), share=5),
+        )
+    )
+    weights = tuple(tuple(8 if symbol == true else 1 for true in range(4)) for symbol in range(5))
+    states = ReleasePlan(
+        (
+            Group((Track(1, SubsetSelection(StateSpace(3), Odds(3, 1), 2), 0, 8, reported=3),)),
+            Group((Track(4, CustomResponse(StateSpace(3), weights), 0, 8),), share=2),
+        )
+    )
+    signed_subsets = ReleasePlan(
+        tuple(
+            Group(tuple(Track(width, SignedSubset(MutationSpace(3), each), 0, 64) for width in widths))
+            for each, widths in ((Odds(20, 1), (1,)), (Odds(7, 2), (1, 2, 4)), (Odds(3, 1), (64, 8)))
+        )
+    )
+    hybrid = Hybrid((AtMost(2), TimeBounded(7 * 86_400)))
+    return {
+        "hierarchy": plain,
+        "mixed": survey(mixed(3, 8)),
+        "joint": survey(joint_plan(3, 8)),
+        "closed": survey(anchored, closed=True),
+        "closed, from the first period": survey(insertions, closed=True),
+        "states": survey(states),
+        "time-bounded": survey(signed_subsets, calendar=LONG, constraint=TimeBounded(5 * 86_400), grace=10**6),
+        "hybrid": survey(signed_subsets, calendar=LONG, constraint=hybrid, grace=10**6),
+        "more than it needs": replace(plain, epsilon_micro=plain.epsilon_micro + 1),
+        "strata": replace(
+            plain, breakdowns=PUBLIC, stratum_changes=2, relay="https://relay.example", follows=bytes(range(16))
+        ),
+        "expected": replace(plain, expected=ExpectedChanges(500_000, 1), question="Très bien? 茶か"),
+        "large odds": survey(hierarchical(3, 8, (1, 8), Odds(2**63, 1)), minimum=2**32),
+    }
+
+
+SURVEYS = _surveys()

@@ -1,0 +1,313 @@
+"""Signed objects: surveys, sealing keys and early ends that are to be taken, and many that must be refused."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgpack
+import pytest
+from changeling_protocol import BadSignature, MalformedBytes, ProtocolError, SealingKey, Survey, UnderstatedEpsilon
+from changeling_protocol.canonical import decode
+from changeling_protocol.ending import EarlyEnd
+from changeling_protocol.signing import signed
+
+from ...protocol.examples import AUTHORITY, PINNED
+from .examples import NEXT_AUTHORITY, SEALING_KEY, SURVEYS
+from .notation import Case, tagged
+
+BOTH = (*PINNED, NEXT_AUTHORITY.public_key().public_bytes_raw())
+END = EarlyEnd(SURVEYS["hierarchy"].id, 3)
+_READ: dict[str, Callable[[bytes, Any], object]] = {
+    "survey": Survey.from_signed,
+    "sealing-key": SealingKey.from_signed,
+    "early-end": EarlyEnd.from_signed,
+}
+_REASONS = {BadSignature: "bad-signature", UnderstatedEpsilon: "understated-epsilon", MalformedBytes: "malformed"}
+_KRR = {"kind": "k-rr", "space": "mutations", "odds": [3, 1]}
+
+
+def cases() -> list[Case]:
+    """What is to be taken, then what is to be refused, by object."""
+    return [*_taken(), *_refused_signatures(), *_refused_surveys(), *_refused_others()]
+
+
+def _taken() -> Iterator[Case]:
+    for name, survey in SURVEYS.items():
+        yield _survey(name, survey, survey.signed_by(AUTHORITY), PINNED)
+    survey = SURVEYS["hierarchy"]
+    yield _survey("by the next key", survey, survey.signed_by(NEXT_AUTHORITY), BOTH)
+    yield {
+        "kind": "sealing-key",
+        "authority": [key.hex() for key in PINNED],
+        "signed": SEALING_KEY.signed_by(AUTHORITY).hex(),
+        "id": SEALING_KEY.id.hex(),
+        "public": SEALING_KEY.public.hex(),
+        "begins": SEALING_KEY.begins,
+        "expires": SEALING_KEY.expires,
+    }
+    yield {
+        "kind": "early-end",
+        "authority": [key.hex() for key in PINNED],
+        "signed": END.signed_by(AUTHORITY).hex(),
+        "survey": END.survey.hex(),
+        "last": END.last,
+    }
+
+
+def _survey(name: str, survey: Survey, encoded: bytes, authority: tuple[bytes, ...]) -> Case:
+    return {
+        "kind": "survey",
+        "name": name,
+        "authority": [key.hex() for key in authority],
+        "signed": encoded.hex(),
+        "id": survey.id.hex(),
+        "payload": tagged(decode(survey.payload)),
+    }
+
+
+def _refused_signatures() -> Iterator[Case]:
+    survey = SURVEYS["hierarchy"]
+    encoded = survey.signed_by(AUTHORITY)
+    yield _refused("survey", "signed by nobody we know", encoded, BOTH[1:])
+    yield _refused("survey", "an altered signature", encoded[:-1] + bytes([encoded[-1] ^ 1]), PINNED)
+    at = encoded.index(b"tea")
+    yield _refused("survey", "an altered payload", encoded[:at] + b"Tea" + encoded[at + 3 :], PINNED)
+    yield _refused("sealing-key", "signed by nobody we know", SEALING_KEY.signed_by(NEXT_AUTHORITY), PINNED)
+    yield _refused("early-end", "signed by nobody we know", END.signed_by(NEXT_AUTHORITY), PINNED)
+    yield _refused("survey", "something after it", encoded + b"\0", PINNED)
+    yield _refused("survey", "cut short", encoded[:-1], PINNED)
+    yield _refused("survey", "a signed sealing key", SEALING_KEY.signed_by(AUTHORITY), PINNED)
+    yield _refused("sealing-key", "a signed survey", encoded, PINNED)
+    yield _refused("early-end", "a signed sealing key", SEALING_KEY.signed_by(AUTHORITY), PINNED)
+    parts = decode(encoded)
+    more = msgpack.packb({**parts, "z": 1})
+    yield _refused("survey", "a third part beside payload and signature", more, PINNED)
+    swapped = msgpack.packb({"signature": parts["signature"], "payload": parts["payload"]})
+    yield _refused("survey", "its parts out of order", swapped, PINNED)
+    text = decode(survey.payload)
+    for why, payload in (
+        ("another version", msgpack.packb({**text, "version": text["version"] + 1})),
+        ("a version that is a boolean", msgpack.packb({**text, "version": True})),
+        ("no version", msgpack.packb({key: value for key, value in text.items() if key != "version"})),
+        ("a payload out of order", msgpack.packb(dict(reversed(text.items())))),
+        ("a payload that is no map", msgpack.packb([])),
+        ("a float", msgpack.packb({**text, "minimum": 1.0})),
+    ):
+        whole = msgpack.packb({"payload": payload, "signature": AUTHORITY.sign(payload)})
+        yield _refused("survey", why, whole, PINNED)
+
+
+def _refused_surveys() -> Iterator[Case]:
+    plain, joint = SURVEYS["hierarchy"].as_fields(), SURVEYS["joint"].as_fields()
+    yield _survey_with("a millionth less than it costs", plain, epsilon_micro=plain["epsilon_micro"] - 1)
+    yield _survey_with("a joint group that states less", joint, epsilon_micro=joint["epsilon_micro"] - 1)
+    for name in ("relay", "plan", "closed"):
+        yield _refused_fields("survey", f"no {name}", {key: plain[key] for key in plain if key != name})
+    for why, other in _OTHER_FIELDS.items():
+        yield _survey_with(why, plain, **other)
+    for why, randomizer in _OTHER_RANDOMIZERS.items():
+        track = {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": randomizer}
+        yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [track]}], epsilon_micro=10**9)
+    for why, track in _OTHER_TRACKS.items():
+        whole = {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": _KRR, **track}
+        yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [whole]}], epsilon_micro=10**9)
+    (group,) = joint["plan"]
+    for why, parameters in _OTHER_JOINTS.items():
+        plan = [{**group, "joint": {**group["joint"], **parameters}}]
+        yield _survey_with(why, joint, plan=plan, epsilon_micro=10**9)
+    with_odds = [{**track, "randomizer": {**track["randomizer"], "odds": [2, 1]}} for track in group["tracks"]]
+    yield _survey_with("a joint group whose tracks have odds", joint, plan=[{**group, "tracks": with_odds}])
+    unary = [{**track, "randomizer": {"kind": "unary", "space": "states"}} for track in group["tracks"]]
+    yield _survey_with("a joint group of what has no joint form", joint, plan=[{**group, "tracks": unary}])
+    pairs = [{**group["tracks"][0], "randomizer": {"kind": "k-rr", "space": "mutations"}}, group["tracks"][1]]
+    yield _survey_with("a joint group that tells no change", joint, plan=[{**group, "tracks": pairs}])
+
+
+_OTHER_FIELDS: dict[str, dict[str, Any]] = {
+    "a field that no survey has": {"colour": "red"},
+    "no question": {"question": ""},
+    "an answer that is no text": {"answers": ["tea", "coffee", 3]},
+    "no answers": {"answers": []},
+    "an answer twice": {"answers": ["tea", "coffee", "tea"]},
+    "an empty answer": {"answers": ["tea", "coffee", ""]},
+    "closed is no boolean": {"closed": 0},
+    "a boolean in place of a number": {"skew": True},
+    "a negative skew": {"skew": -1},
+    "no spread": {"spread": 0},
+    "a grace that is not longer than skew and spread": {"grace": 15},
+    "no minimum": {"minimum": 0},
+    "a calendar of two numbers": {"calendar": [1_800_000_000, 60]},
+    "a calendar that begins before 1970": {"calendar": [-1, 60, 8]},
+    "a period of no length": {"calendar": [1_800_000_000, 0, 8]},
+    "a calendar without periods": {"calendar": [1_800_000_000, 60, 0]},
+    "too many periods": {"calendar": [1_800_000_000, 60, 2**20 + 1]},
+    "a calendar beyond the year 9999": {"calendar": [1_800_000_000, 2**40, 8]},
+    "a grace beyond the year 9999": {"grace": 2**38},
+    "tracks that reach beyond the calendar": {"calendar": [1_800_000_000, 60, 7]},
+    "a negative epsilon": {"epsilon_micro": -1},
+    "too large an epsilon": {"epsilon_micro": 10**15 + 1},
+    "an unknown constraint": {"constraint": {"kind": "never"}},
+    "a constraint with one part too many": {"constraint": {"kind": "at-most", "k": 3, "seconds": 4}},
+    "no mutation allowed": {"constraint": {"kind": "at-most", "k": 0}},
+    "too many mutations allowed": {"constraint": {"kind": "at-most", "k": 2**20 + 1}},
+    "no time to change": {"constraint": {"kind": "time-bounded", "seconds": 0}},
+    "a hybrid of one class": {"constraint": {"kind": "hybrid", "classes": [{"kind": "at-most", "k": 1}]}},
+    "a hybrid of hybrids": {
+        "constraint": {"kind": "hybrid", "classes": [{"kind": "hybrid", "classes": []}, {"kind": "at-most", "k": 1}]}
+    },
+    "expected changes above one": {"expected": {"first": 10**6 + 1, "later": 0}},
+    "expected changes of three kinds": {"expected": {"first": 0, "later": 0, "last": 0}},
+    "a breakdown without a name": {"breakdowns": [["", "a"]]},
+    "a breakdown without values": {"breakdowns": [["platform"]]},
+    "a value twice": {"breakdowns": [["platform", "a", "a"]]},
+    "two breakdowns of one name": {"breakdowns": [["platform", "a"], ["platform", "b"]]},
+    "too many strata": {"breakdowns": [[name, *map(str, range(33))] for name in ("a", "b")]},
+    "changes of a stratum where there is none": {"stratum_changes": 1},
+    "too many changes of a stratum": {"breakdowns": [["platform", "a", "b"]], "stratum_changes": 101},
+    "a relay that is no text": {"relay": b""},
+    "following what is no id": {"follows": bytes(15)},
+    "no groups": {"plan": []},
+    "a group without tracks": {"plan": [{"share": 1, "tracks": []}]},
+    "a group without a share": {
+        "plan": [
+            {
+                "share": 0,
+                "tracks": [{"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": _KRR}],
+            }
+        ],
+        "epsilon_micro": 10**9,
+    },
+    "too many nodes": {
+        "calendar": [0, 60, 2**20],
+        "plan": [
+            {
+                "share": 1,
+                "tracks": [{"width": 1, "first": 0, "last": 2**20, "reported": None, "randomizer": _KRR}],
+            }
+        ],
+        "epsilon_micro": 10**9,
+    },
+    "too many drawn nodes": {
+        "calendar": [0, 60, 2**20],
+        "plan": [
+            {
+                "share": 1,
+                "tracks": [{"width": 8, "first": 0, "last": 2**18, "reported": 2**14 + 1, "randomizer": _KRR}],
+            }
+        ],
+        "epsilon_micro": 10**9,
+    },
+}
+_OTHER_RANDOMIZERS: dict[str, dict[str, Any]] = {
+    "an unknown randomizer": {"kind": "laplace", "space": "mutations", "odds": [3, 1]},
+    "an unknown space": {"kind": "k-rr", "space": "everything", "odds": [3, 1]},
+    "odds the wrong way round": {"kind": "k-rr", "space": "mutations", "odds": [1, 3]},
+    "odds to nothing": {"kind": "k-rr", "space": "mutations", "odds": [3, 0]},
+    "odds of three": {"kind": "k-rr", "space": "mutations", "odds": [3, 2, 1]},
+    "odds with a boolean": {"kind": "k-rr", "space": "mutations", "odds": [3, True]},
+    "k-RR with a parameter that it has not": {"kind": "k-rr", "space": "mutations", "odds": [3, 1], "chosen": 1},
+    "k-RR of changes over states": {"kind": "k-rr-change", "space": "states", "odds": [3, 1]},
+    "k-RR of changes over pairs": {"kind": "k-rr-change", "space": "mutation-pairs", "odds": [3, 1]},
+    "k-RR of changes at even odds": {"kind": "k-rr-change", "space": "mutations", "odds": [3, 3]},
+    "states without NULL in an open cohort": {"kind": "k-rr", "space": "answers", "odds": [3, 1]},
+    "moves in an open cohort": {"kind": "k-rr", "space": "moves", "odds": [3, 1]},
+    "signed subsets of states": {
+        "kind": "signed-subset",
+        "space": "states",
+        "odds": [3, 1],
+        "pluses": 0,
+        "spoken": [1, 2],
+    },
+    "a fraction not in lowest terms": {
+        "kind": "signed-subset",
+        "space": "mutations",
+        "odds": [3, 1],
+        "pluses": 0,
+        "spoken": [2, 4],
+    },
+    "spoken above one": {
+        "kind": "signed-subset",
+        "space": "mutations",
+        "odds": [3, 1],
+        "pluses": 0,
+        "spoken": [3, 2],
+    },
+    "never spoken": {"kind": "signed-subset", "space": "mutations", "odds": [3, 1], "pluses": 0, "spoken": [0, 1]},
+    "too many pluses": {"kind": "signed-subset", "space": "mutations", "odds": [3, 1], "pluses": 2, "spoken": [1, 2]},
+    "subsets of mutations": {"kind": "subset", "space": "mutations", "odds": [3, 1], "chosen": 1},
+    "sets of no states": {"kind": "subset", "space": "states", "odds": [3, 1], "chosen": 0},
+    "sets of all states": {"kind": "subset", "space": "states", "odds": [3, 1], "chosen": 4},
+    "unary encoding at even odds": {"kind": "unary", "space": "states", "odds": [1, 1]},
+    "unary encoding of mutations": {"kind": "unary", "space": "mutations", "odds": [3, 1]},
+    "weights of an infinite loss": {"kind": "custom", "space": "states", "weights": [[1, 0, 1, 1], [1, 1, 1, 1]]},
+    "weights of another shape": {"kind": "custom", "space": "states", "weights": [[1, 1, 1], [1, 1, 1]]},
+    "a negative weight": {"kind": "custom", "space": "states", "weights": [[1, 1, 1, -1], [1, 1, 1, 2]]},
+    "a symbol that nobody sends": {"kind": "custom", "space": "states", "weights": [[0] * 4, [1] * 4]},
+    "no weights": {"kind": "custom", "space": "states", "weights": []},
+}
+_OTHER_TRACKS: dict[str, dict[str, Any]] = {
+    "nodes of no width": {"width": 0},
+    "a track that ends before it begins": {"first": 5, "last": 5},
+    "no node fits": {"width": 9},
+    "more nodes than there are": {"reported": 9},
+    "no nodes": {"reported": 0},
+    "reported is text": {"reported": "all"},
+    "a width that is text": {"width": "1"},
+    "a part that no track has": {"colour": 1},
+}
+_OTHER_JOINTS: dict[str, dict[str, Any]] = {
+    "fewer slots than reports that tell": {"slots": [2, 2]},
+    "slots for another number of tracks": {"slots": [2], "weights": [2]},
+    "even joint odds": {"odds": [5, 5]},
+    "a threshold beyond all weights": {"threshold": 8},
+    "no threshold": {"threshold": 0},
+    "a weight of nothing": {"weights": [2, 0]},
+    "a weight that never decides": {"weights": [4, 1], "threshold": 4, "slots": [2, 3]},
+    "weights of more than 256": {"weights": [200, 1]},
+    "a joint part too many": {"colour": 1},
+    "a joint boolean": {"threshold": True},
+}
+
+
+def _refused_others() -> Iterator[Case]:
+    key = {"public": SEALING_KEY.public, "begins": 5, "expires": 6}
+    for why, other in (
+        ("a public key that is too short", {"public": bytes(31)}),
+        ("a public key of low order", {"public": bytes(32)}),
+        ("another public key of low order", {"public": b"\1" + bytes(31)}),
+        ("a key that expires before it begins", {"begins": 6}),
+        ("a key from before 1970", {"begins": -1}),
+        ("a key that never expires", {"expires": 2**63}),
+        ("a boolean in place of a time", {"begins": False}),
+        ("a part that no key has", {"colour": 1}),
+    ):
+        yield _refused_fields("sealing-key", why, {**key, **other})
+    end = {"survey": END.survey, "last": 3}
+    for why, other in (
+        ("a survey's id that is too short", {"survey": bytes(15)}),
+        ("an end before the first period", {"last": 0}),
+        ("an end after any calendar", {"last": 2**20 + 1}),
+        ("a boolean in place of a period", {"last": True}),
+        ("a part that no end has", {"colour": 1}),
+    ):
+        yield _refused_fields("early-end", why, {**end, **other})
+
+
+def _survey_with(why: str, fields: dict[str, Any], **other: Any) -> Case:
+    return _refused_fields("survey", why, {**fields, **other})
+
+
+def _refused_fields(kind: str, why: str, fields: dict[str, Any]) -> Case:
+    return _refused(kind, why, signed(kind, fields, AUTHORITY), PINNED)
+
+
+def _refused(kind: str, why: str, encoded: bytes, authority: tuple[bytes, ...]) -> Case:
+    with pytest.raises(ProtocolError) as error:
+        _READ[kind](encoded, authority)
+    return {
+        "kind": "refused",
+        "object": kind,
+        "why": why,
+        "authority": [key.hex() for key in authority],
+        "signed": encoded.hex(),
+        "reason": _REASONS[error.type],
+    }

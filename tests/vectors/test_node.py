@@ -1,0 +1,171 @@
+"""Another implementation, in JavaScript, does what the vectors say; and notices if one of them says something else."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .generate import FILES, HERE
+from .making.examples import SURVEYS
+from .making.lives import Life, lived
+
+NODE = shutil.which("node")
+RUN = HERE / "node" / "run.mjs"
+REMARKS = {"kind", "name", "why"}
+FREE = {
+    ("bodies", "acknowledgement", "envelopes"): "a request of more envelopes is acknowledged by the same body",
+    ("calendars", "closings", "tracks"): "other tracks have nodes that end there as well",
+    ("lives", "life", "joined_ms"): "whoever joins before the calendar has nothing more to answer",
+}
+"""Parts that may be something else: why."""
+TAKEN = {
+    "bodies": ({"kind": "acknowledgement"}, {"what": "acknowledgement"}),
+    "canonical": ({"kind": "value"}, {}),
+    "seals": ({"kind": "seal"}, {}),
+    "signed": ({"kind": "survey"}, {"object": "survey", "reason": "malformed"}),
+    "strata": ({"kind": "stratum"}, {}),
+}
+"""By file: what is taken, and what would call it refused."""
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node here: `make test` brings it where it can")
+
+
+def checked(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    assert NODE is not None
+    return subprocess.run([NODE, RUN, folder, *names], capture_output=True, text=True, timeout=100)
+
+
+def read(name):
+    return json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def write(folder, name, cases):
+    (folder / f"{name}.json").write_text(json.dumps({**read(name), "cases": cases}), encoding="utf-8")
+
+
+def test_every_case_of_every_file_holds():
+    """It reads all files and says how many cases of each it checked: all."""
+    done = checked(HERE)
+    assert done.returncode == 0, done.stderr
+    counted = dict(re.findall(r"^(\w+): (\d+) cases", done.stdout, re.MULTILINE))
+    assert counted == {name: str(len(read(name)["cases"])) for name in FILES}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_vector_that_says_something_else_is_noticed(name, tmp_path):
+    """Of every kind of case each part in turn is altered at its beginning or at its end, and what is taken is called
+    refused: each is a problem, and what is not altered is none."""
+    cases = read(name)["cases"]
+    last = {case["kind"]: case for case in cases if case["kind"] != "refused"}
+    altered = [
+        (case["kind"], part, {**case, part: other(value, at)})
+        for at in (0, -1)
+        for case in last.values()
+        for part, value in case.items()
+        if part not in REMARKS and value is not None and (name, case["kind"], part) not in FREE
+    ]
+    if name in TAKEN:
+        (kept, more), refused = TAKEN[name], next(case for case in cases if case["kind"] == "refused")
+        taken = next(case for case in cases if kept.items() <= case.items())
+        called = {key: taken.get(key, value) for key, value in refused.items()} | {"kind": "refused", **more}
+        altered.append(("refused", "", called))
+    assert len(altered) >= len(last)
+    write(tmp_path, name, [*cases, *(case for _, _, case in altered)])
+    done = checked(tmp_path, name)
+    assert done.returncode == 1
+    noticed = {int(at) for at in re.findall(rf"^{name}\[(\d+)\]", done.stderr, re.MULTILINE)}
+    parts = {(kind, part) for kind, part, _ in altered}
+    assert {altered[at - len(cases)][:2] for at in noticed} == parts
+    assert min(noticed) >= len(cases)
+
+
+@pytest.mark.parametrize(
+    ("alter", "words"),
+    [
+        (lambda cases: [case for case in cases if case["kind"] != "refused"], "no case of kind refused"),
+        (lambda cases: [*cases, {"kind": "surprise"}], "an unknown kind"),
+        (lambda cases: [*cases, {**cases[0], "surprise": 1}], "not looked at: surprise"),
+        (lambda cases: [*cases, {"kind": cases[0]["kind"]}], "has no"),
+        (lambda _: [], "no case of kind"),
+    ],
+    ids=["a kind is missing", "another kind", "another part", "a part is missing", "nothing"],
+)
+def test_no_file_is_taken_for_less_than_it_is(alter, words, tmp_path):
+    """A kind that is missing or unknown is a problem, and so is a part of a case that nobody looks at."""
+    write(tmp_path, "strata", alter(read("strata")["cases"]))
+    done = checked(tmp_path, "strata")
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_a_file_that_is_missing_or_unknown_is_a_problem(tmp_path):
+    """Whichever it is."""
+    done = checked(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"{name}: no such file" for name in sorted(FILES)]
+    write(tmp_path, "strata", read("strata")["cases"])
+    assert checked(tmp_path, "strata").returncode == 0
+    (tmp_path / "surprise.json").write_text("{}")
+    done = checked(tmp_path, "strata")
+    assert (done.returncode, done.stderr) == (1, "surprise: an unknown file\n")
+
+
+LIVED = ("hierarchy", "mixed", "joint", "closed", "closed, from the first period", "states")
+
+
+@pytest.mark.parametrize("name", LIVED)
+def test_both_implementations_live_any_life_alike(name, tmp_path):
+    """Lives drawn from a seed: records and flushes at any time, one entry or two, enrolled at any time. What leaves the
+    device is the same, byte by byte; what a record becomes, which leaves no device, is not compared."""
+    generator = random.Random(name)
+    lives = [lived(drawn_life(name, generator)) for _ in range(6)]
+    for event in (event for life in lives for event in life["events"] if "becomes" in event):
+        event["becomes"] = None
+    write(tmp_path, "lives", lives)
+    done = checked(tmp_path, "lives")
+    assert done.returncode == 0, done.stderr
+
+
+def drawn_life(name, generator):
+    survey = SURVEYS[name]
+    whole = survey.calendar.period * survey.calendar.periods
+    joined = 0 if survey.closed else generator.randrange(whole) * generator.randrange(2)
+    entries = generator.randint(1, 2)
+    times = sorted(generator.randrange(1000 * joined + 1, 1000 * whole) / 1000 for _ in range(12))
+    events = []
+    for seconds in times:
+        if generator.randrange(3) == 0:
+            events.append((seconds, "flush"))
+        elif generator.randrange(4) == 0:
+            events.append((seconds, "retract"))
+        else:
+            events.append((seconds, "record", generator.choice(survey.answers), generator.randrange(entries)))
+    events.append((whole + survey.skew + survey.spread + generator.randrange(700), "flush"))
+    answers = [generator.choice(survey.answers) for _ in range(entries)] if survey.closed else None
+    return Life(name, survey, events, joined=joined, seed=generator.randrange(2**32), entries=entries, answers=answers)
+
+
+def other(value, at):
+    """Something else of the same type, deep inside: in the first of every list (at = 0), or the last (at = -1)."""
+    match value:
+        case None:
+            return 0
+        case bool():
+            return not value
+        case int():
+            return -1 - value
+        case str():
+            return value[:-1] + ("1" if value[-1:] == "0" else "0")
+        case []:
+            return [["0", "0"]]
+        case [*items]:
+            items[at] = other(items[at], at)
+            return items
+        case dict():
+            last = next(reversed(value), "surprise")
+            return {**value, last: other(value.get(last, 0), at)}
+    raise AssertionError(type(value))

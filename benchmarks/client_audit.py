@@ -24,6 +24,8 @@ TRANSCRIPTS = 100_000
 """Of each survey, half of them of each of the two ways to live."""
 CLIENT = 1_000
 """How many entries one client has."""
+INTERRUPTED = 10
+"""Of so many clients one is interrupted, so that it sends again what it had sent."""
 Batch: TypeAlias = tuple[int, int]
 """Which of the two ways to live, and the number of the client."""
 
@@ -134,9 +136,9 @@ def _heard(
     coins: Callable[[Batch], Coins],
     batch: Batch,
 ) -> Heard:
-    way, _ = batch
+    way, client = batch
     with BROKEN[audit.broken]():
-        return transcripts(CASES[audit.case].survey, pair[way], size, coins(batch))
+        return transcripts(CASES[audit.case].survey, pair[way], size, coins(batch), client % INTERRUPTED == 0)
 
 
 def _system_coins(_: Batch) -> Coins:

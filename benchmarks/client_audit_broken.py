@@ -1,19 +1,20 @@
 """Clients that are broken on purpose, each at one seam of the real one: what an audit must catch."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from changeling_client import outbox
+from changeling_client.answering import Answer
 from changeling_client.responding import Slots, respond
 from changeling_protocol import Coins, Group, Node, Odds, ReleasePlan, Report, SystemCoins
 from changeling_protocol.upload import encode_upload
 
 _RESPOND = "changeling_client.answering.respond"
 _PUT = "changeling_client.outbox.put"
-_ENCODE = "changeling_client.packing.encode_upload"
+_ENCODE = "changeling_client.outbox.encode_upload"
 _ADMITS = "changeling_protocol.constraints.AtMost.admits"
 _AFTER = "changeling_client.responding.Slots.after"
 _SILENT = -1
@@ -41,10 +42,20 @@ def only_on_change() -> AbstractContextManager[None]:
     def answering(group: Group, place: int, true: int, slots: Slots | None, coins: Coins) -> tuple[int, Slots | None]:
         return respond(group, place, true, slots, coins) if true else (_SILENT, slots)
 
-    def putting(db: Any, survey: Any, entry: Any, closing: Any, reports: list[Report]) -> None:
-        put(db, survey, entry, closing, [each for each in reports if each.symbol != _SILENT])
+    def putting(db: Any, wrapping: Any, survey: Any, entry: Any, answers: Sequence[Answer]) -> None:
+        put(
+            db,
+            wrapping,
+            survey,
+            entry,
+            [replace(each, reports=tuple(filter(_spoken, each.reports))) for each in answers],
+        )
 
     return _patched({_RESPOND: answering, _PUT: putting})
+
+
+def _spoken(report: Report) -> bool:
+    return report.symbol != _SILENT
 
 
 def odds_off() -> AbstractContextManager[None]:

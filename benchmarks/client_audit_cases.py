@@ -71,7 +71,7 @@ def _case(answers: Sequence[str], track: Track, constraint: AtMost, joint: Joint
             plan=ReleasePlan((Group((track,)) if joint is None else Group.jointly([track], joint),)),
             skew=5,
             spread=10,
-            grace=86_400,
+            grace=30 * 86_400,
             minimum=1,
         )
     )

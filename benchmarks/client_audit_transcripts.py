@@ -1,11 +1,11 @@
 """What a server sees of entries that all live alike: the shipped client, driven as an app drives it, at a fake server.
 
-The client is a black box here: a store on disk, `join`, `record` and `flush`. In the middle of the survey the server's
-answers are lost once, so what it had then is sent again; the copies are known by their ids. `transcripts` is the only
-place that knows how a client is called.
+The client is a black box here: a store on disk, `join`, `record` and `flush`. For some clients the server's answers are
+lost once in the middle of the survey, so what it had then is sent again; the copies are known by their ids.
+`transcripts` is the only place that knows how a client is called.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from email.utils import formatdate
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import httpx
-from changeling_client import Client, SurveyHandle
+from changeling_client import Client, Ledger, SurveyHandle
 from changeling_protocol import Coins, ReleasePlan, SealingKey, Survey, canonical, open_envelope
 from changeling_protocol.wire import decode_upload_request, encode_key_list
 from changeling_protocol.wire.paths import KEYS, UPLOADS
@@ -26,13 +26,15 @@ from tests.protocol.reading import read_upload
 
 States: TypeAlias = tuple[int, ...]
 """What the app says in each period: the number of an answer from 1, or 0 for none. It records what is new."""
+Said: TypeAlias = tuple[tuple[int, int, int], ...]
+"""A closing without its id, as (period, standing, stratum), then its reports, as (track, node, symbol)."""
 Transcript: TypeAlias = Hashable
 """All that an entry sends, without its ids: its group, and what it said at each closing, in each version that came."""
-Said: TypeAlias = tuple[Hashable, ...]
-"""A closing without its id, then its reports as (track, node, symbol)."""
 
 AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of audits, of 32 bytes")
 PRIVATE = X25519PrivateKey.from_private_bytes(b"sealing key of audits, 32 bytes.")
+PATIENCE = 86_400
+"""How long after the survey's end the client sends again, in seconds: it may have to wait after a failure."""
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 """Where stores lie, so that an audit does not wait for a disk."""
 
@@ -44,7 +46,7 @@ class Heard:
     transcripts: one for each entry, in no order that is known.
     epsilon: the ledger's figure for an entry.
     contradictions: closings whose id came with two contents, or that came once and never again.
-    missing: reports and closings that the plan asks for and that never came, and entries of which nothing came.
+    missing: reports and closings that the plan asks for and that never came, of entries of which nothing came as well.
     """
 
     transcripts: list[Transcript]
@@ -64,12 +66,12 @@ class Clock:
 
 
 class Server:
-    """Keeps all that is uploaded. While it is `deaf` it keeps it as well, but the device learns nothing of that."""
+    """Keeps all that is uploaded. While it is `mute` it does so too, but the device learns nothing of that."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._key = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 2**32).signed_by(AUTHORITY)
-        self.deaf = False
+        self.mute = False
         self.uploaded: list[bytes] = []
 
     def serve(self, request: httpx.Request) -> httpx.Response:
@@ -80,7 +82,7 @@ class Server:
         if request.url.path != UPLOADS:
             return httpx.Response(404, headers=date)
         self.uploaded += decode_upload_request(request.content)
-        if self.deaf:
+        if self.mute:
             return httpx.Response(503, headers=date)
         return httpx.Response(200, content=canonical.encode({"refused": []}), headers=date)
 
@@ -91,41 +93,48 @@ class Server:
         return taken
 
 
-def transcripts(survey: Survey, states: States, count: int, coins: Coins) -> Heard:
+def transcripts(survey: Survey, states: States, count: int, coins: Coins, interrupted: bool) -> Heard:
     """What a server sees of a client whose entries live alike, from the survey's start to its end.
 
     states: what the app says of each entry in each period, whether or not the survey's constraint admits it.
     count: how many entries there are. coins: those that the client draws from; SystemCoins are what it ships with.
+    interrupted: whether it sends in the middle of the survey as well, and hears no answer.
     """
     clock = Clock(survey.calendar.start)
     server = Server(clock)
-    with (
-        TemporaryDirectory(dir=_IN_MEMORY) as folder,
-        httpx.Client(transport=httpx.MockTransport(server.serve)) as http,
-    ):
+    with TemporaryDirectory(dir=_IN_MEMORY) as folder:
         client = Client(
-            Path(folder) / "store.db",
-            "https://statistics.example",
-            [AUTHORITY.public_key().public_bytes_raw()],
+            server="https://statistics.example",
+            authority=[AUTHORITY.public_key().public_bytes_raw()],
             max_epsilon=survey.epsilon,
-            http=http,
+            path=Path(folder) / "store.db",
+            witness=None,
+            strict=True,
+            background=False,
+            transport=httpx.MockTransport(server.serve),
             clock=clock,
         )
-        client._coins = coins
+        client._device.coins = coins
         with client:
+            half, ends = survey.calendar.periods // 2, survey.calendar.periods
             answers = [survey.answers[states[0] - 1]] * count if states[0] else None
             handle = client.join(survey.id, entries=count, answers=answers, signed=survey.signed_by(AUTHORITY))
-            half = survey.calendar.periods // 2
-            _live(handle, clock, states, range(2, half + 1), count)
-            clock.now = due(survey, half)
-            server.deaf = True
-            client.flush()
+            _record(handle, clock, survey, states, range(2, half + 1), count)
+            if interrupted:
+                clock.now, server.mute = due(survey, half), True
+                client.flush()
             first = server.taken()
-            _live(handle, clock, states, range(max(2, half + 1), survey.calendar.periods + 1), count)
-            clock.now = due(survey, survey.calendar.periods)
-            server.deaf = False
+            _record(handle, clock, survey, states, range(max(2, half + 1), ends + 1), count)
+            clock.now, server.mute = due(survey, ends) + PATIENCE, False
             client.flush()
-            return _heard(survey.plan, first, server.taken(), count, handle.ledger().epsilon)
+            return _heard(survey.plan, first, server.taken(), count, _ledger(handle).epsilon)
+
+
+def _ledger(handle: SurveyHandle) -> Ledger:
+    ledger = handle.ledger()
+    if ledger is None:
+        raise LookupError("the survey was joined, and has no ledger")
+    return ledger
 
 
 def due(survey: Survey, period: int) -> float:
@@ -133,8 +142,10 @@ def due(survey: Survey, period: int) -> float:
     return survey.calendar.time(period) + survey.skew + survey.spread + 1
 
 
-def _live(handle: SurveyHandle, clock: Clock, states: States, periods: Sequence[int], count: int) -> None:
-    survey = handle.survey
+def _record(
+    handle: SurveyHandle, clock: Clock, survey: Survey, states: States, periods: Iterable[int], count: int
+) -> None:
+    """Says what is new in these periods, in each just before it closes."""
     for period in periods:
         clock.now = survey.calendar.time(period) - 1
         old, new = states[period - 2 : period]
@@ -144,43 +155,47 @@ def _live(handle: SurveyHandle, clock: Clock, states: States, periods: Sequence[
             if new:
                 handle.record(survey.answers[new - 1], entry)
             else:
-                handle.delete(entry)
+                handle.retract(entry)
 
 
 def _heard(plan: ReleasePlan, first: Sequence[bytes], last: Sequence[bytes], count: int, epsilon: Decimal) -> Heard:
-    """Links what an entry sent while no acknowledgement got through with what it sent later, by the closings' ids.
+    """Links what an entry sent while no answer got through with what it sent later, by the closings' ids.
 
-    first, last: plaintexts. Each entry sends one upload at last, which repeats what was not acknowledged.
+    first, last: plaintexts. At last all of an entry comes in a row, in the order of periods.
     """
     told: dict[bytes, Said] = {}
-    contradictions, missing = 0, count - len(last)
+    contradictions = 0
     for plaintext in first:
         _, said = _said(plan, plaintext)
         contradictions += len(told.keys() & said.keys())
         told |= said
-    heard: list[Transcript] = []
     ids: set[bytes] = set()
+    entries: list[tuple[int, list[tuple[Said, ...]]]] = []
+    missing, reached = 0, 0
     for plaintext in last:
         group, said = _said(plan, plaintext)
-        missing += _asked(plan, group) - sum(map(len, said.values()))
-        contradictions += len(ids & said.keys())
+        contradictions += len(ids & said.keys()) + sum(told.get(id_, each) != each for id_, each in said.items())
         ids |= said.keys()
-        versions = [(each, told.get(id_, each)) for id_, each in said.items()]
-        contradictions += sum(now != before for now, before in versions)
-        heard.append((group, tuple((now,) if now == before else (now, before) for now, before in versions)))
-    return Heard(heard, epsilon, contradictions + len(told.keys() - ids), missing)
+        begins, *_ = (period for (period, _, _), *_ in said.values())
+        if begins <= reached or not entries:
+            missing += _asked(plan, group)
+            entries.append((group, []))
+        entries[-1][1].extend(tuple({each: 0, told.get(id_, each): 0}) for id_, each in said.items())
+        missing -= sum(map(len, said.values()))
+        reached = max(period for (period, _, _), *_ in said.values())
+    heard: list[Transcript] = [(group, tuple(versions)) for group, versions in entries]
+    return Heard(heard, epsilon, contradictions + len(told.keys() - ids), missing + count - len(heard))
 
 
 def _said(plan: ReleasePlan, plaintext: bytes) -> tuple[int, dict[bytes, Said]]:
     """The group in an upload, and by their ids its closings with their reports, in the order of periods."""
     group, closings, reports = read_upload(plan, plaintext)
-    of_period: dict[int, list[Hashable]] = {
-        closing.period: [(closing.period, closing.standing, closing.stratum)] for closing in closings
+    by_period: dict[int, list[tuple[int, int, int]]] = {
+        closing.period: [(closing.period, int(closing.standing), closing.stratum)] for closing in closings
     }
     for report in reports:
-        end = plan.tracks[report.track].node(report.node).end
-        of_period[end].append((report.track, report.node, report.symbol))
-    return group, {closing.id: tuple(of_period[closing.period]) for closing in closings}
+        by_period[plan.tracks[report.track].node(report.node).end].append((report.track, report.node, report.symbol))
+    return group, {closing.id: tuple(by_period[closing.period]) for closing in closings}
 
 
 @cache

@@ -2,13 +2,12 @@
 
 The client is a black box here: a store on disk, `join`, `record` and `flush`. For some clients the server's answers are
 lost once in the middle of the survey, so what it had then is sent again; the copies are known by their ids.
-`transcripts` is the only place that knows how a client is called.
+No other module of the audit knows how a client is called.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from email.utils import formatdate
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,13 +15,11 @@ from typing import TypeAlias
 
 import httpx
 from changeling_client import Client, Ledger, SurveyHandle
-from changeling_protocol import Coins, ReleasePlan, SealingKey, Survey, canonical, open_envelope
-from changeling_protocol.wire import decode_upload_request, encode_key_list
-from changeling_protocol.wire.paths import KEYS, UPLOADS
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from changeling_protocol import Coins, ReleasePlan, Survey
 
 from tests.protocol.reading import read_upload
+
+from .client_audit_server import AUTHORITY, Clock, Server
 
 States: TypeAlias = tuple[int, ...]
 """What the app says in each period: the number of an answer from 1, or 0 for none. It records what is new."""
@@ -31,10 +28,9 @@ Said: TypeAlias = tuple[tuple[int, int, int], ...]
 Transcript: TypeAlias = Hashable
 """All that an entry sends, without its ids: its group, and what it said at each closing, in each version that came."""
 
-AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of audits, of 32 bytes")
-PRIVATE = X25519PrivateKey.from_private_bytes(b"sealing key of audits, 32 bytes.")
 PATIENCE = 86_400
 """How long after the survey's end the client sends again, in seconds: it may have to wait after a failure."""
+_STORE = "store.db"
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 """Where stores lie, so that an audit does not wait for a disk."""
 
@@ -55,44 +51,6 @@ class Heard:
     missing: int
 
 
-class Clock:
-    """Unix time, as the audit sets it."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Server:
-    """Keeps all that is uploaded. While it is `mute` it does so too, but the device learns nothing of that."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._key = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 2**32).signed_by(AUTHORITY)
-        self.mute = False
-        self.uploaded: list[bytes] = []
-
-    def serve(self, request: httpx.Request) -> httpx.Response:
-        """The answer to a request, dated by the same clock as the device's."""
-        date = {"date": formatdate(self._clock(), usegmt=True)}
-        if request.url.path == KEYS:
-            return httpx.Response(200, content=encode_key_list([self._key]), headers=date)
-        if request.url.path != UPLOADS:
-            return httpx.Response(404, headers=date)
-        self.uploaded += decode_upload_request(request.content)
-        if self.mute:
-            return httpx.Response(503, headers=date)
-        return httpx.Response(200, content=canonical.encode({"refused": []}), headers=date)
-
-    def taken(self) -> list[bytes]:
-        """The envelopes since the last time, in plaintext."""
-        taken = [open_envelope(envelope, PRIVATE) for envelope in self.uploaded]
-        self.uploaded = []
-        return taken
-
-
 def transcripts(survey: Survey, states: States, count: int, coins: Coins, interrupted: bool) -> Heard:
     """What a server sees of a client whose entries live alike, from the survey's start to its end.
 
@@ -102,32 +60,67 @@ def transcripts(survey: Survey, states: States, count: int, coins: Coins, interr
     """
     clock = Clock(survey.calendar.start)
     server = Server(clock)
-    with TemporaryDirectory(dir=_IN_MEMORY) as folder:
-        client = Client(
-            server="https://statistics.example",
-            authority=[AUTHORITY.public_key().public_bytes_raw()],
-            max_epsilon=survey.epsilon,
-            path=Path(folder) / "store.db",
-            witness=None,
-            strict=True,
-            background=False,
-            transport=httpx.MockTransport(server.serve),
-            clock=clock,
-        )
-        client._device.coins = coins
-        with client:
-            half, ends = survey.calendar.periods // 2, survey.calendar.periods
-            answers = [survey.answers[states[0] - 1]] * count if states[0] else None
-            handle = client.join(survey.id, entries=count, answers=answers, signed=survey.signed_by(AUTHORITY))
-            _record(handle, clock, survey, states, range(2, half + 1), count)
-            if interrupted:
-                clock.now, server.mute = due(survey, half), True
-                client.flush()
-            first = server.taken()
-            _record(handle, clock, survey, states, range(max(2, half + 1), ends + 1), count)
-            clock.now, server.mute = due(survey, ends) + PATIENCE, False
+    half, ends = survey.calendar.periods // 2, survey.calendar.periods
+    with TemporaryDirectory(dir=_IN_MEMORY) as folder, _client(survey, Path(folder), server, clock, coins) as client:
+        answers = [survey.answers[states[0] - 1]] * count if states[0] else None
+        handle = client.join(survey.id, entries=count, answers=answers, signed=survey.signed_by(AUTHORITY))
+        _record(handle, clock, survey, states, range(2, half + 1), count)
+        if interrupted:
+            clock.now, server.mute = due(survey, half), True
             client.flush()
-            return _heard(survey.plan, first, server.taken(), count, _ledger(handle).epsilon)
+        first = server.taken()
+        _record(handle, clock, survey, states, range(max(2, half + 1), ends + 1), count)
+        clock.now, server.mute = due(survey, ends) + PATIENCE, False
+        client.flush()
+        return _heard(survey.plan, first, server.taken(), count, _ledger(handle).epsilon)
+
+
+def transcripts_of_lives(survey: Survey, lives: Sequence[States], copied: int, count: int, coins: Coins) -> Heard:
+    """The same of a client whose store is copied, and lives once more from the copy on.
+
+    lives: what the app says in each life; both say the same until the copy is made. copied: after which period.
+    Whoever reads the transcripts knows which are of one entry. Only missing entries are counted.
+    """
+    clock = Clock(survey.calendar.start)
+    server = Server(clock)
+    ends = survey.calendar.periods
+    with TemporaryDirectory(dir=_IN_MEMORY) as folder:
+        with _client(survey, Path(folder), server, clock, coins) as client:
+            handle = client.join(survey.id, entries=count, signed=survey.signed_by(AUTHORITY))
+            _record(handle, clock, survey, lives[0], range(1, copied + 1), count)
+            clock.now = due(survey, copied)
+            client.flush()
+            epsilon = _ledger(handle).epsilon_if_restored
+        sent = [_heard(survey.plan, [], server.taken(), count, epsilon).transcripts or [()] * count]
+        store = Path(folder) / _STORE
+        copy = store.read_bytes()
+        for states in lives:
+            store.write_bytes(copy)
+            clock.now = due(survey, copied)
+            with _client(survey, Path(folder), server, clock, coins) as client:
+                handle = client.join(survey.id, entries=count)
+                _record(handle, clock, survey, states, range(copied + 1, ends + 1), count)
+                clock.now = due(survey, ends) + PATIENCE
+                client.flush()
+            sent.append(_heard(survey.plan, [], server.taken(), count, epsilon).transcripts)
+    together: list[Transcript] = [*zip(*sent, strict=False)]
+    return Heard(together, epsilon, 0, count - len(together))
+
+
+def _client(survey: Survey, folder: Path, server: Server, clock: Clock, coins: Coins) -> Client:
+    client = Client(
+        server="https://statistics.example",
+        authority=[AUTHORITY.public_key().public_bytes_raw()],
+        max_epsilon=survey.epsilon,
+        path=folder / _STORE,
+        witness=None,
+        strict=True,
+        background=False,
+        transport=httpx.MockTransport(server.serve),
+        clock=clock,
+    )
+    client._device.coins = coins
+    return client
 
 
 def _ledger(handle: SurveyHandle) -> Ledger:
@@ -145,10 +138,10 @@ def due(survey: Survey, period: int) -> float:
 def _record(
     handle: SurveyHandle, clock: Clock, survey: Survey, states: States, periods: Iterable[int], count: int
 ) -> None:
-    """Says what is new in these periods, in each just before it closes."""
+    """Says what is new in these periods, each time just before the period closes."""
     for period in periods:
         clock.now = survey.calendar.time(period) - 1
-        old, new = states[period - 2 : period]
+        old, new = (0, *states)[period - 1 : period + 1]
         if new == old:
             continue
         for entry in range(count):

@@ -11,8 +11,10 @@ import pytest
 from benchmarks.client_audit import CAUGHT, Audit, run
 from benchmarks.client_audit_bound import audited, lower_bound
 from benchmarks.client_audit_cases import CASES, law
+from benchmarks.client_audit_lives import COPIED, bounded, worst_lives
+from benchmarks.client_audit_transcripts import transcripts_of_lives
 from tests.coins import SeededCoins
-from tests.enumeration import changelogs
+from tests.enumeration import changelogs, enumerated_lives_loss
 
 FALSE_ALARM = 0.05
 COUNTS = [
@@ -57,6 +59,26 @@ def test_the_law_that_pairs_are_chosen_by_attains_the_exact_loss(case):
     worst = max(log(one[sent] / other[sent]) for one in laws for other in laws for sent in one)
     assert isclose(worst, exact, rel_tol=1e-12)
     assert exact <= survey.epsilon <= exact + 1e-6
+
+
+def test_two_lives_of_a_copied_store_tell_more_than_one_and_no_more_than_the_ledger_states():
+    """A report of a state that is made twice: above the loss of one life, and not above that of two."""
+    case = CASES["states"]
+    pair = worst_lives(case, COPIED["states"], 1_000).pair
+    heard = [transcripts_of_lives(case.survey, pair[way], COPIED["states"], 1_000, coins((way, 0))) for way in range(2)]
+    bound, ledger = bounded(range(2), heard)
+    assert [each.missing for each in heard] == [0, 0]
+    assert float(case.exact) < bound <= ledger
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_the_law_of_two_lives_attains_the_enumerated_loss(name):
+    """For a copy made when the audit makes it; with a budget for each report the loss is that of one life, twice."""
+    case, survey = CASES[name], CASES[name].survey
+    enumerated = 2 * case.exact
+    if name == "joint":
+        enumerated = enumerated_lives_loss(survey.plan, survey.calendar, survey.constraint)
+    assert isclose(worst_lives(case, COPIED[name], 1_000).exact, enumerated, rel_tol=1e-12)
 
 
 def test_a_bound_lies_above_the_true_loss_no_more_often_than_it_says():

@@ -26,6 +26,7 @@ SUITES = {
         "central_coverage",
     ),
     "field": ("field_stopped", "field_coverage", "field_silence", "field_strata", "field_bridge", "field_shuffled"),
+    "client": ("client_audit", "client_audit_lives"),
     "house": (
         "house.lengths",
         "house.additions",

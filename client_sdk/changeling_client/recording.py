@@ -54,7 +54,7 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     drawn: the nodes it reports, where it does not report all.
     pending: one of the survey's answers, and when it was given; it counts as given after everything that was answered,
     so that a clock that went back writes nothing into a node that is closed.
-    time_known: whether to decide also what would be otherwise if the clock were wrong: that the survey is over, or the
+    time_known: whether to decide also what would be otherwise if the clock were wrong: that all nodes are over, or the
     time for changes.
     Returns the entry as it now is, and what became of the answer. Raises ValueError for a wrong answer.
     """
@@ -71,7 +71,7 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
     if (survey.closed and state == NULL) or not survey.constraint.admits(entry.mutations, 0):
         return entry, Recorded.FROZEN
-    if period > survey.calendar.periods or not survey.constraint.admits(entry.mutations, elapsed):
+    if needed.first(period) is None or not survey.constraint.admits(entry.mutations, elapsed):
         return (entry, Recorded.FROZEN) if time_known else (entry.waiting_for(pending), Recorded.PENDING)
     first_s = entry.first_s
     if first_s is None and not isinstance(survey.constraint, AtMost):

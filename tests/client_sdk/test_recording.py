@@ -161,6 +161,19 @@ def test_a_record_after_the_calendar_changes_nothing(tmp_path):
     assert {node for node, true in by_node(server).items() if true} == {(0, 1), (0, 2), (0, 4)}
 
 
+def test_a_record_after_the_last_node_changes_nothing(tmp_path):
+    """Though the calendar goes on, and that node is not yet answered: the entry's answer is the one it will report."""
+    asked = survey(hierarchical(3, 6, (2,), ODDS), grace=10**6)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        handle.record("tea")
+        clock.now = START + 361
+        assert handle.record("coffee") is P
+        device.flush()
+        assert handle.answer() == "tea"
+
+
 @pytest.mark.parametrize("last", [8, 6])
 def test_when_a_survey_has_ended_all_that_it_knew_of_the_entry_goes(tmp_path, last):
     """The answer, the mutations and when the first was, slots, delay and nodes drawn, with the last closing; what waits

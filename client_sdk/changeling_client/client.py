@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
     from .delivery import Server
     from .errors import ClientError
+    from .explain import Explanation
     from .flushing import Flushed
     from .handle import SurveyHandle
     from .ledger import Account
     from .witness import Witness
-
-    from .explain import Explanation
 
 
 class Beside:
@@ -184,7 +183,7 @@ class Client:
         """
         from .explain import explain
 
-        known = self._device.find(surveys.survey_id(survey_id))
+        known = self._device.find(_id(survey_id))
         if known is None or not known.payload:
             raise ValueError("the survey is not known, or was left")
         return explain(known.survey)

@@ -3,35 +3,71 @@
 client = Client(app="org.example.tea", server="https://surveys.example.org", authority=[key], max_epsilon=10)
 survey = client.join("48f7e5af2dd8ff764869b955e9d67f62")
 survey.record("employment")
+
+Importing it costs an app next to nothing: a name is loaded when it is first used, and most of the rest when the first
+client is made.
 """
 
-from changeling_protocol import __version__
+from typing import TYPE_CHECKING
 
-from .client import Client
-from .drops import Drop
-from .errors import (
-    BadEnrolment,
-    BadSurvey,
-    CannotJoin,
-    ClientClosed,
-    ClientError,
-    EnrolmentOver,
-    ServerTrouble,
-    Silenced,
-    StoreBusy,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnusable,
-    TooCostly,
-    WitnessTrouble,
-    WrongSurvey,
-)
-from .flushing import Flushed
-from .handle import SurveyHandle
-from .ledger import Account, Ledger, SurveyAccount
-from .recording import Recorded
-from .surveys import Status
-from .witness import Callbacks, Sidecar, Witness
+if TYPE_CHECKING:
+    from changeling_protocol import __version__
+
+    from .client import Client
+    from .drops import Drop
+    from .errors import (
+        BadEnrolment,
+        BadSurvey,
+        CannotJoin,
+        ClientClosed,
+        ClientError,
+        EnrolmentOver,
+        ServerTrouble,
+        Silenced,
+        StoreBusy,
+        StoreFull,
+        StoreReadOnly,
+        StoreUnusable,
+        TooCostly,
+        WitnessTrouble,
+        WrongSurvey,
+    )
+    from .flushing import Flushed
+    from .handle import SurveyHandle
+    from .ledger import Account, Ledger, SurveyAccount
+    from .recording import Recorded
+    from .surveys import Status
+    from .witness import Callbacks, Sidecar, Witness
+
+_MODULES = {
+    "client": ("Client",),
+    "drops": ("Drop",),
+    "errors": (
+        "BadEnrolment",
+        "BadSurvey",
+        "CannotJoin",
+        "ClientClosed",
+        "ClientError",
+        "EnrolmentOver",
+        "ServerTrouble",
+        "Silenced",
+        "StoreBusy",
+        "StoreFull",
+        "StoreReadOnly",
+        "StoreUnusable",
+        "TooCostly",
+        "WitnessTrouble",
+        "WrongSurvey",
+    ),
+    "flushing": ("Flushed",),
+    "handle": ("SurveyHandle",),
+    "ledger": ("Account", "Ledger", "SurveyAccount"),
+    "recording": ("Recorded",),
+    "surveys": ("Status",),
+    "witness": ("Callbacks", "Sidecar", "Witness"),
+}
+_HOMES = {name: f".{module}" for module, names in _MODULES.items() for name in names}
+_HOMES["__version__"] = "changeling_protocol"
 
 __all__ = [
     "Account",
@@ -63,3 +99,18 @@ __all__ = [
     "WrongSurvey",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Loads a name when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from decimal import Decimal
-from types import TracebackType
 from typing import TYPE_CHECKING
-
-from changeling_protocol import SystemCoins
-
-from . import surveys
-from .delivery import Server
-from .device import Device
-from .errors import ClientError
-from .flushing import Flushed
-from .handle import SurveyHandle
-from .ledger import Account
-from .reporter import Reporter
-from .route import Route, is_loopback
-from .settings import Settings, checked_authority, checked_epsilon, default_witness, store_path
-from .surveys import Known, Status
-from .witness import Sidecar, Witness
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable, Mapping, Sequence
+    from decimal import Decimal
+    from types import TracebackType
 
     import httpx
+    from changeling_protocol.quantities import SurveyId
 
+    from .delivery import Server
+    from .errors import ClientError
     from .explain import Explanation
+    from .flushing import Flushed
+    from .handle import SurveyHandle
+    from .ledger import Account
+    from .witness import Witness
 
 
 class Beside:
@@ -84,6 +75,17 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        from dataclasses import replace
+
+        from changeling_protocol import SystemCoins
+
+        from .delivery import Server
+        from .device import Device
+        from .reporter import Reporter
+        from .route import Route, is_loopback
+        from .settings import Settings, checked_authority, checked_epsilon, default_witness, store_path
+        from .witness import Sidecar
+
         route = Route(server.rstrip("/"), transport, proxy, verify)
         if development and not is_loopback(server):
             raise ValueError(f"development is for servers on loopback, got {server!r}")
@@ -137,7 +139,10 @@ class Client:
         Returns the handle through which answers are recorded.
         Raises CannotJoin for signed bytes that may not be joined, a store's errors, or ValueError for a bad argument.
         """
-        id_ = surveys.survey_id(survey_id)
+        from .handle import SurveyHandle
+        from .surveys import Known, Status
+
+        id_ = _id(survey_id)
         asked = Known(
             id_, Status.ASKED, entries, one_person, self._device.now_ms(), self._device.url, stratum=dict(stratum or {})
         )
@@ -156,7 +161,7 @@ class Client:
 
     def leave(self, survey_id: bytes | str) -> None:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
-        self._device.leave(surveys.survey_id(survey_id))
+        self._device.leave(_id(survey_id))
 
     @property
     def consent(self) -> bool:
@@ -182,7 +187,7 @@ class Client:
         """
         from .explain import explain
 
-        known = self._device.find(surveys.survey_id(survey_id))
+        known = self._device.find(_id(survey_id))
         if known is None or not known.payload:
             raise ValueError("the survey is not known, or was left")
         return explain(known.survey)
@@ -200,3 +205,9 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _id(named: bytes | str) -> SurveyId:
+    from .surveys import survey_id
+
+    return survey_id(named)

@@ -155,7 +155,7 @@ class Device:
         return Recorded.DROPPED
 
     def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:
-        if all(track.reported is None for _, track in survey.plan.numbered(entry.group)):
+        if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):
             return frozenset()
         return entries.drawn_nodes(db, self.store.wrapping, entry)
 

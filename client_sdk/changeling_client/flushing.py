@@ -11,6 +11,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from threading import Lock
 
 from changeling_protocol import Coins, Survey, seal
@@ -209,10 +210,11 @@ class Flusher:
         Returns how many closings were answered.
         """
         drew = 0
+        joined = _joined(db)
         while due and drew < MOST_AT_ONCE:
             survey, number = due[0]
             more = False
-            if not _gone(db, survey.id):
+            if survey.id in joined:
                 before = entries.load(db, self._store.wrapping, survey.id, number)
                 more, answered = self._answer_entry(db, line, survey, before, may_drop, coins)
                 drew += answered
@@ -233,7 +235,7 @@ class Flusher:
         entry = bring_back(survey, before, drawn, time.stamp(line.now_ms()))
         if may_drop:
             waiting = outbox.waiting(db, survey.id, entry.number)
-            entry = _without(db, entry, [period for period in waiting if past_grace(survey, period, now_ms)])
+            entry = _without(db, entry, [*takewhile(lambda period: past_grace(survey, period, now_ms), waiting)])
         done = answer_due(survey, entry, drawn, now_ms, may_drop, coins)
         entry = done.entry
         if entry is before:
@@ -264,11 +266,11 @@ class Flusher:
 
     def _uploads(self, line: Line) -> list[Upload]:
         with self._store.transaction() as db:
+            wrapping = self._store.wrapping
             return [
                 upload
                 for survey in self._surveys(db, line)
-                for entry in entries.load_all(db, self._store.wrapping, survey.id)
-                for upload in outbox.uploads(db, self._store.wrapping, survey, entry)
+                for upload in outbox.uploads(db, wrapping, survey, entries.load_all(db, wrapping, survey.id))
             ]
 
     def _send(self, line: Line, body: Sequence[Upload]) -> None:
@@ -276,7 +278,8 @@ class Flusher:
         key = line.keys.newest(line.delayed_ms(), self._deadline)
         with self._sending:
             with self._store.transaction() as db:
-                body = [upload for upload in body if not _gone(db, upload.survey)]
+                joined = _joined(db)
+            body = [upload for upload in body if upload.survey in joined]
             if not body:
                 return
             refused = line.server.upload(
@@ -284,8 +287,9 @@ class Flusher:
             )
         now_ms = line.delayed_ms()
         with self._store.transaction() as db:
+            joined = _joined(db)
             for index, upload in enumerate(body):
-                if _gone(db, upload.survey):
+                if upload.survey not in joined:
                     continue
                 if index not in refused:
                     self._sent += outbox.acknowledge(db, upload.survey, upload.entry, upload.periods)
@@ -305,11 +309,8 @@ class Flusher:
         for known in surveys.find_all(db, Status.JOINED):
             if known.url != line.url or (survey := surveys.readable(known)) is None:
                 continue
-            kept = entries.load_all(db, self._store.wrapping, survey.id)
-            if all(
-                entry.answered >= last_closing(survey) and not outbox.waiting(db, survey.id, entry.number)
-                for entry in kept
-            ):
+            kept, last = entries.load_all(db, self._store.wrapping, survey.id), last_closing(survey)
+            if all(entry.answered >= last for entry in kept) and not outbox.waits(db, survey.id):
                 outbox.forget_sent(db, survey.id)
                 surveys.put(db, replace(known, status=Status.ENDED))
 
@@ -349,9 +350,9 @@ def _refuse(db: sqlite3.Connection, id_: SurveyId, error: CannotJoin) -> list[Cl
     return [error]
 
 
-def _gone(db: sqlite3.Connection, id_: SurveyId) -> bool:
-    known = surveys.find(db, id_)
-    return known is None or known.status is not Status.JOINED
+def _joined(db: sqlite3.Connection) -> set[SurveyId]:
+    """The surveys that are not left meanwhile."""
+    return {known.id for known in surveys.find_all(db, Status.JOINED)}
 
 
 def _without(db: sqlite3.Connection, entry: Entry, periods: Sequence[int]) -> Entry:

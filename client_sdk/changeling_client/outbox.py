@@ -63,17 +63,25 @@ def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> lis
     return [period for (period,) in db.execute(query, (survey, entry))]
 
 
-def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, entry: Entry) -> list[Upload]:
-    """Everything of an entry that waits, a batch at a time."""
-    batches: dict[int, list[Answer]] = {}
+def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
+    """Whether any closing of a survey's entries waits."""
+    (found,) = db.execute("SELECT EXISTS (SELECT 1 FROM closings WHERE batch > 0 AND survey = ?)", (survey,)).fetchone()
+    return bool(found)
+
+
+def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
+    """Everything that waits of a survey's entries, in their order, a batch at a time. kept: all of them."""
+    batches: dict[tuple[int, int], list[Answer]] = {}
+    by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
-        "SELECT period, batch, id, standing, stratum, reports FROM closings"
-        " WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
+        "SELECT entry, period, batch, id, standing, stratum, reports FROM closings"
+        " WHERE batch > 0 AND survey = ? ORDER BY entry, period"
     )
-    for period, batch, id_, standing, stratum, kept in db.execute(query, (entry.survey, entry.number)):
+    for number, period, batch, id_, standing, stratum, reports in db.execute(query, (survey.id,)):
         closing = Closing(period, id_, Standing(standing), stratum)
-        batches.setdefault(batch, []).append(Answer(closing, _reports(wrapping, kept, _place(entry, period))))
-    return [_upload(survey, entry, answers) for answers in batches.values()]
+        answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
+        batches.setdefault((number, batch), []).append(answer)
+    return [_upload(survey, by_number[number], answers) for (number, _), answers in batches.items()]
 
 
 def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:

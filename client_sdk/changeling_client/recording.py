@@ -60,14 +60,15 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     """
     state = state_of(survey, pending.answer)
     needed = entry.needed(survey.plan, drawn)
-    if needed.first(entry.answered + 1) is None:
+    at_ms = _open_ms(survey, entry, pending.at_ms)
+    period = survey.calendar.period_of(UnixSeconds(at_ms / 1000))
+    close = needed.first(period)
+    if close is None and needed.first(entry.answered + 1) is None:
         return entry, Recorded.FROZEN
     if entry.pending and not time_known:
         return entry.waiting_for(pending), Recorded.PENDING
     if state == states.current(entry.states):
         return entry, Recorded.UNCHANGED
-    at_ms = _open_ms(survey, entry, pending.at_ms)
-    period = survey.calendar.period_of(UnixSeconds(at_ms / 1000))
     elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
     if (survey.closed and state == NULL) or not survey.constraint.admits(entry.mutations, 0):
         return entry, Recorded.FROZEN
@@ -80,7 +81,7 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
         entry,
         mutations=entry.mutations + 1,
         first_s=first_s,
-        states=states.entered(entry.states, needed, period, state),
+        states=states.entered(entry.states, close, state),
     ), Recorded.COUNTED
 
 
@@ -90,9 +91,11 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
     They stay after everything that was answered. Their order and number stay, and no two move apart, so the entry
     keeps to its constraint as before. now_ms: Unix milliseconds.
     """
+    if not entry.states and entry.first_s is None:
+        return entry
     latest_ms = _open_ms(survey, entry, now_ms)
     period = survey.calendar.period_of(UnixSeconds(latest_ms / 1000))
-    kept = states.brought_back(entry.states, entry.needed(survey.plan, drawn), period)
+    kept = states.brought_back(entry.states, entry.needed(survey.plan, drawn).first(period))
     first_s = None if entry.first_s is None else min(entry.first_s, latest_ms // 1000)
     if (kept, first_s) == (entry.states, entry.first_s):
         return entry

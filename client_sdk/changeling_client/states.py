@@ -28,17 +28,19 @@ class Needed:
 
     def first(self, period: int) -> int | None:
         """The first close that is needed at or after a period; None if there is none."""
-        closes = []
-        for _, track in self.plan.numbered(self.group):
+        best = None
+        for track in self.plan.groups[self.group].tracks:
             if track.reported is not None:
                 continue
-            unanswered = max((self.answered - track.first) // track.width + 1, 1)
-            if unanswered > track.count:
+            first, width, count = track.first, track.width, track.count
+            unanswered = max((self.answered - first) // width + 1, 1)
+            if unanswered > count:
                 continue
             earliest = unanswered - 1 if track.reports_changes else unanswered
-            bound = max(earliest, -((track.first - period) // track.width))
-            if bound <= track.count:
-                closes.append(track.first + bound * track.width)
+            bound = max(earliest, -((first - period) // width))
+            if bound <= count and (best is None or first + bound * width < best):
+                best = first + bound * width
+        closes = [] if best is None else [best]
         for number, node_number in self.drawn:
             track = self.plan.tracks[number]
             node = track.node(node_number)
@@ -63,31 +65,33 @@ def current(states: States) -> int:
     return states[-1][1] if states else NULL
 
 
-def entered(states: States, needed: Needed, period: int, state: int) -> States:
-    """The states after a mutation in a period, which no later one follows: what was kept beyond goes.
+def entered(states: States, close: int | None, state: int) -> States:
+    """The states after a mutation that no later one follows: what was kept beyond goes.
 
+    close: the first that is needed at or after the mutation's period; None if none is, and nothing is kept.
     If the entry had the state already at the needed close before, nothing remains of the mutation.
     """
-    close = needed.first(period)
     if close is None:
         return states
-    before = tuple(each for each in states if each[0] < close)
+    before = tuple([each for each in states if each[0] < close])
     return before if current(before) == state else (*before, (close, state))
 
 
-def brought_back(states: States, needed: Needed, period: int) -> States:
-    """The states when the present turns out to lie in a period before those of some mutations: they move into it."""
-    close = needed.first(period)
+def brought_back(states: States, close: int | None) -> States:
+    """The states when the present turns out to lie in a period before those of some mutations: they move into it.
+
+    close: the first that is needed at or after the present period; None if none is.
+    """
     if close is None or not states or states[-1][0] <= close:
         return states
-    return entered(states, needed, period, current(states))
+    return entered(states, close, current(states))
 
 
 def pruned(states: States, needed: Needed) -> States:
     """Only what is still needed, now that more is answered."""
     kept: States = ()
     for close, state in states:
-        kept = entered(kept, needed, close, state)
+        kept = entered(kept, needed.first(close), state)
     return kept
 
 
@@ -98,4 +102,4 @@ def as_row(states: States) -> list[int]:
 
 def from_row(row: Sequence[int]) -> States:
     """What `as_row` wrote."""
-    return tuple(zip(row[::2], row[1::2], strict=True))
+    return tuple(zip(row[::2], row[1::2], strict=True)) if row else ()

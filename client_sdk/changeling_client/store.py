@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from . import forks, migrations, schema
-from .errors import ClientClosed, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
+from .errors import ClientClosed, ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
 from .reporting_lock import ProcessLock
 from .wrapping import Wrapping
 
@@ -64,7 +64,7 @@ class Store:
         Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly, or StoreUnusable if the file can no longer be read.
         """
         try:
-            with self._lock, _store_errors(self.file):
+            with self._lock:
                 self._owner = threading.get_ident()
                 try:
                     connection = self._connected()
@@ -76,6 +76,8 @@ class Store:
                         if connection.in_transaction:
                             connection.execute("ROLLBACK")
                         raise
+                except sqlite3.Error as error:
+                    raise _told(error, self.file) from error
                 finally:
                     self._owner = None
         finally:
@@ -228,11 +230,15 @@ def _store_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds") from error
-        if name.startswith("SQLITE_FULL"):
-            raise StoreFull(f"there is no room for {file}") from error
-        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-            raise StoreReadOnly(f"{file} cannot be written to: {name}") from error
-        raise StoreUnusable(f"{file} cannot be read or written: {name}") from error
+        raise _told(error, file) from error
+
+
+def _told(error: sqlite3.Error, file: Path) -> ClientError:
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds")
+    if name.startswith("SQLITE_FULL"):
+        return StoreFull(f"there is no room for {file}")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return StoreReadOnly(f"{file} cannot be written to: {name}")
+    return StoreUnusable(f"{file} cannot be read or written: {name}")

@@ -19,9 +19,17 @@ def modules_after(statement: str) -> set[str]:
     return set(printed.stdout.split())
 
 
-def test_importing_brings_neither_numbers_nor_the_network():
-    """`import changeling_client` imports no numpy, and httpx only when something is first sent."""
-    modules = modules_after("import changeling_client")
+def test_importing_brings_next_to_nothing():
+    """An app that imports the SDK at its start loads nothing else of ours, no cryptography and no database."""
+    modules = modules_after("from changeling_client import Client")
+    ours = {module for module in modules if module.startswith("changeling_")}
+    assert ours == {"changeling_client", "changeling_client.client"}
+    assert not modules & {"cryptography", "msgpack", "sqlite3", "dataclasses", "logging"}
+
+
+def test_a_client_brings_neither_numbers_nor_the_network():
+    """With all that it needs to record, there is no numpy, and httpx comes only when something is first sent."""
+    modules = modules_after("import changeling_client.device, changeling_client.reporter, changeling_client.handle")
     assert "changeling_protocol" in modules
     assert not modules & {
         "numpy",

@@ -62,11 +62,14 @@ class Lines:
     ) -> None:
         self._store, self._connect, self._authority, self._clock = store, connect, authority, clock
         self._lines: dict[str, Line] = {}
+        self._closed = False
 
     def to(self, url: str) -> Line:
         """The line to the server of this base URL. Raises ValueError for a URL that will not do."""
         if url not in self._lines:
             self._lines[url] = Line(self._store, self._connect(url), url, self._authority, self._clock)
+        if self._closed:  # while a flush goes from one line to the next
+            self._lines[url].server.close()
         return self._lines[url]
 
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
@@ -74,6 +77,10 @@ class Lines:
         return max((line.server.patience.wait_ms(now_ms) for line in self._lines.values()), default=0)
 
     def close(self) -> None:
-        """Ends what is being asked at once, and closes all connections."""
-        for line in self._lines.values():
+        """Ends what is being asked, at once; from now on nothing is asked, on lines that are yet to be made neither."""
+        self._closed = True
+        lines = list(self._lines.values())
+        for line in lines:  # all of them, before the first is waited for
+            line.server.interrupt()
+        for line in lines:
             line.server.close()

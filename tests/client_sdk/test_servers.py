@@ -1,11 +1,14 @@
 """A server as a device speaks with it: what it hears of the time, how it is left in peace, and relays."""
 
+import contextlib
+import threading
+import time
 from dataclasses import replace
 from email.utils import formatdate
 
 import httpx
 import pytest
-from changeling_client import BadSurvey, ServerTrouble
+from changeling_client import BadSurvey, Client, ClientClosed, ServerTrouble
 from changeling_client.clock import Heard
 from changeling_client.delivery import Server
 from changeling_client.exchange import Deadline
@@ -18,7 +21,9 @@ from changeling_protocol import canonical
 from changeling_protocol.wire import encode_key_list
 
 from ..coins import SeededCoins
+from ..protocol.examples import AUTHORITY, PINNED
 from .device import LATE, PLAIN, START, URL, Clock, FakeServer, client
+from .loopback import BAD, serving
 
 KEYS = httpx.Response(200, content=encode_key_list([b"key"]))
 TODAY = formatdate(START, usegmt=True)
@@ -275,9 +280,76 @@ def test_a_relay_is_https_or_on_loopback_like_a_server(tmp_path, relay):
 
 
 def test_closing_closes_all_of_them(asked, lines):
-    """No exchange with any of them begins afterwards."""
+    """No exchange with any of them begins afterwards, nor with one that is spoken of for the first time."""
     servers = [lines.to(url).server for url in ("https://main.example", "https://relay.example")]
     lines.close()
+    servers.append(lines.to("https://later.example").server)
     for server in servers:
         assert asked.keys(server) is Obstacle.ENDED
     assert asked.urls == []
+
+
+def test_a_survey_with_a_relay_goes_there_alone(tmp_path):
+    """Its envelopes, the keys and the time; another survey of the same store goes to the server."""
+    asked, urls = replace(PLAIN, relay="https://relay.example/"), []
+    server, clock = FakeServer(asked, PLAIN), Clock()
+    server.reply = lambda request: urls.append(str(request.url))
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        assert set(urls) == {"https://relay.example/v1/keys", "https://relay.example/v1/uploads"}
+        urls.clear()
+        clock.now = START
+        device.join(PLAIN.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        assert set(urls) == {f"{URL}/v1/keys", f"{URL}/v1/uploads"}
+
+
+def test_a_servers_wish_for_silence_outlives_the_client(tmp_path):
+    """Though the survey itself could not be fetched; a clock that is set back ends the wait."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.reply = lambda _: httpx.Response(503, headers={"retry-after": "3600"})
+    for passed in (0, 10, 3599):
+        clock.now = START + passed
+        with client(tmp_path, server, clock) as device:
+            device.join(PLAIN.id, signed=None)
+            assert ("503" if passed == 0 else "left alone") in device.flush().trouble
+    assert len(server.requests) == 1
+    server.reply = lambda _: None
+    clock.now = START - 1
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, signed=None)
+        assert device.flush().trouble is None
+
+
+def test_a_flush_has_one_timeout_and_closing_ends_it(tmp_path):
+    """Whatever the server does; the client closes at once, from another thread, and everything is kept."""
+    with serving(BAD["102 without end"]) as slow:
+        options = {"path": tmp_path / "store.db", "server": slow.url, "authority": PINNED, "max_epsilon": 10_000}
+        clock = Clock()
+        options |= {"clock": clock, "background": False, "witness": None}
+        device = Client(**options)
+        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY))
+        clock.now = LATE
+        begun = time.monotonic()
+        assert "in time" in device.flush(timeout=0.2).trouble
+        assert time.monotonic() - begun < 1.5
+        slow.reached.clear()
+
+        def flush():
+            with contextlib.suppress(ClientClosed):
+                device.flush()
+
+        flushing = threading.Thread(target=flush)
+        flushing.start()
+        assert slow.reached.wait(5)
+        begun = time.monotonic()
+        device.close()
+        flushing.join(5)
+        assert time.monotonic() - begun < 1
+    server = FakeServer(PLAIN)
+    server.clock = clock
+    with Client(transport=server.transport(), **options) as device:
+        assert device.flush().sent == 8

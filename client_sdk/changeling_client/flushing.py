@@ -25,6 +25,7 @@ from .drops import Drop
 from .entries import Entry
 from .errors import CannotJoin, ClientError, ServerTrouble, WitnessTrouble
 from .exchange import Deadline
+from .obstacles import Obstacle
 from .outbox import Upload
 from .recording import bring_back, judged
 from .servers import Line, Lines
@@ -141,7 +142,7 @@ class Flusher:
         self._store.erase_past(changed)  # the network may take its time
         try:
             for body in packing.bodies(self._uploads(line)):
-                self._send(line, body)
+                self._send_all(line, body)
         except ServerTrouble as error:
             self._has_trouble(str(error))
         with self._store.transaction() as db:
@@ -272,6 +273,17 @@ class Flusher:
                 for survey in self._surveys(db, line)
                 for upload in outbox.uploads(db, wrapping, survey, entries.load_all(db, wrapping, survey.id))
             ]
+
+    def _send_all(self, line: Line, body: Sequence[Upload]) -> None:
+        """Sends these uploads, in fewer at a time if the server, or a proxy before it, takes no body of that size."""
+        try:
+            self._send(line, body)
+        except ServerTrouble as error:
+            if error.obstacle is not Obstacle.TOO_LARGE or len(body) == 1:
+                raise
+            half = len(body) // 2
+            self._send_all(line, body[:half])
+            self._send_all(line, body[half:])
 
     def _send(self, line: Line, body: Sequence[Upload]) -> None:
         """Sends one request, and notes what the server said of each upload in it."""

@@ -502,3 +502,18 @@ def test_a_lost_acknowledgement_sends_the_same_reports_again(tmp_path):
         device.flush()
     first, second = (answers_in(envelope, server.surveys, server.private) for envelope in server.envelopes)
     assert first == second
+
+
+def test_a_body_that_is_too_large_goes_in_parts(tmp_path):
+    """A proxy that takes fewer bytes than the protocol allows holds nothing up, but for an upload that is alone."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=10)
+        clock.now = LATE
+        most = 0
+        server.reply = lambda request: httpx.Response(413) if len(request.content) > most else None
+        assert device.flush().waiting == 80
+        most = max(map(len, server.bodies)) // 3
+        server.bodies.clear()
+        assert device.flush().sent == 80
+    assert len({closing.id for closing in server.closings()}) == 80

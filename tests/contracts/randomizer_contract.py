@@ -106,6 +106,12 @@ class RandomizerContract:
             with pytest.raises(ValueError, match="randomizer"):
                 randomizer_from_fields(wrong, answers)
 
+    def test_no_two_symbols_say_the_same(self, small_one):
+        """In words, to the person whose reports they are: the words hold all that was sent."""
+        states = [f"state {i}" for i in range(small_one.space.answers + 1)]
+        words = {small_one.said(symbol, states) for symbol in range(small_one.symbols)}
+        assert len(words) == small_one.symbols
+
     def test_symbols_have_a_fixed_width(self, small_one):
         """Every symbol goes through an upload's columns in the same number of bytes."""
         track, width = Track(1, small_one, 0, 1), symbol_bytes(small_one)

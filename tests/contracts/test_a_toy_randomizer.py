@@ -4,7 +4,7 @@ It goes through the contract, the planner, the ledger, real devices, a real serv
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -78,6 +78,9 @@ class HadamardResponse:
             raise ValueError(f"inputs are numbered 0 to {self.space.size - 1}, and this one is not")
         row, rest = divmod(drawn, self.odds.favoured + self.odds.other)
         return 2 * row + (self.sign(row, true) ^ (rest >= self.odds.favoured))
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:  # noqa: ARG002
+        return f"row {symbol // 2}, sign {symbol % 2}"
 
     def as_fields(self) -> Fields:
         return {"odds": [self.odds.favoured, self.odds.other]}

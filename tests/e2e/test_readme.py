@@ -67,7 +67,7 @@ def operated(tmp_path):
 def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path):
     """Every command succeeds in the order shown; the app joins the survey, records, flushes, and sees its ledger."""
     url, authority, survey = operated
-    app = block_with("from changeling_client", "python")
+    app = block_with("from changeling_client import Client", "python")
     app = app.replace("https://surveys.example.org", url).replace('"…"', f'"{authority}"')
     app = re.sub(r'join\("[0-9a-f]{32}"\)', f'join("{survey}")', app)
     home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}

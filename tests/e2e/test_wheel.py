@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -76,15 +77,24 @@ class Environment:
 
 
 def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
-    """At most 600 kB, of which what an app imports at most 100 kB; all inner names prefixed, nothing of the tests."""
+    """At most 600 kB, of which what an app imports at most 100 kB; all inner names prefixed, nothing of the tests.
+
+    What an app's tests import is not of the app.
+    """
     assert wheel.stat().st_size <= MOST_BYTES
     files = zipfile.ZipFile(wheel).infolist()
-    sdk = [file for file in files if file.filename.startswith(("changeling_client/", "changeling_protocol/"))]
+    sdk = [
+        file
+        for file in files
+        if file.filename.startswith(("changeling_client/", "changeling_protocol/"))
+        and not file.filename.startswith("changeling_client/testing/")
+    ]
     assert 0 < sum(file.compress_size for file in sdk) <= MOST_OF_THE_SDK
     tops = {file.filename.split("/")[0] for file in files}
     assert {top for top in tops if not top.endswith(".dist-info")} == {
         "changeling_protocol",
         "changeling_client",
+        "changeling_pytest",
         "changeling_statistics",
         "changeling_central",
         "changeling_aggregator",
@@ -110,6 +120,19 @@ def test_a_bare_install_is_the_sdk_alone(environment):
     ):
         assert environment.printed(command, "--version") == f"{command} {__version__}\n"
         assert f'pip install "changeling[{extra}]"' in environment.refusal(command, *words)
+
+
+@pytest.mark.timeout(600)
+def test_an_apps_pytest_finds_the_fixtures_by_itself(environment):
+    """The test that docs/app.md shows passes with no more than pytest added, every warning being an error."""
+    environment.printed(
+        "pip", "install", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", "pytest"
+    )
+    (shown,) = re.findall(
+        r"```python\n(from changeling_client.testing.*?)```", (ROOT / "docs/app.md").read_text(), re.DOTALL
+    )
+    (environment.folder / "test_app.py").write_text(shown)
+    assert "1 passed" in environment.printed("python", "-m", "pytest", "-W", "error", "--strict-markers", "test_app.py")
 
 
 @pytest.mark.timeout(600)

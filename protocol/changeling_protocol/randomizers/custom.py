@@ -76,6 +76,10 @@ class CustomResponse:
             drawn -= row[true]
         raise ValueError("the integer drawn is not below the input's total")
 
+    def said(self, symbol: int, states: Sequence[str]) -> str:  # noqa: ARG002
+        """Its number: what that means is in the weights."""
+        return f"the number {symbol}, of {self.symbols}"
+
     def as_fields(self) -> Fields:
         """The weights, row by row."""
         return {"weights": [list(row) for row in self.weights]}

@@ -4,7 +4,7 @@ This is the device's half. The other half, how reports are tallied and decoded, 
 changeling_statistics.randomizers.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -80,6 +80,13 @@ class Randomizer(Hashable, Protocol):
         """The symbol that the integer `drawn` in [0, total(true)) selects: what `respond` does with its one draw.
 
         Of all those integers exactly weight(symbol, true) select each symbol.
+        """
+        ...
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """What a symbol says in words, to the person whose report it is; no two symbols say the same.
+
+        states: the names of the states from NULL on.
         """
         ...
 

@@ -3,6 +3,7 @@
 The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; Pan 2023, eq. 34).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +15,7 @@ from .interface import Losses
 from .odds import Odds
 from .registry import register
 from .spaces import Space
+from .words import input_in_words
 
 
 @register
@@ -85,6 +87,10 @@ class KaryResponse:
     def at_odds(self, odds: Odds) -> Self:
         """The same space at other odds."""
         return replace(self, odds=odds)
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """The input that the symbol stands for."""
+        return input_in_words(self.space, symbol, states)
 
     def as_fields(self) -> Fields:
         """The odds."""

@@ -4,6 +4,7 @@ A mutation costs ln(a/b) in all, where under plain k-RR it costs twice its loss.
 told: it is what is left (docs/mathematics.md, "Joint responses").
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +17,7 @@ from .kary import truth_or_other
 from .odds import Odds, log_ratio
 from .registry import register
 from .spaces import MutationSpace, Space
+from .words import input_in_words
 
 
 @register
@@ -100,6 +102,10 @@ class KaryChange:
     def at_odds(self, odds: Odds) -> Self:
         """The same space at other odds. Raises ValueError for odds that say nothing."""
         return replace(self, odds=odds)
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """The input that the symbol stands for."""
+        return input_in_words(self.space, symbol, states)
 
     def as_fields(self) -> Fields:
         """The odds."""

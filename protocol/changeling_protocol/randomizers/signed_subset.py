@@ -4,7 +4,7 @@ A mutation costs λ = ln(a/b) in all. Under k-RR it costs twice its loss: once w
 changelog has none (docs/mathematics.md, "Signed subset selection").
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +19,7 @@ from .odds import Odds, log_ratio
 from .registry import register
 from .sign_vectors import SignVectors
 from .spaces import MutationSpace, Space
+from .words import listed, own_states
 
 BALANCED = 0
 """As the number of pluses: every state has a sign, half of them a plus."""
@@ -171,6 +172,14 @@ class SignedSubset:
     def at_odds(self, odds: Odds) -> Self:
         """The same vectors and u at other odds. Raises ValueError for odds that say nothing."""
         return replace(self, odds=odds)
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """ "nothing", or which states there are more of, and which less."""
+        if symbol < self.quiet:
+            return "nothing"
+        signs = list(zip(own_states(self.space, states), self.vectors.unrank(symbol - self.quiet), strict=True))
+        more, less = ([name for name, sign in signs if sign == wanted] for wanted in (1, -1))
+        return f"more of {listed(more, 'and')}, less of {listed(less, 'and')}"
 
     def as_fields(self) -> Fields:
         """The odds, the number of pluses, and u as a fraction in lowest terms."""

@@ -3,6 +3,7 @@
 At the best size no report of a state with loss ln(a/b) has less variance (Ye, Barg 2018). Sets of one state are k-RR.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -14,6 +15,7 @@ from .odds import Odds
 from .registry import register
 from .sign_vectors import SignVectors
 from .spaces import Space, StateSpace
+from .words import listed, own_states
 
 
 @register
@@ -110,6 +112,11 @@ class SubsetSelection:
     def at_odds(self, odds: Odds) -> Self:
         """The same sets at other odds. Raises ValueError for odds that say nothing."""
         return replace(self, odds=odds)
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """The states of the set, one of which may be the true one."""
+        chosen = zip(own_states(self.space, states), self.subsets.unrank(symbol), strict=True)
+        return listed([name for name, sign in chosen if sign], "or")
 
     def as_fields(self) -> Fields:
         """The odds, and how many states a set has."""

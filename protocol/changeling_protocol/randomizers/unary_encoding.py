@@ -3,6 +3,7 @@
 The true state's bit is set with probability 1/2, every other with b/(a+b); the loss is ln(a/b) (Wang et al. 2017).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -12,6 +13,7 @@ from .interface import Losses
 from .odds import Odds
 from .registry import register
 from .spaces import Space, StateSpace
+from .words import listed, own_states
 
 MOST_BITS = 62
 """The most states, as every bit pattern is a symbol."""
@@ -76,6 +78,11 @@ class UnaryEncoding:
             drawn, digit = divmod(drawn, 2 if bit == true else self._other_total)
             symbol |= (digit < (1 if bit == true else self.odds.other)) << bit
         return symbol
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """The states whose bit is set."""
+        ticked = [name for bit, name in enumerate(own_states(self.space, states)) if symbol >> bit & 1]
+        return listed(ticked, "and") or "none of the answers"
 
     def as_fields(self) -> Fields:
         """The odds."""

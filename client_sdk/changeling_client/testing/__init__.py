@@ -1,0 +1,23 @@
+"""What an app's tests need: a clock that they move, a server without a network, a survey, and a client of these.
+
+Never for production: its coins can be foreseen, and its keys are known to everybody. The SDK itself does not import it.
+pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
+"""
+
+from .clients import make_client
+from .clock import FIRST_DAY, ManualClock
+from .coins import ForeseeableCoins
+from .server import FakeServer
+from .surveys import AUTHORITY, make_survey
+from .uploads import ReceivedReport
+
+__all__ = [
+    "AUTHORITY",
+    "FIRST_DAY",
+    "FakeServer",
+    "ForeseeableCoins",
+    "ManualClock",
+    "ReceivedReport",
+    "make_client",
+    "make_survey",
+]

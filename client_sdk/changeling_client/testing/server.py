@@ -1,0 +1,137 @@
+"""A server at the edge of httpx: it keeps surveys and keys, takes uploads and opens them, and fails as a test says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+from changeling_protocol import CannotOpen, MalformedBytes, SealingKey, Survey, open_envelope
+from changeling_protocol.quantities import SurveyId
+from changeling_protocol.refusal import Refusal
+from changeling_protocol.sealing import head_of
+from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list, survey_path
+from changeling_protocol.wire.paths import KEYS, UPLOADS
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from .clock import ManualClock
+from .surveys import AUTHORITY
+from .uploads import ReceivedReport, received
+
+if TYPE_CHECKING:
+    import httpx
+
+_PRIVATE = X25519PrivateKey.from_private_bytes(b"changeling: a key of the tests, ")
+_FOR_EVER = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request that the server was asked: at what time by its clock, its method and path, and its body's length."""
+
+    at: float
+    method: str
+    path: str
+    body_bytes: int
+
+
+class FakeServer:
+    """A server without a network. Pass its `transport` to a client, with its `url` and its `authority`.
+
+    clock: what its answers are dated by; pass the client's own, unless the device's clock is to be wrong.
+    requests: all that it was asked. reports: all that it took, each once, however often it was sent.
+    last_reports: those of the last request that brought any.
+    """
+
+    url = "https://surveys.example"
+    authority = (AUTHORITY.public_key().public_bytes_raw(),)
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.requests: list[Request] = []
+        self.reports: list[ReceivedReport] = []
+        self.last_reports: list[ReceivedReport] = []
+        self._surveys: dict[SurveyId, Survey] = {}
+        self._key = SealingKey(_PRIVATE.public_key().public_bytes_raw(), 0, _FOR_EVER)
+        self._seen: set[tuple[SurveyId, int, bytes]] = set()
+        self._online, self._status, self._retry_after = True, 200, ""
+
+    def publish(self, survey: Survey) -> SurveyId:
+        """Serves a survey from now on. Returns its id, by which an app joins it."""
+        self._surveys[survey.id] = survey
+        return survey.id
+
+    def signed(self, survey: Survey) -> bytes:
+        """The survey as its authority signed it, for an app that brings it along."""
+        return survey.signed_by(AUTHORITY)
+
+    def fail_with(self, status: int, *, retry_after: float | str | None = None) -> None:
+        """Answers every request with this status, until `recover`.
+
+        retry_after: that header, in seconds, or as an HTTP date; None for none.
+        """
+        self._status, self._retry_after = status, "" if retry_after is None else f"{retry_after}"
+
+    def go_offline(self) -> None:
+        """Cannot be reached, until `recover`."""
+        self._online = False
+
+    def recover(self) -> None:
+        """Answers again as it should."""
+        self._online, self._status, self._retry_after = True, 200, ""
+
+    @property
+    def transport(self) -> httpx.BaseTransport:
+        """Brings a client's requests here."""
+        import httpx
+
+        return httpx.MockTransport(self._answer)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        import httpx
+
+        body = request.read()
+        self.requests.append(Request(self.clock(), request.method, request.url.path, len(body)))
+        if not self._online:
+            raise httpx.ConnectError("the fake server is offline")
+        headers = {"date": formatdate(self.clock(), usegmt=True)}
+        if self._status != 200:
+            if self._retry_after:
+                headers["retry-after"] = self._retry_after
+            return httpx.Response(self._status, headers=headers)
+        content = self._content(request.method, request.url.path, body)
+        return httpx.Response(404 if content is None else 200, content=content, headers=headers)
+
+    def _content(self, method: str, path: str, body: bytes) -> bytes | None:
+        if method == "POST" and path == UPLOADS:
+            return self._take(body)
+        if method == "GET" and path == KEYS:
+            return encode_key_list([self._key.signed_by(AUTHORITY)])
+        for survey in self._surveys.values():
+            if method == "GET" and path == survey_path(survey.id.hex()):
+                return self.signed(survey)
+        return None
+
+    def _take(self, body: bytes) -> bytes:
+        refused: dict[int, Refusal] = {}
+        before, self.last_reports = self.last_reports, []
+        for index, envelope in enumerate(decode_upload_request(body)):
+            try:
+                self._count(envelope)
+            except MalformedBytes:
+                refused[index] = Refusal.MALFORMED
+            except CannotOpen:
+                refused[index] = Refusal.UNKNOWN_KEY
+            except KeyError:
+                refused[index] = Refusal.UNKNOWN_SURVEY
+        self.last_reports = self.last_reports or before
+        return encode_acknowledgement(refused)
+
+    def _count(self, envelope: bytes) -> None:
+        survey = self._surveys[head_of(envelope).survey]
+        for report in received(survey, open_envelope(envelope, _PRIVATE)):
+            self.last_reports.append(report)
+            key = survey.id, report.node.end, report.closing + bytes([report.track])
+            if key not in self._seen:
+                self._seen.add(key)
+                self.reports.append(report)

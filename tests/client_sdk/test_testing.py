@@ -1,0 +1,135 @@
+"""What an app's tests are given: a clock, a server, surveys, a client, and fixtures."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from changeling_client import Client, Status
+from changeling_client.testing import FakeServer, ManualClock, make_client, make_survey
+
+APP = Path(__file__).parents[2] / "docs/app.md"
+MOST_SECONDS = 4.0
+"""Of processor time: some four times what a year takes on an idle machine."""
+
+
+def pytest_run(folder, *words):
+    command = [sys.executable, "-m", "pytest", "-p", "changeling_pytest", "-p", "no:cacheprovider", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def ran(days, folder, seed=0, **survey):
+    """The server of a client that recorded, and reported, once a day."""
+    server = FakeServer()
+    with make_client(folder, server, seed=seed) as client:
+        handle = client.join(server.publish(make_survey(**survey)))
+        for day in range(days):
+            handle.record("tea" if day < days // 2 else "coffee")
+            server.clock.advance(days=1)
+            client.flush()
+    return server
+
+
+def test_the_test_that_the_docs_show_passes(tmp_path):
+    """As it stands there, with every warning an error, in a folder of its own."""
+    (shown,) = re.findall(r"```python\n(from changeling_client.testing.*?)```", APP.read_text(), re.DOTALL)
+    assert len(shown.strip().splitlines()) <= 12
+    (tmp_path / "test_app.py").write_text(shown)
+    done = pytest_run(tmp_path, "-W", "error", "--strict-markers", "test_app.py")
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_year_of_daily_reports_takes_about_a_second(tmp_path):
+    """Of processor time; the bound leaves room for a busy machine."""
+    asked = (
+        "import time; from tests.client_sdk.test_testing import ran; ran(1, 'a'); began = time.process_time(); "
+        "ran(365, 'b'); print(time.process_time() - began)"
+    )
+    words = [sys.executable, "-c", f"import sys; sys.path.append({str(APP.parents[1])!r}); {asked}"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert float(done.stdout) < MOST_SECONDS
+
+
+def test_the_fixtures_import_nothing_until_they_are_used():
+    """Neither the SDK nor httpx: a host's pytest starts as it did."""
+    asked = "import sys, pytest; before = set(sys.modules); import changeling_pytest; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["changeling_pytest"]
+
+
+def test_a_host_whose_tests_use_none_of_it_imports_none_of_it(tmp_path):
+    """With the fixtures at hand, a test of its own sees no module of the SDK."""
+    (tmp_path / "test_host.py").write_text(
+        "import sys\n\ndef test_it():\n    assert not {'changeling_client', 'httpx', 'cryptography'} & {*sys.modules}\n"
+    )
+    done = pytest_run(tmp_path, "-p", "no:anyio", "test_host.py")
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_the_sdk_does_not_import_what_is_for_tests():
+    """No coins that can be foreseen are loaded in an app, and none can be passed to a client."""
+    asked = "import sys; from changeling_client import *; print(*[name for name in sys.modules if 'testing' in name])"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert "changeling_client" not in done.stdout
+    for kind in (Client,):
+        assert not {"coins", "seed"} & {*inspect.signature(kind).parameters}
+
+
+def test_one_seed_gives_the_same_reports_in_every_run(tmp_path):
+    """And another seed gives others, where the survey's odds are real."""
+    symbols = [
+        [report.symbol for report in ran(40, tmp_path / name, seed, epsilon=4).reports]
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    assert symbols[0] == symbols[1] != symbols[2]
+    assert [len(each) for each in symbols] == [40, 40, 40]
+
+
+@pytest.mark.parametrize("trouble", [lambda server: server.fail_with(503, retry_after=60), FakeServer.go_offline])
+def test_trouble_keeps_what_is_due_and_after_it_all_of_it_comes(tmp_path, trouble):
+    """Each report once, those of the offline spell in one upload."""
+    server = FakeServer()
+    with make_client(tmp_path, server) as client:
+        handle = client.join(server.publish(make_survey(periods=10)))
+        handle.record("tea")
+        client.flush()
+        trouble(server)
+        for _ in range(3):
+            server.clock.advance(days=1)
+            flushed = client.flush()
+            assert (flushed.sent, flushed.trouble is None) == (0, False)
+        assert server.reports == []
+        server.recover()
+        server.clock.advance(hours=1)
+        assert client.flush().sent == 3
+        assert [report.says for report in server.last_reports] == ["from no answer to tea", "no change", "no change"]
+        assert server.reports == server.last_reports
+
+
+def test_a_second_client_of_the_folder_goes_on_and_a_restored_store_is_silenced(tmp_path):
+    """The witness stands beside the store, so that an app can test what a backup does."""
+    server = FakeServer()
+    survey = make_survey(periods=10)
+    with make_client(tmp_path, server) as client:
+        client.join(server.publish(survey)).record("tea")
+        client.flush()
+    backup = (tmp_path / "changeling.db").read_bytes()
+    for _ in range(2):
+        server.clock.advance(days=1)
+        with make_client(tmp_path, server) as client:
+            assert client.join(survey.id).answer() == "tea"
+            assert client.flush().sent == 1
+    (tmp_path / "changeling.db").write_bytes(backup)
+    with make_client(tmp_path, server) as client:
+        assert client.join(survey.id).status is Status.SILENCED
+
+
+def test_a_clock_goes_where_the_test_says():
+    """On by days, hours, minutes and seconds; back as well."""
+    clock = ManualClock(100.0)
+    clock.advance(days=1, hours=1, minutes=1, seconds=1)
+    assert clock() == 100 + 86_400 + 3_661
+    clock.advance(days=-1)
+    assert clock() == 100 + 3_661

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-house clean
+.PHONY: setup check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-house clean
 
 setup: $(VENV)/ready
 
@@ -40,6 +40,9 @@ bench-central: setup
 
 bench-field: setup
 	$(BIN)/python -m benchmarks field
+
+bench-client: setup
+	$(BIN)/python -m benchmarks client
 
 bench-house: setup
 	$(BIN)/python -m benchmarks house

@@ -26,6 +26,7 @@ SUITES = {
         "central_coverage",
     ),
     "field": ("field_stopped", "field_coverage", "field_silence", "field_strata", "field_bridge", "field_shuffled"),
+    "client": ("client_kills", "client_blocking", "client_costs", "client_forks", "client_traffic"),
     "house": (
         "house.lengths",
         "house.additions",

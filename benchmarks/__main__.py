@@ -26,7 +26,15 @@ SUITES = {
         "central_coverage",
     ),
     "field": ("field_stopped", "field_coverage", "field_silence", "field_strata", "field_bridge", "field_shuffled"),
-    "client": ("client_audit", "client_audit_lives"),
+    "client": (
+        "client_kills",
+        "client_blocking",
+        "client_costs",
+        "client_forks",
+        "client_traffic",
+        "client_audit",
+        "client_audit_lives",
+    ),
     "house": (
         "house.lengths",
         "house.additions",

@@ -1,0 +1,182 @@
+"""Measure 3 of the client: what it costs the app that embeds it.
+
+Imports, in fresh processes, in turn with their baseline; record() in turn with one durable transaction on the same disk;
+10,000 due nodes, in seconds of CPU; the memory of a client that waits. Times are medians.
+"""
+
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from changeling_protocol import AtMost, Calendar
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.client_sdk.device import START, Clock, FakeServer, client
+from tests.protocol.examples import PINNED, survey
+
+from .client_world import LoopbackServer, plain_survey
+
+STARTS, RECORDS = 15, 2_000
+SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000), "10000x1": (10_000, 1)}
+"""Entries by periods: 10,000 due nodes each."""
+_BASE = "import msgpack, sqlite3\nfrom cryptography.hazmat.primitives.asymmetric import ed25519"
+_IMPORT = "from changeling_client import Client"
+_RECORDED = """
+from changeling_client import Client
+from pathlib import Path
+import tempfile
+with tempfile.TemporaryDirectory() as folder:
+    with Client(server="https://localhost", authority=[bytes(32)], max_epsilon=1, path=Path(folder) / "store.db",
+                background=False) as client:
+        client.join(bytes(16)).record("tea")
+        print(time.perf_counter() - began, flush=True)
+"""
+
+
+def measure() -> dict[str, float]:
+    """Ratios and times of imports and records, wheels, CPU seconds for 10,000 due nodes, and MiB of an idle client."""
+    return imports() | {"3_wheels": float(len(wheels()))} | records() | due_nodes() | {"3_idle_mib": idle_mib()}
+
+
+def imports(starts: int = STARTS) -> dict[str, float]:
+    """The import against its baseline; and all until a first answer is on disk, which loads the rest."""
+    taken: dict[str, list[float]] = {code: [] for code in (_BASE, _IMPORT, _RECORDED)}
+    for _ in range(starts):
+        for code, times in taken.items():
+            told = "" if code is _RECORDED else "\nprint(time.perf_counter() - began)"
+            run = [sys.executable, "-c", f"import time\nbegan = time.perf_counter()\n{code}{told}"]
+            times.append(float(subprocess.run(run, capture_output=True, check=True).stdout))
+    base, imported, recorded = (statistics.median(times) for times in taken.values())
+    return {
+        "3_import_ratio": imported / base,
+        "3_import_ms": 1000 * imported,
+        "3_import_base_ms": 1000 * base,
+        "3_import_to_first_record_ratio": recorded / base,
+    }
+
+
+def wheels() -> set[str]:
+    """The distributions that `pip install changeling` brings beside its own, from the metadata of those installed."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    found: set[str] = set()
+    asked = [Requirement(each) for each in project["dependencies"]]
+    while asked:
+        requirement = asked.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        if (name := canonicalize_name(requirement.name)) in found:
+            continue
+        found.add(name)
+        try:
+            asked += [Requirement(each) for each in distribution(name).requires or ()]
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def records(count: int = RECORDS) -> dict[str, float]:
+    """record() in turn with an update of one row of a bare file, both durable."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        folder = Path(name)
+        asked = plain_survey(8, most=10**6)
+        bare = sqlite3.connect(folder / "bare.db", isolation_level=None)
+        bare.execute("PRAGMA journal_mode = WAL")
+        bare.execute("PRAGMA synchronous = FULL")
+        bare.execute("CREATE TABLE kept (number INTEGER PRIMARY KEY, content BLOB)")
+        bare.execute("INSERT INTO kept VALUES (1, x'')")
+        times: tuple[list[float], list[float]] = [], []
+        with client(folder, FakeServer(asked), Clock()) as device:
+            handle = device.join(asked.id)
+            for number in range(count):
+                began = time.perf_counter()
+                bare.execute("BEGIN IMMEDIATE")
+                bare.execute("UPDATE kept SET content = ? WHERE number = 1", (number.to_bytes(64),))
+                bare.execute("COMMIT")
+                between = time.perf_counter()
+                handle.record(asked.answers[number % 2])
+                times[0].append(between - began)
+                times[1].append(time.perf_counter() - between)
+        bare.close()
+    base, recorded = (1e6 * statistics.median(each) for each in times)
+    allowed = max(1.5 * base, base + 60)
+    return {
+        "3_record_us": recorded,
+        "3_record_base_us": base,
+        "3_record_ratio": recorded / base,
+        "3_record_over_us": recorded - base,
+        "3_record_share_of_allowed": recorded / allowed,
+    }
+
+
+def due_nodes() -> dict[str, float]:
+    """CPU seconds of the flush that answers and sends 10,000 nodes, by shape."""
+    return {f"3_due_cpu_s_{name}": _flush_cpu(*shape) for name, shape in SHAPES.items()}
+
+
+def _flush_cpu(entries: int, periods: int) -> float:
+    asked = survey(plain_survey(periods).plan, calendar=Calendar(START, 60, periods), constraint=AtMost(4), grace=10**8)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        clock = Clock()
+        with client(Path(folder), FakeServer(asked), clock) as device:
+            device.join(asked.id, entries=entries).record("tea")
+            clock.now = START + 60 * periods + 100
+            began = time.process_time()
+            flushed = device.flush()
+            taken = time.process_time() - began
+    if flushed.sent != 10_000:
+        raise ArithmeticError(f"{flushed} is not 10,000 closings sent")
+    return taken
+
+
+_IDLE = """
+import gc, os, sys, time
+from importlib import import_module
+from pathlib import Path
+url, pinned, folder, id_, *loaded = sys.argv[1:]
+for name in loaded:
+    import_module(name)
+def resident():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+before = resident()
+from changeling_client import Client
+client = Client(server=url, authority=[bytes.fromhex(pinned)], max_epsilon=10**4, path=Path(folder) / "store.db")
+handle = client.join(id_)
+deadline = time.monotonic() + 30
+while handle.status.name == "ASKED" and time.monotonic() < deadline:
+    time.sleep(0.05)
+handle.record("tea")
+time.sleep(0.5)
+print(resident() - before, handle.status.name)
+client.close()
+print(*[name for name, module in sys.modules.items() if getattr(module, "__spec__", None) and name != "__main__"])
+"""
+
+
+def idle_mib() -> float:
+    """How much a client that has joined, recorded and now waits holds above what was imported, in MiB.
+
+    A first process tells which modules it comes to load; the second loads them before it counts.
+    """
+    now = int(time.time())
+    asked = plain_survey(8, start=now - now % 60, period=3600)
+    loaded: list[str] = []
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            server = LoopbackServer(Path(folder) / "kept", asked)
+            run = [sys.executable, "-c", _IDLE, server.url, PINNED[0].hex(), folder, asked.id.hex(), *loaded]
+            printed = subprocess.run(run, capture_output=True, check=True, text=True).stdout
+            server.close()
+        first, *rest = printed.splitlines()
+        held, status = first.split()
+        if status != "JOINED":
+            raise ArithmeticError(f"the survey is {status}, not joined")
+        loaded = rest[0].split()
+    return int(held) / 2**20

@@ -1,0 +1,123 @@
+"""A survey server on loopback in a process of its own, which keeps every upload in a file; and surveys to ask it for.
+
+A process that is killed between sending and hearing has sent: the file tells what arrived, whatever the client knows.
+"""
+
+import os
+import struct
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from changeling_protocol import AtMost, Calendar, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Survey, Track
+from changeling_protocol.canonical import encode
+from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
+from changeling_protocol.wire.paths import KEYS, UPLOADS
+
+from tests.client_sdk.device import PRIVATE, TRUTHFUL, answers_in, signed_key
+from tests.protocol.examples import AUTHORITY, survey
+
+ANSWERS = ("tea", "coffee", "neither")
+START = 1_800_000_000
+
+
+def plain_survey(periods: int, *, start: int = START, period: int = 60, noise: bool = False, most: int = 4) -> Survey:
+    """A track of changes with true symbols and, with noise, one more whose symbols say nothing: one drawn anew differs."""
+    odds = (TRUTHFUL, Odds(1, 1)) if noise else (TRUTHFUL,)
+    tracks = tuple(Track(1, KaryResponse(MutationSpace(3), each), 0, periods) for each in odds)
+    made: Survey = survey(
+        ReleasePlan((Group(tracks),)),
+        answers=ANSWERS,
+        calendar=Calendar(start, period, periods),
+        constraint=AtMost(most),
+        grace=10**8,
+    )
+    return made
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Serves surveys and keys, and appends each upload to a file before it is acknowledged.
+
+    Its clock is far ahead of every client's, which then goes by its own.
+    """
+
+    protocol_version = "HTTP/1.1"
+    contents: dict[str, bytes]
+    kept: Path
+    lock = threading.Lock()
+
+    def do_GET(self) -> None:
+        self._answer(self.contents.get(self.path))
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        with self.lock, self.kept.open("ab") as kept:
+            kept.write(struct.pack(">I", len(body)) + body)
+        self._answer(self.contents[UPLOADS])
+
+    def _answer(self, content: bytes | None) -> None:
+        self.send_response_only(200 if content is not None else 404)
+        self.send_header("date", formatdate(START + 10**7, usegmt=True))
+        self.send_header("content-length", str(len(content or b"")))
+        self.end_headers()
+        self.wfile.write(content or b"")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: there are thousands of requests."""
+
+
+class LoopbackServer:
+    """Serves these surveys from a thread, and keeps what is uploaded in a file. url: where."""
+
+    def __init__(self, kept: Path, *surveys: Survey) -> None:
+        contents = {survey_path(each.id.hex()): each.signed_by(AUTHORITY) for each in surveys}
+        contents |= {KEYS: encode_key_list([signed_key(PRIVATE)]), UPLOADS: encode({"refused": []})}
+        self.handler = type("Handler", (_Handler,), {"contents": contents, "kept": kept})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    def keep_in(self, kept: Path) -> None:
+        """From now on uploads go into another file."""
+        self.handler.kept = kept
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def arrived(kept: Path, asked: Survey) -> dict[tuple[int, int], dict[bytes, set[int]]]:
+    """What a file of uploads holds: by track and node, the symbols under each closing's id."""
+    symbols: dict[tuple[int, int], dict[bytes, set[int]]] = defaultdict(lambda: defaultdict(set))
+    content = kept.read_bytes() if kept.exists() else b""
+    while content:
+        (size,) = struct.unpack(">I", content[:4])
+        body, content = content[4 : 4 + size], content[4 + size :]
+        for envelope in decode_upload_request(body):
+            for closing, reports in answers_in(envelope, {asked.id: asked}, PRIVATE):
+                for report in reports:
+                    symbols[report.track, report.node][closing.id].add(report.symbol)
+    return symbols
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """Runs it in a forked process. Returns the child's id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Waits for a child. Returns its exit code, or the signal that killed it, negative."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -4,29 +4,27 @@ Nothing here waits for a network but `flush`.
 """
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from changeling_protocol import Coins, Survey, SystemCoins
+from changeling_protocol import Coins, SystemCoins
 from changeling_protocol.millionths import from_micro
-from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
 from . import consent, drops, enrolment, entries, recording, surveys, witnessing
 from .answering import next_due_ms
 from .clock import known_time
 from .delivery import Server
-from .drops import Drop
-from .entries import Entry, Pending
 from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
 from .exchange import Deadline
-from .flushing import Flushed, Flusher, enrol_or_refuse
+from .flushing import Flushed, Flusher
+from .joining import enrol_or_refuse
 from .ledger import Account, SurveyAccount
+from .recorder import Recorder
 from .recording import Recorded
 from .servers import Lines
 from .settings import Settings
-from .states import Drawn
 from .store import Store
 from .surveys import Known, Status
 
@@ -56,7 +54,7 @@ class Device:
         self.consent = consent
         self._path, self._key, self._connect = path, key, connect
         self._opened: Store | None = None
-        self._joined: dict[SurveyId, tuple[Survey, str]] = {}
+        self._recorder: Recorder | None = None
         self._lines: Lines | None = None
         self._sending = threading.Lock()
         if consent:
@@ -102,62 +100,15 @@ class Device:
             raise error
 
     def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
-        """Records an entry's answer, or with None that it has none; it is on disk when this returns.
-
-        In a signal handler that interrupts a record or a flush of its own thread it is PENDING, and on disk as soon as
-        that goes on. Raises ValueError for a wrong answer or entry if the client is strict; a store's errors.
-        """
-        if self._opened is None:
+        """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
+        if self._recorder is None:
             return Recorded.DROPPED
-        at_ms = self.now_ms()
-        if self.store.interrupts():
-            self.store.afterwards(lambda: self._quietly(lambda: self._record(id_, answer, number, at_ms)))
-            return Recorded.PENDING
-        return self._record(id_, answer, number, at_ms)
-
-    def _record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
         try:
-            with self.store.transaction() as db:
-                known = self._joined.get(id_)
-                if known is None:
-                    found = surveys.find(db, id_)
-                    if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
-                        drops.count(db, Drop.NOT_TAKING_PART)
-                        return Recorded.DROPPED
-                    if found.status in (Status.JOINED, Status.ENDED):
-                        known = self._joined[id_] = found.survey, found.url
-                try:
-                    before = entries.load(db, self.store.wrapping, id_, EntryNumber(number))
-                except ValueError:
-                    if known is not None and (now := surveys.find(db, id_)) is not None and now.status >= Status.LEFT:
-                        drops.count(db, Drop.NOT_TAKING_PART)
-                        return Recorded.DROPPED
-                    raise
-                if known is None:
-                    entry, recorded = _kept_for_later(before, answer, at_ms)
-                else:
-                    survey, url = known
-                    drawn = self._drawn(db, survey, before)
-                    stamp_ms = known_time(db, url).stamp(at_ms)
-                    entry = recording.bring_back(survey, before, drawn, stamp_ms)
-                    entry, recorded = recording.record(
-                        survey, entry, drawn, Pending(stamp_ms, answer), time_known=False
-                    )
-                if entry is not before:
-                    entries.update(db, self.store.wrapping, entry)
-                return recorded
-        except ValueError:
-            if self.settings.strict:
+            return self._recorder.record(id_, answer, number, self.now_ms())
+        except ClientClosed:
+            if self.consent:
                 raise
-        with self.store.transaction() as db:
-            drops.count(db, Drop.WRONG_ANSWER)
-        _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
-        return Recorded.DROPPED
-
-    def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:
-        if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):
-            return frozenset()
-        return entries.drawn_nodes(db, self.store.wrapping, entry)
+            return Recorded.DROPPED
 
     def flush(self, timeout: float) -> Flushed:
         """Joins what was asked for, answers what is due, sends what waits; nothing without consent."""
@@ -179,7 +130,6 @@ class Device:
         """Leaves a survey for good: what it knew and what waits is wiped, and it is never joined again."""
         if self._opened is None:
             return
-        self._joined.pop(id_, None)
         with self.store.transaction() as db:
             known = surveys.find(db, id_)
             if known is not None:
@@ -260,6 +210,7 @@ class Device:
 
     def _open(self) -> None:
         self._opened = Store(self._path, self._key)
+        self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
         self._connect_anew(self._opened)
         silenced: ClientError | None
         try:
@@ -282,7 +233,7 @@ class Device:
 
     def _wipe(self) -> None:
         """Wipes what the store holds. A file that cannot be opened is destroyed: nobody knows what is in it."""
-        self._joined.clear()
+        self._recorder = None
         self._stop_sending()
         self._lines = None
         if not self._path.exists():
@@ -301,23 +252,6 @@ class Device:
             self.tell(
                 ClientError("another process reads the store: its old pages are erased when this app next starts")
             )
-
-    def _quietly(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except ClientError as error:
-            self.tell(error)
-        except ValueError:
-            _log.warning("a record in a signal handler was dropped: the survey has no such answer or entry")
-
-
-def _kept_for_later(entry: Entry, answer: str | None, at_ms: UnixMilliseconds) -> tuple[Entry, Recorded]:
-    """Keeps an answer for a survey that is not known yet."""
-    if answer is not None and (not isinstance(answer, str) or len(answer) > MOST_ANSWER_CHARACTERS):
-        raise ValueError("an answer is a text of the survey's")
-    if (entry.pending[-1].answer if entry.pending else None) == answer:
-        return entry, Recorded.UNCHANGED
-    return entry.waiting_for(Pending(at_ms, None if answer is None else str(answer))), Recorded.PENDING
 
 
 def _account(known: Known) -> SurveyAccount:

@@ -9,34 +9,31 @@ never for longer than it takes to answer what one upload spans.
 
 import sqlite3
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from threading import Lock
 
-from changeling_protocol import Coins, Survey, seal
-from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Coins, Survey
+from changeling_protocol.quantities import EntryNumber
 
-from . import drops, enrolment, entries, outbox, packing, surveys, witnessing
+from . import drops, entries, outbox, surveys, witnessing
 from .answering import answer_due, hangs_on_time, last_closing, past_grace
-from .clock import close_ms, keep_time, known_time
+from .clock import keep_time, known_time
+from .dropping import make_room, without
 from .drops import Drop
 from .entries import Entry
-from .errors import CannotJoin, ClientError, ServerTrouble, WitnessTrouble
+from .errors import ClientError, ServerTrouble, WitnessTrouble
 from .exchange import Deadline
-from .obstacles import Obstacle
-from .outbox import Upload
+from .joining import join_asked
 from .recording import bring_back, judged
+from .sending import Sender
 from .servers import Line, Lines
 from .settings import Settings
 from .store import Store
-from .surveys import Known, Status
-from .wrapping import Wrapping
+from .surveys import Status
 
 MOST_AT_ONCE = 512
 """How many closings are answered, about, in one transaction: a record may have to wait for so long."""
-_STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +55,14 @@ class Flushed:
 class Flusher:
     """Flushes one store.
 
-    lines: to the servers that its surveys go to. sending: held while anything is sent, so that whoever leaves a survey
-    can tell when nothing of it is under way any more. deadline: when the network has had its time.
+    lines: to the servers that its surveys go to. sending, deadline: as `Sender` takes them.
     """
 
     def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock, deadline: Deadline) -> None:
-        self._store, self._lines, self._settings, self._sending = store, lines, settings, sending
+        self._store, self._lines, self._settings = store, lines, settings
         self._deadline = deadline
-        self._sent = self._dropped = 0
+        self._sender = Sender(store, sending, deadline)
+        self._dropped = 0
         self._trouble: str | None = None
 
     def flush(self, coins: Coins) -> tuple[Flushed, list[ClientError]]:
@@ -79,9 +76,8 @@ class Flusher:
             if not alone:
                 with self._store.transaction() as db:
                     return Flushed(0, outbox.size(db), 0, "another process of this app is reporting"), []
-            self._sent = self._dropped = 0
-            self._trouble = None
-            told = self._join_asked(coins)
+            told, trouble = join_asked(self._store, self._lines, self._settings, self._deadline, coins)
+            self._has_trouble(trouble)
             try:
                 for url in self._urls():
                     told += self._flush_line(self._lines.to(url), coins)
@@ -89,42 +85,13 @@ class Flusher:
                 self._has_trouble(str(error))
             with self._store.transaction() as db:
                 waiting = outbox.size(db)
-            self._store.erase_past(self._sent > 0 or self._dropped > 0)
-            return Flushed(self._sent, waiting, self._dropped, self._trouble), told
+            sent, dropped = self._sender.sent, self._dropped + self._sender.dropped
+            self._has_trouble(self._sender.trouble)
+            self._store.erase_past(sent > 0 or dropped > 0)
+            return Flushed(sent, waiting, dropped, self._trouble), told
 
     def _has_trouble(self, trouble: str | None) -> None:
         self._trouble = self._trouble or trouble
-
-    def _join_asked(self, coins: Coins) -> list[ClientError]:
-        """Joins what was asked for and could not be joined yet. Returns why surveys may not be joined."""
-        with self._store.transaction() as db:
-            asked = surveys.find_all(db, Status.ASKED)
-        told: list[ClientError] = []
-        for each in asked:
-            line = self._lines.to(each.url)
-            with self._store.transaction() as db:
-                line.begin(db)
-            try:
-                signed = line.server.survey(each.id, self._deadline)
-                survey = enrolment.verified(each.id, signed, self._settings.authority)
-                told += self._enrol(each.id, survey, line, coins)
-            except CannotJoin as error:
-                with self._store.transaction() as db:
-                    told += _refuse(db, each.id, error)
-            except ServerTrouble as error:
-                self._has_trouble(str(error))
-                with self._store.transaction() as db:
-                    line.keep(db)
-        return told
-
-    def _enrol(self, id_: SurveyId, survey: Survey, line: Line, coins: Coins) -> list[ClientError]:
-        with self._store.transaction() as db:
-            line.keep(db)
-            now_ms = known_time(db, line.url).stamp(line.now_ms())
-            asked = surveys.find(db, id_)
-            if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
-                return []
-            return enrol_or_refuse(db, self._store, self._settings, asked, survey, now_ms, coins)
 
     def _urls(self) -> list[str]:
         with self._store.transaction() as db:
@@ -140,11 +107,7 @@ class Flusher:
         heard = line.has_heard
         told, changed = self._answer(line, may_drop=doubtful and heard, time_known=heard, coins=coins)
         self._store.erase_past(changed)  # the network may take its time
-        try:
-            for body in packing.bodies(self._uploads(line)):
-                self._send_all(line, body)
-        except ServerTrouble as error:
-            self._has_trouble(str(error))
+        self._sender.send(line)
         with self._store.transaction() as db:
             line.keep(db)
             if line.has_heard:
@@ -162,7 +125,7 @@ class Flusher:
                 or time.seen_ms > now_ms
                 or any(
                     hangs_on_time(survey, entry, outbox.waiting(db, survey.id, entry.number), now_ms)
-                    for survey in self._surveys(db, line)
+                    for survey in surveys.answered_at(db, line.url)
                     for entry in entries.load_all(db, self._store.wrapping, survey.id)
                 )
             )
@@ -190,7 +153,7 @@ class Flusher:
                 self._judge(db, line)
             due = deque(
                 (survey, entry.number)
-                for survey in self._surveys(db, line)
+                for survey in surveys.answered_at(db, line.url)
                 for entry in entries.load_all(db, self._store.wrapping, survey.id)
             )
         changed = False
@@ -211,7 +174,7 @@ class Flusher:
         Returns how many closings were answered.
         """
         drew = 0
-        joined = _joined(db)
+        joined = surveys.joined(db)
         while due and drew < MOST_AT_ONCE:
             survey, number = due[0]
             more = False
@@ -223,7 +186,7 @@ class Flusher:
                 due.popleft()
         if drew:
             witnessing.advance(db)
-            self._dropped += _make_room(db, self._store.wrapping)
+            self._dropped += make_room(db, self._store.wrapping)
         return drew
 
     def _answer_entry(
@@ -236,7 +199,7 @@ class Flusher:
         entry = bring_back(survey, before, drawn, time.stamp(line.now_ms()))
         if may_drop:
             waiting = outbox.waiting(db, survey.id, entry.number)
-            entry = _without(db, entry, [*takewhile(lambda period: past_grace(survey, period, now_ms), waiting)])
+            entry = without(db, entry, [*takewhile(lambda period: past_grace(survey, period, now_ms), waiting)])
         done = answer_due(survey, entry, drawn, now_ms, may_drop, coins)
         entry = done.entry
         if entry is before:
@@ -256,7 +219,7 @@ class Flusher:
     def _judge(self, db: sqlite3.Connection, line: Line) -> None:
         """Judges the answers that waited for the time, which the server has now told."""
         now_ms = known_time(db, line.url).stamp(line.now_ms())
-        for survey in self._surveys(db, line):
+        for survey in surveys.answered_at(db, line.url):
             for entry in entries.load_all(db, self._store.wrapping, survey.id):
                 if entry.pending:
                     drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
@@ -264,57 +227,6 @@ class Flusher:
                     after, wrong = judged(survey, entry, drawn, now_ms)
                     drops.count(db, Drop.WRONG_ANSWER, wrong)
                     entries.update(db, self._store.wrapping, after)
-
-    def _uploads(self, line: Line) -> list[Upload]:
-        with self._store.transaction() as db:
-            wrapping = self._store.wrapping
-            return [
-                upload
-                for survey in self._surveys(db, line)
-                for upload in outbox.uploads(db, wrapping, survey, entries.load_all(db, wrapping, survey.id))
-            ]
-
-    def _send_all(self, line: Line, body: Sequence[Upload]) -> None:
-        """Sends these uploads, in fewer at a time if the server, or a proxy before it, takes no body of that size."""
-        try:
-            self._send(line, body)
-        except ServerTrouble as error:
-            if error.obstacle is not Obstacle.TOO_LARGE or len(body) == 1:
-                raise
-            half = len(body) // 2
-            self._send_all(line, body[:half])
-            self._send_all(line, body[half:])
-
-    def _send(self, line: Line, body: Sequence[Upload]) -> None:
-        """Sends one request, and notes what the server said of each upload in it."""
-        key = line.keys.newest(line.delayed_ms(), self._deadline)
-        with self._sending:
-            with self._store.transaction() as db:
-                joined = _joined(db)
-            body = [upload for upload in body if upload.survey in joined]
-            if not body:
-                return
-            refused = line.server.upload(
-                [seal(upload.plaintext, upload.survey, key) for upload in body], self._deadline
-            )
-        now_ms = line.delayed_ms()
-        with self._store.transaction() as db:
-            joined = _joined(db)
-            for index, upload in enumerate(body):
-                if upload.survey not in joined:
-                    continue
-                if index not in refused:
-                    self._sent += outbox.acknowledge(db, upload.survey, upload.entry, upload.periods)
-                elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
-                    entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)
-                    after = _without(db, entry, upload.periods)
-                    entries.update(db, self._store.wrapping, after)
-                    drops.count(db, Drop.CLOSED, after.dropped - entry.dropped)
-                    self._dropped += after.dropped - entry.dropped
-        reasons = set(refused.values())
-        if reasons & _STALE_KEY:
-            line.keys.forget()
-        self._has_trouble(_told(reasons))
 
     def _end_finished(self, db: sqlite3.Connection, line: Line) -> None:
         """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
@@ -325,80 +237,3 @@ class Flusher:
             if all(entry.answered >= last for entry in kept) and not outbox.waits(db, survey.id):
                 outbox.forget_sent(db, survey.id)
                 surveys.put(db, replace(known, status=Status.ENDED))
-
-    def _surveys(self, db: sqlite3.Connection, line: Line) -> list[Survey]:
-        """The surveys that are answered on this line. One that cannot be read is passed over: the others go on."""
-        known = [each for each in surveys.find_all(db, Status.JOINED) if each.url == line.url]
-        return [survey for each in known if (survey := surveys.readable(each)) is not None]
-
-
-def enrol_or_refuse(
-    db: sqlite3.Connection,
-    store: Store,
-    settings: Settings,
-    asked: Known,
-    survey: Survey,
-    now_ms: UnixMilliseconds,
-    coins: Coins,
-) -> list[ClientError]:
-    """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell."""
-    db.execute("SAVEPOINT enrolling")
-    try:
-        most = None if settings.development else settings.max_epsilon
-        enrolment.enrol(db, store.wrapping, asked, survey, most, now_ms, coins)
-    except CannotJoin as error:
-        db.execute("ROLLBACK TO enrolling")
-        return _refuse(db, asked.id, error)
-    finally:
-        db.execute("RELEASE enrolling")
-    return []
-
-
-def _refuse(db: sqlite3.Connection, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
-    asked = surveys.find(db, id_)
-    if asked is None or asked.status is not Status.ASKED:
-        return []
-    enrolment.refuse(db, asked, error)
-    return [error]
-
-
-def _joined(db: sqlite3.Connection) -> set[SurveyId]:
-    """The surveys that are not left meanwhile."""
-    return {known.id for known in surveys.find_all(db, Status.JOINED)}
-
-
-def _without(db: sqlite3.Connection, entry: Entry, periods: Sequence[int]) -> Entry:
-    """Takes closings of these periods out, as far as they still wait. Returns the entry as it then is."""
-    standings = outbox.standings(db, entry, periods)
-    if not standings:
-        return entry
-    outbox.remove(db, entry.survey, entry.number, periods)
-    return entry.dropping(*standings)
-
-
-def _make_room(db: sqlite3.Connection, wrapping: Wrapping) -> int:
-    """Drops the oldest of what waits if it is too much. Returns how many closings."""
-    excess = outbox.size(db) - outbox.MOST_WAITING
-    if excess <= 0:
-        return 0
-    for survey, number, period in outbox.oldest(db, excess):
-        entries.update(db, wrapping, _without(db, entries.load(db, wrapping, survey, number), [period]))
-    drops.count(db, Drop.NO_ROOM, excess)
-    return excess
-
-
-def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
-    """Whether the survey's calendar has ended. A server says "closed" also of one that has not begun, to a clock that
-    is ahead."""
-    known = surveys.find(db, survey)
-    if known is None or (joined := surveys.readable(known)) is None:
-        return True
-    return now_ms > close_ms(joined.calendar, joined.calendar.periods)
-
-
-def _told(reasons: set[str]) -> str | None:
-    """The trouble in these reasons; one that we do not know is not repeated. None if there are no reasons."""
-    if not reasons:
-        return None
-    known = {reason if reason in set(Refusal) else "a reason this version does not know" for reason in reasons}
-    return f"the server refused uploads: {', '.join(sorted(known))}"

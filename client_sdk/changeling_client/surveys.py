@@ -106,6 +106,17 @@ def find_all(db: sqlite3.Connection, *statuses: Status) -> list[Known]:
     return [known for row in rows if (known := _known(row)).status in (statuses or Status)]
 
 
+def joined(db: sqlite3.Connection) -> set[SurveyId]:
+    """The ids of the surveys that are answered."""
+    return {known.id for known in find_all(db, Status.JOINED)}
+
+
+def answered_at(db: sqlite3.Connection, url: str) -> list[Survey]:
+    """The surveys whose answers go to the server of this URL. One that cannot be read is passed over."""
+    known = (each for each in find_all(db, Status.JOINED) if each.url == url)
+    return [survey for each in known if (survey := readable(each)) is not None]
+
+
 def spent(db: sqlite3.Connection) -> Decimal:
     """What the surveys of the store count together; one that has ended, or was left, still counts."""
     (total,) = db.execute("SELECT coalesce(sum(charge_micro), 0) FROM surveys").fetchone()

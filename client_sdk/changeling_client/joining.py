@@ -1,0 +1,86 @@
+"""Joining the surveys that an app has asked for: fetched, checked, their entries enrolled; or refused for a reason."""
+
+import sqlite3
+
+from changeling_protocol import Coins, Survey
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+
+from . import enrolment, surveys
+from .clock import known_time
+from .errors import CannotJoin, ClientError, ServerTrouble
+from .exchange import Deadline
+from .servers import Line, Lines
+from .settings import Settings
+from .store import Store
+from .surveys import Known, Status
+
+
+def join_asked(
+    store: Store, lines: Lines, settings: Settings, deadline: Deadline, coins: Coins
+) -> tuple[list[ClientError], str | None]:
+    """Joins what was asked for and could not be joined yet.
+
+    Returns why surveys may not be joined, and the trouble that there was with servers; None if there was none.
+    """
+    with store.transaction() as db:
+        asked = surveys.find_all(db, Status.ASKED)
+    told: list[ClientError] = []
+    trouble: str | None = None
+    for each in asked:
+        line = lines.to(each.url)
+        with store.transaction() as db:
+            line.begin(db)
+        try:
+            signed = line.server.survey(each.id, deadline)
+            survey = enrolment.verified(each.id, signed, settings.authority)
+            told += _enrol(store, settings, each.id, survey, line, coins)
+        except CannotJoin as error:
+            with store.transaction() as db:
+                told += _refuse(db, each.id, error)
+        except ServerTrouble as error:
+            trouble = trouble or str(error)
+            with store.transaction() as db:
+                line.keep(db)
+    return told, trouble
+
+
+def enrol_or_refuse(
+    db: sqlite3.Connection,
+    store: Store,
+    settings: Settings,
+    asked: Known,
+    survey: Survey,
+    now_ms: UnixMilliseconds,
+    coins: Coins,
+) -> list[ClientError]:
+    """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell."""
+    db.execute("SAVEPOINT enrolling")
+    try:
+        most = None if settings.development else settings.max_epsilon
+        enrolment.enrol(db, store.wrapping, asked, survey, most, now_ms, coins)
+    except CannotJoin as error:
+        db.execute("ROLLBACK TO enrolling")
+        return _refuse(db, asked.id, error)
+    finally:
+        db.execute("RELEASE enrolling")
+    return []
+
+
+def _refuse(db: sqlite3.Connection, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
+    asked = surveys.find(db, id_)
+    if asked is None or asked.status is not Status.ASKED:
+        return []
+    enrolment.refuse(db, asked, error)
+    return [error]
+
+
+def _enrol(
+    store: Store, settings: Settings, id_: SurveyId, survey: Survey, line: Line, coins: Coins
+) -> list[ClientError]:
+    with store.transaction() as db:
+        line.keep(db)
+        now_ms = known_time(db, line.url).stamp(line.now_ms())
+        asked = surveys.find(db, id_)
+        if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
+            return []
+        return enrol_or_refuse(db, store, settings, asked, survey, now_ms, coins)

@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
-from changeling_protocol import Coins, SystemCoins
+from changeling_protocol import Coins
 
 from .client_audit_bound import FALSE_ALARM, audited
 from .client_audit_broken import BROKEN
@@ -87,7 +87,7 @@ def measure() -> dict[str, float]:
     }
     with ProcessPoolExecutor(os.cpu_count()) as workers:
         for name, audit in audits.items():
-            found = run(audit, _system_coins, workers.map)
+            found = run(audit, _its_own, workers.map)
             figures |= {
                 f"6_{name}_lower_bound": found.bound,
                 f"6_{name}_ledger": found.ledger,
@@ -104,13 +104,14 @@ def measure() -> dict[str, float]:
 
 def run(
     audit: Audit,
-    coins: Callable[[Batch], Coins],
+    coins: Callable[[Batch], Coins | None],
     mapped: Callable[[Callable[[Batch], Heard], Iterable[Batch]], Iterable[Heard]] = map,
     false_alarm: float = FALSE_ALARM,
 ) -> Found:
     """Carries out an audit.
 
-    coins: gives those of each client. mapped: `map`, or that of an executor.
+    coins: gives a test's own for each client, or None for those that it ships with.
+    mapped: `map`, or that of an executor.
     false_alarm: how often the bound may lie above the true loss.
     """
     case = CASES[audit.case]
@@ -133,7 +134,7 @@ def _heard(
     audit: Audit,
     pair: tuple[tuple[int, ...], tuple[int, ...]],
     size: int,
-    coins: Callable[[Batch], Coins],
+    coins: Callable[[Batch], Coins | None],
     batch: Batch,
 ) -> Heard:
     way, client = batch
@@ -141,5 +142,5 @@ def _heard(
         return transcripts(CASES[audit.case].survey, pair[way], size, coins(batch), client % INTERRUPTED == 0)
 
 
-def _system_coins(_: Batch) -> Coins:
-    return SystemCoins()
+def _its_own(_: Batch) -> None:
+    """The client draws from the coins that it ships with."""

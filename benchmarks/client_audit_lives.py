@@ -14,7 +14,6 @@ from math import inf
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import SystemCoins
 
 from tests.enumeration import changelogs, log_from_below
 
@@ -110,4 +109,4 @@ def law_of_lives(one: Law, again: Law, copied: int) -> Law:
 
 
 def _heard(name: str, copied: int, pair: tuple[Lives, Lives], way: int) -> Heard:
-    return transcripts_of_lives(CASES[name].survey, pair[way], copied, CLIENT, SystemCoins())
+    return transcripts_of_lives(CASES[name].survey, pair[way], copied, CLIENT, None)

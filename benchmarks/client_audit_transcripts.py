@@ -51,11 +51,11 @@ class Heard:
     missing: int
 
 
-def transcripts(survey: Survey, states: States, count: int, coins: Coins, interrupted: bool) -> Heard:
+def transcripts(survey: Survey, states: States, count: int, coins: Coins | None, interrupted: bool) -> Heard:
     """What a server sees of a client whose entries live alike, from the survey's start to its end.
 
     states: what the app says of each entry in each period, whether or not the survey's constraint admits it.
-    count: how many entries there are. coins: those that the client draws from; SystemCoins are what it ships with.
+    count: how many entries there are. coins: a test's own; None for those that the client ships with.
     interrupted: whether it sends in the middle of the survey as well, and hears no answer.
     """
     clock = Clock(survey.calendar.start)
@@ -75,7 +75,9 @@ def transcripts(survey: Survey, states: States, count: int, coins: Coins, interr
         return _heard(survey.plan, first, server.taken(), count, _ledger(handle).epsilon)
 
 
-def transcripts_of_lives(survey: Survey, lives: Sequence[States], copied: int, count: int, coins: Coins) -> Heard:
+def transcripts_of_lives(
+    survey: Survey, lives: Sequence[States], copied: int, count: int, coins: Coins | None
+) -> Heard:
     """The same of a client whose store is copied, and lives once more from the copy on.
 
     lives: what the app says in each life; both say the same until the copy is made. copied: after which period.
@@ -107,7 +109,7 @@ def transcripts_of_lives(survey: Survey, lives: Sequence[States], copied: int, c
     return Heard(together, epsilon, 0, count - len(together))
 
 
-def _client(survey: Survey, folder: Path, server: Server, clock: Clock, coins: Coins) -> Client:
+def _client(survey: Survey, folder: Path, server: Server, clock: Clock, coins: Coins | None) -> Client:
     client = Client(
         server="https://statistics.example",
         authority=[AUTHORITY.public_key().public_bytes_raw()],
@@ -119,7 +121,8 @@ def _client(survey: Survey, folder: Path, server: Server, clock: Clock, coins: C
         transport=httpx.MockTransport(server.serve),
         clock=clock,
     )
-    client._device.coins = coins
+    if coins is not None:
+        client._device.coins = coins
     return client
 
 

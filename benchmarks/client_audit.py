@@ -79,7 +79,6 @@ CAUGHT = {
 
 def measure() -> dict[str, float]:
     """Of each survey the bound, the exact loss and the ledger's figure; of each broken client what gives it away."""
-    began = monotonic()
     audits = SHIPPED | {f"broken_{name}": audit for name, audit in CAUGHT.items()}
     figures: dict[str, float] = {
         "6_false_alarm_rate": FALSE_ALARM,
@@ -87,19 +86,22 @@ def measure() -> dict[str, float]:
     }
     with ProcessPoolExecutor(os.cpu_count()) as workers:
         for name, audit in audits.items():
+            began = monotonic()
             found = run(audit, _its_own, workers.map)
             figures |= {
                 f"6_{name}_lower_bound": found.bound,
                 f"6_{name}_ledger": found.ledger,
                 f"6_{name}_contradictions": found.contradictions,
                 f"6_{name}_missing": found.missing,
+                f"6_{name}_seconds": monotonic() - began,
             }
             if audit.broken:
                 figures[f"6_{name}_caught"] = found.caught
             elif not audit.restless:
                 exact = float(CASES[audit.case].exact)
                 figures |= {f"6_{name}_exact": exact, f"6_{name}_share": found.bound / exact}
-    return figures | {"6_seconds": monotonic() - began}
+    figures["6_seconds"] = sum(number for figure, number in figures.items() if figure.endswith("_seconds"))
+    return figures
 
 
 def run(

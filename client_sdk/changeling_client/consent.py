@@ -11,8 +11,6 @@ from pathlib import Path
 from . import enrolment, surveys
 from .surveys import Known, Status
 
-_ANSWERING = frozenset({Status.ASKED, Status.JOINED, Status.ENDED})
-
 
 def withdraw(db: sqlite3.Connection) -> None:
     """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time."""
@@ -27,7 +25,7 @@ def leave(db: sqlite3.Connection, known: Known) -> None:
 
     Of one that was never joined nothing stays but the tombstone either: the app has asked for it, and may have told.
     """
-    if known.status in _ANSWERING:
+    if known.status is not Status.SILENCED:
         enrolment.end(db, known, Status.LEFT)
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from changeling_protocol import Coins, SystemCoins
+from changeling_protocol import Coins, Survey, SystemCoins
 from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
@@ -75,14 +75,24 @@ class Device:
         Does nothing if it was asked for before, or without consent.
         Raises ValueError for another number of entries than before, or a bad argument; CannotJoin; a store's errors.
         """
-        if not self.consent:
+        store = self._opened
+        if store is None:
             return
         enrolment.check(asked, answers)
         survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
         if survey is not None and answers is not None and self.settings.strict:
             for answer in answers:
                 recording.state_of(survey, answer)
-        with self.store.transaction() as db:
+        try:
+            self._join(store, asked, answers, survey)
+        except ClientClosed:
+            if self._opened is store:
+                raise
+
+    def _join(self, store: Store, asked: Known, answers: Sequence[str] | None, survey: Survey | None) -> None:
+        with store.transaction() as db:
+            if not self.consent:
+                return
             known = surveys.find(db, asked.id)
             if known is not None and known.status is not Status.REFUSED:
                 if known.entries != asked.entries and known.status in (Status.ASKED, Status.JOINED, Status.ENDED):
@@ -90,23 +100,26 @@ class Device:
                         f"the survey was joined with {known.entries} entries, which is for good; got {asked.entries}"
                     )
             else:
-                enrolment.ask(db, self.store.wrapping, asked, answers)
+                enrolment.ask(db, store.wrapping, asked, answers)
                 known = asked
             told = []
             if survey is not None and known.status is Status.ASKED:
                 now_ms = known_time(db, known.url).stamp(self.now_ms())
-                told = enrol_or_refuse(db, self.store, self.settings, known, survey, now_ms, self.coins)
+                told = enrol_or_refuse(db, store, self.settings, known, survey, now_ms, False, self.coins)
+        if survey is not None and known.status is Status.ASKED:
+            store.erase_past()  # the answers that waited for it, and when they were given
         for error in told:
             raise error
 
     def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
         """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
-        if self._recorder is None:
+        recorder = self._recorder
+        if recorder is None:
             return Recorded.DROPPED
         try:
-            return self._recorder.record(id_, answer, number, self.now_ms())
+            return recorder.record(id_, answer, number, self.now_ms())
         except ClientClosed:
-            if self.consent:
+            if self._recorder is recorder:
                 raise
             return Recorded.DROPPED
 
@@ -131,9 +144,7 @@ class Device:
         if self._opened is None:
             return
         with self.store.transaction() as db:
-            known = surveys.find(db, id_)
-            if known is not None:
-                consent.leave(db, known)
+            consent.leave(db, surveys.find(db, id_) or surveys.unknown(id_))
         self._stop_sending()
         self._connect_anew(self.store)
         self.store.erase_past()

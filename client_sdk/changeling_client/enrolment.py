@@ -79,12 +79,13 @@ def enrol(
     survey: Survey,
     max_epsilon: Decimal | None,
     now_ms: UnixMilliseconds,
+    time_known: bool,
     coins: Coins,
 ) -> None:
     """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
 
     max_epsilon: what all surveys of the store may cost together; None if this one, for development, counts nothing.
-    now_ms: the time, in Unix milliseconds: the app has asked no later.
+    now_ms: the time, in Unix milliseconds: the app has asked no later. time_known: whether a server has told it.
     coins: what each entry draws its group, its nodes and its first delay from.
     Raises TooCostly, EnrolmentOver or BadEnrolment; then the store is as it was.
     """
@@ -117,7 +118,7 @@ def enrol(
         )
         slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
         drew = replace(entry, group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
-        enrolled, wrong = judged(survey, drew, drawn, now_ms)
+        enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
         if survey.closed and not enrolled.states:
             raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
         entries.update(db, wrapping, enrolled)
@@ -146,7 +147,7 @@ def end(db: sqlite3.Connection, known: Known, status: Status) -> None:
     status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
     """
     forget_entries(db, known)
-    surveys.put(db, replace(known, status=status, payload=b"", stratum={}))
+    surveys.put(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
 
 
 def forget_entries(db: sqlite3.Connection, known: Known) -> None:

@@ -102,17 +102,18 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
     return replace(entry, states=kept, first_s=first_s)
 
 
-def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds) -> tuple[Entry, int]:
-    """The entry, once all that waited is recorded in its order, now that the survey and the time are known.
+def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, time_known: bool) -> tuple[Entry, int]:
+    """The entry, once all that waited is recorded in its order, now that the survey is known.
 
     now_ms: the time, in Unix milliseconds; what was given later was given now.
+    time_known: whether a server has told it; if not, what only time forbids waits on.
     Returns the entry, and how many of what waited were no answers of the survey.
     """
     waiting: Iterable[Pending] = entry.pending
     entry, wrong = replace(entry, pending=()), 0
     for each in waiting:
         try:
-            entry, _ = record(survey, entry, drawn, replace(each, at_ms=min(each.at_ms, now_ms)), time_known=True)
+            entry, _ = record(survey, entry, drawn, replace(each, at_ms=min(each.at_ms, now_ms)), time_known)
         except ValueError:
             wrong += 1
     return entry, wrong

@@ -86,10 +86,12 @@ class Reporter:
 
     def _until_next(self, flushed: Flushed) -> float:
         """How long to wait, in seconds: until something is due or, after trouble, the server may be asked again."""
-        due_ms = self._device.next_due_ms()
+        due_ms, now_ms = self._device.next_due_ms(), self._device.now_ms()
         wait = LONGEST_WAIT_SECONDS
-        if due_ms is not None:
-            wait = min(wait, max((due_ms - self._device.now_ms()) / 1000 + 0.001, SOONEST_SECONDS))
         if flushed.trouble is not None:
             wait = min(wait, max(self._device.pause_ms() / 1000, RETRY_SECONDS))
+            if due_ms is not None and due_ms < now_ms:  # it waits for the server or the witness, so let them be
+                return wait
+        if due_ms is not None:
+            wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
         return wait

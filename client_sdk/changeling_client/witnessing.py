@@ -8,11 +8,11 @@ import os
 import sqlite3
 from dataclasses import replace
 
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from changeling_protocol.quantities import SurveyId
 
 from . import enrolment, surveys
 from .errors import Silenced
-from .surveys import Known, Status
+from .surveys import Status
 from .witness import Seen, Witness
 
 
@@ -38,7 +38,7 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
         doubted = {known.id for known in surveys.find_all(db, Status.JOINED)} & doubted | seen.surveys
     silenced = set()
     for id_ in doubted:
-        known = surveys.find(db, id_) or _unknown(id_)
+        known = surveys.find(db, id_) or surveys.unknown(id_)
         if known.status in (Status.ASKED, Status.JOINED, Status.REFUSED):
             enrolment.end(db, known, Status.SILENCED)
             silenced.add(id_)
@@ -51,10 +51,6 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
     return Silenced(
         f"not the store that the witness saw; silent for good: {', '.join(sorted(map(bytes.hex, silenced)))}"
     )
-
-
-def _unknown(id_: SurveyId) -> Known:
-    return Known(id_, Status.ASKED, 0, one_person=False, asked_ms=UnixMilliseconds(0), url="")
 
 
 def advance(db: sqlite3.Connection) -> None:

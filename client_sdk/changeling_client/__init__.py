@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from changeling_protocol import __version__
 
+    from .async_client import AsyncClient
+    from .async_handle import AsyncSurveyHandle
     from .client import Client
     from .drops import Drop
     from .errors import (
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from .witness import Callbacks, Sidecar, Witness
 
 _MODULES = {
+    "async_client": ("AsyncClient",),
+    "async_handle": ("AsyncSurveyHandle",),
     "client": ("Client",),
     "drops": ("Drop",),
     "errors": (
@@ -71,6 +75,8 @@ _HOMES["__version__"] = "changeling_protocol"
 
 __all__ = [
     "Account",
+    "AsyncClient",
+    "AsyncSurveyHandle",
     "BadEnrolment",
     "BadSurvey",
     "Callbacks",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .ledger import Account, Ledger, SurveyAccount
     from .recording import Recorded
     from .surveys import Status
+    from .way_back import migrate
     from .witness import Callbacks, Sidecar, Witness
 
 _MODULES = {
@@ -68,6 +69,7 @@ _MODULES = {
     "ledger": ("Account", "Ledger", "SurveyAccount"),
     "recording": ("Recorded",),
     "surveys": ("Status",),
+    "way_back": ("migrate",),
     "witness": ("Callbacks", "Sidecar", "Witness"),
 }
 _HOMES = {name: f".{module}" for module, names in _MODULES.items() for name in names}
@@ -104,6 +106,7 @@ __all__ = [
     "WitnessTrouble",
     "WrongSurvey",
     "__version__",
+    "migrate",
 ]
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .handle import SurveyHandle
     from .ledger import Account, Ledger, SurveyAccount
     from .recording import Recorded
+    from .reports import SurveyReports
     from .surveys import Status
     from .way_back import migrate
     from .witness import Callbacks, Sidecar, Witness
@@ -68,6 +69,7 @@ _MODULES = {
     "handle": ("SurveyHandle",),
     "ledger": ("Account", "Ledger", "SurveyAccount"),
     "recording": ("Recorded",),
+    "reports": ("SurveyReports",),
     "surveys": ("Status",),
     "way_back": ("migrate",),
     "witness": ("Callbacks", "Sidecar", "Witness"),
@@ -101,6 +103,7 @@ __all__ = [
     "StoreUnusable",
     "SurveyAccount",
     "SurveyHandle",
+    "SurveyReports",
     "TooCostly",
     "Witness",
     "WitnessTrouble",

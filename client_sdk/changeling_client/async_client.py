@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import httpx
 
     from .explain import Explanation
+    from .reports import SurveyReports
 
 T = TypeVar("T")
 
@@ -131,6 +132,10 @@ class AsyncClient:
     async def ledger(self) -> Account:
         """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
         return await self._call(lambda client: client.ledger())
+
+    async def reports(self) -> tuple[SurveyReports, ...]:
+        """What was sent for each survey, what waits, and what could be sent next; `str` of each is in plain words."""
+        return await self._call(lambda client: client.reports())
 
     async def explain(self, survey_id: bytes | str) -> Explanation:
         """What somebody who sees everything that is ever sent for a survey could at most conclude; `str` is in words.

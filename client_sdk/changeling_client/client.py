@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .flushing import Flushed
     from .handle import SurveyHandle
     from .ledger import Account
+    from .reports import SurveyReports
     from .witness import Witness
 
 
@@ -179,6 +180,15 @@ class Client:
     def ledger(self) -> Account:
         """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
         return self._device.account()
+
+    def reports(self) -> tuple[SurveyReports, ...]:
+        """What was sent for each survey, what waits, and what could be sent next; `str` of each is in plain words.
+
+        The last 1,024 answers of an entry are kept, until the survey ends. Raises a store's errors.
+        """
+        from .reports import reports
+
+        return reports(self._device)
 
     def explain(self, survey_id: bytes | str) -> Explanation:
         """What somebody who sees everything that is ever sent for a survey could at most conclude; `str` is in words.

@@ -12,7 +12,7 @@ from changeling_protocol import Coins, Survey, SystemCoins
 from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
-from . import consent, drops, enrolment, entries, recording, surveys, witnessing
+from . import consent, drops, enrolment, entries, migrations, recording, surveys, witnessing
 from .answering import next_due_ms
 from .clock import known_time
 from .delivery import Server
@@ -226,6 +226,7 @@ class Device:
         silenced: ClientError | None
         try:
             with self._opened.transaction() as db:
+                migrations.address(db, self.url)
                 silenced = witnessing.check(db, self.settings.witness)
         except WitnessTrouble as error:
             silenced = error  # looked at again before anything is answered

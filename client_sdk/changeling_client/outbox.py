@@ -71,7 +71,16 @@ def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
 
 def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
     """Everything that waits of a survey's entries, in their order, a batch at a time. kept: all of them."""
-    batches: dict[tuple[int, int], list[Answer]] = {}
+    by_number = {entry.number: entry for entry in kept}
+    waiting = batches(db, wrapping, survey, kept)
+    return [_upload(survey, by_number[number], answers) for (number, _), answers in waiting.items()]
+
+
+def batches(
+    db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]
+) -> dict[tuple[EntryNumber, int], list[Answer]]:
+    """The same as answers, by entry and the first period of a batch."""
+    batches: dict[tuple[EntryNumber, int], list[Answer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
         "SELECT entry, period, batch, id, standing, stratum, reports FROM closings"
@@ -81,7 +90,7 @@ def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Se
         closing = Closing(period, id_, Standing(standing), stratum)
         answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
         batches.setdefault((number, batch), []).append(answer)
-    return [_upload(survey, by_number[number], answers) for (number, _), answers in batches.items()]
+    return batches
 
 
 def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:

@@ -70,7 +70,7 @@ def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
 
 
 def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
-    """Everything that waits of a survey's entries, in their order, a batch at a time. kept: all of them."""
+    """Everything that waits of these entries of a survey, in their order, a batch at a time."""
     batches: dict[tuple[int, int], list[Answer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
@@ -78,6 +78,8 @@ def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Se
         " WHERE batch > 0 AND survey = ? ORDER BY entry, period"
     )
     for number, period, batch, id_, standing, stratum, reports in db.execute(query, (survey.id,)):
+        if number not in by_number:
+            continue
         closing = Closing(period, id_, Standing(standing), stratum)
         answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
         batches.setdefault((number, batch), []).append(answer)

@@ -77,11 +77,11 @@ STEPS = st.lists(
 LEAPS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([-0.005, -3_600, YEAR, -YEAR, 0.5])), max_size=2)
 """At which step the clock leaps, by how many seconds."""
 DOES = {
-    "never": lambda handle, step: None,
+    "never": lambda *_: None,
     "changes": lambda handle, step: handle.record(FIRST.answers[step % 3]),
     "retracts": lambda handle, step: handle.record("tea") if step % 2 else handle.retract(),
     "late": lambda handle, step: handle.record("coffee") if step > 5 else None,
-    "wrong": lambda handle, step: handle.record("cocoa"),
+    "wrong": lambda handle, _: handle.record("cocoa"),
 }
 
 
@@ -151,7 +151,7 @@ def answered(modes, waits):
     def put(db, wrapping, survey, entry, answers):
         kept(db, wrapping, survey, entry, answers)
         periods = tuple(answer.closing.period for answer in answers)
-        (upload,) = (each for each in outbox.uploads(db, wrapping, survey, entry) if each.periods == periods)
+        (upload,) = (each for each in outbox.uploads(db, wrapping, survey, [entry]) if each.periods == periods)
         batches.append((clock.now, entry.number, periods, len(upload.plaintext)))
 
     kept = outbox.put

@@ -87,6 +87,8 @@ def batches(
         " WHERE batch > 0 AND survey = ? ORDER BY entry, period"
     )
     for number, period, batch, id_, standing, stratum, reports in db.execute(query, (survey.id,)):
+        if number not in by_number:
+            continue
         closing = Closing(period, id_, Standing(standing), stratum)
         answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
         batches.setdefault((number, batch), []).append(answer)

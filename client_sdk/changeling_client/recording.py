@@ -72,7 +72,7 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
     if (survey.closed and state == NULL) or not survey.constraint.admits(entry.mutations, 0):
         return entry, Recorded.FROZEN
-    if needed.first(period) is None or not survey.constraint.admits(entry.mutations, elapsed):
+    if close is None or not survey.constraint.admits(entry.mutations, elapsed):
         return (entry, Recorded.FROZEN) if time_known else (entry.waiting_for(pending), Recorded.PENDING)
     first_s = entry.first_s
     if first_s is None and not isinstance(survey.constraint, AtMost):

@@ -189,7 +189,7 @@ def _batches(answers: Sequence[Answer]) -> list[list[Answer]]:
 def _without_pending(survey: Survey, entry: Entry, drawn: Drawn) -> Entry:
     if not entry.pending:
         return entry
-    return recording.judged(survey, entry, drawn, max(each.at_ms for each in entry.pending))[0]
+    return recording.judged(survey, entry, drawn, max(each.at_ms for each in entry.pending), time_known=True)[0]
 
 
 def _put_entry(db: sqlite3.Connection, survey: Survey, entry: Entry, drawn: Drawn) -> None:

@@ -193,8 +193,7 @@ def test_trouble_does_not_keep_the_reporter_from_answering_in_time(tmp_path):
     server, clock = Watched(PLAIN), Clock(START + 1)
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
-        reports = reporter.Reporter(device._device)
         due = (device._device.next_due_ms() - device._device.now_ms()) / 1000
         for _ in range(20):
-            assert reports._until_next(Flushed(0, 1, 0, "the server is down")) <= due + 0.001
-        assert reports._until_next(Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)
+            assert reporter._until_next(device._device, Flushed(0, 1, 0, "the server is down")) <= due + 0.001
+        assert reporter._until_next(device._device, Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)

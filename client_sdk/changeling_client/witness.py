@@ -53,12 +53,13 @@ class Seen:
     def decode(cls, seen: bytes) -> "Seen | None":
         """What `encode` wrote; None for anything else."""
         try:
-            form, identity, generation, surveys = msgpack.unpackb(seen)
+            form, identity, generation, ids = msgpack.unpackb(seen)
+            surveys = frozenset(map(SurveyId, ids))
         except (ValueError, TypeError, msgpack.UnpackException):
             return None
         if form != _FORMAT or not isinstance(identity, bytes) or not isinstance(generation, int):
             return None
-        return cls(identity, generation, frozenset(map(SurveyId, surveys)))
+        return cls(identity, generation, surveys)
 
     def admits(self, identity: bytes, generation: int) -> bool:
         """Whether a store may go on: it is the one that was seen, and as far, or one step further.
@@ -97,7 +98,8 @@ class Sidecar:
     """A witness in a folder of its own, which says to backups that they leave it out.
 
     It knows that it was copied by the number that the file system gave its tag: a file that is put back, or brought to
-    another device, has another number. A folder that was copied counts as one that another store has written.
+    another device, has another number, or has it at another turn where numbers are given again. A folder that was
+    copied counts as one that another store has written.
     folder: made when it is first written.
     """
 
@@ -109,9 +111,10 @@ class Sidecar:
         """What was written last. If the folder was copied, it says so of a store that is no other's."""
         try:
             kept = self._file.read_bytes()
-            if kept[:8] == self._number():
-                return kept[8:]
-            seen = Seen.decode(kept[8:])
+            number = self._number()
+            if kept.startswith(number):
+                return kept[len(number) :]
+            seen = Seen.decode(kept[len(number) :])
             return b"" if seen is None else replace(seen, identity=b"").encode()
         except FileNotFoundError:
             return b"" if self._folder.exists() else None
@@ -132,7 +135,11 @@ class Sidecar:
             raise WitnessTrouble(f"the witness {self._folder} cannot be written: {error.strerror}") from error
 
     def _number(self) -> bytes:
-        return (self._tag.stat().st_ino % 2**64).to_bytes(8)
+        handle = os.open(self._tag, os.O_RDONLY)
+        try:
+            return (os.fstat(handle).st_ino % 2**64).to_bytes(8) + _turn(handle)
+        finally:
+            os.close(handle)
 
 
 def default_folder(app: str) -> Path:
@@ -144,6 +151,29 @@ def default_folder(app: str) -> Path:
 
     place = platformdirs.user_cache_path if sys.platform == "darwin" else platformdirs.user_state_path
     return place(app, appauthor=False) / "changeling.witness"
+
+
+if sys.platform == "linux":
+    import fcntl
+
+    _GET_VERSION = 0x80087601
+    """FS_IOC_GETVERSION of `linux/fs.h`, as most machines spell it."""
+
+    def _turn(handle: int) -> bytes:
+        """Tells files apart that had the same number one after the other: a few bytes, the same as long as it lives.
+
+        ext4 and XFS give the number of a file that is gone to the next one. Where nobody can say, all are alike.
+        """
+        try:
+            return fcntl.ioctl(handle, _GET_VERSION, bytes(8))
+        except OSError:
+            return bytes(8)
+
+else:
+
+    def _turn(_handle: int) -> bytes:
+        """Nothing: neither APFS nor NTFS gives a number twice."""
+        return bytes(8)
 
 
 def _write_through(file: Path, content: bytes) -> None:

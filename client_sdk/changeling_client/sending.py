@@ -23,6 +23,8 @@ from .outbox import Upload
 from .servers import Line
 from .store import Store
 
+MOST_AT_ONCE = 64
+"""How many entries' uploads are packed in one transaction."""
 _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 
@@ -51,13 +53,17 @@ class Sender:
             self.trouble = self.trouble or str(error)
 
     def _uploads(self, line: Line) -> list[Upload]:
+        """All that waits, packed for some entries in each transaction, as a record may have to wait for one."""
+        wrapping, uploads = self._store.wrapping, []
         with self._store.transaction() as db:
-            wrapping = self._store.wrapping
-            return [
-                upload
-                for survey in surveys.answered_at(db, line.url)
-                for upload in outbox.uploads(db, wrapping, survey, entries.load_all(db, wrapping, survey.id))
+            waiting = [
+                (survey, entries.load_all(db, wrapping, survey.id)) for survey in surveys.answered_at(db, line.url)
             ]
+        for survey, kept in waiting:
+            for first in range(0, len(kept), MOST_AT_ONCE):
+                with self._store.transaction() as db:
+                    uploads += outbox.uploads(db, wrapping, survey, kept[first : first + MOST_AT_ONCE])
+        return uploads
 
     def _send_all(self, line: Line, body: Sequence[Upload]) -> None:
         """Sends these uploads, in fewer at a time if the server, or a proxy before it, takes no body of that size."""

@@ -31,6 +31,7 @@ MOST_PENDING = 256
 the one before it."""
 _FIRST_STRATUM = StratumNumber(0)
 _COLUMNS = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
+_LOAD = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,9 +120,8 @@ def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
 
 def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: EntryNumber) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
-    query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
     try:
-        row = db.execute(query, (survey, number)).fetchone()
+        row = db.execute(_LOAD, (survey, number)).fetchone()
     except OverflowError:  # a number of more than 64 bits
         row = None
     if row is None:
@@ -190,7 +190,7 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         mutations,
         first_s,
         states.from_row(kept),
-        tuple(Pending(at_ms, answer) for at_ms, answer in pending),
+        tuple(Pending(at_ms, answer) for at_ms, answer in pending) if pending else (),
         dropped,
         Standing(standing),
         stratum_changes,

@@ -48,6 +48,7 @@ class Store:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner: int | None = None
+        self._catching_up: int | None = None
         self._later: deque[Callable[[], None]] = deque()
         self._closed = False
         self._past_left = True  # by a process that was killed, perhaps
@@ -81,16 +82,26 @@ class Store:
                 finally:
                     self._owner = None
         finally:
-            while self._later:
-                self._later.popleft()()
+            self._catch_up()
 
     def interrupts(self) -> bool:
-        """Whether the caller is a signal handler that has interrupted a transaction of its own thread."""
-        return self._owner == threading.get_ident()
+        """Whether the caller is a signal handler that has interrupted a transaction of its own thread, or what is done
+        after it."""
+        return threading.get_ident() in (self._owner, self._catching_up)
 
     def afterwards(self, act: Callable[[], None]) -> None:
         """Acts as soon as the interrupted transaction has ended, before whoever began it goes on."""
         self._later.append(act)
+
+    def _catch_up(self) -> None:
+        """Does what signal handlers have left to be done, one after the other however many there are."""
+        while self._later and self._catching_up is None:
+            self._catching_up = threading.get_ident()
+            try:
+                while self._later:
+                    self._later.popleft()()
+            finally:
+                self._catching_up = None
 
     def erase_past(self, changed: bool = True) -> bool:
         """Rewrites the file and empties its log, so that no copy is left of answers and counts that were overwritten.
@@ -133,6 +144,8 @@ class Store:
         """Lets go on; a child begins with a lock of its own."""
         if in_child:
             self._lock = threading.RLock()
+            self._later.clear()  # the parent does it
+            self._catching_up = None
             self.reporting.forget()
         else:
             self._lock.release()
@@ -237,7 +250,7 @@ def _told(error: sqlite3.Error, file: Path) -> ClientError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds")
-    if name.startswith("SQLITE_FULL"):
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_WRITE")):  # the latter beyond a quota
         return StoreFull(f"there is no room for {file}")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return StoreReadOnly(f"{file} cannot be written to: {name}")

@@ -179,7 +179,8 @@ else:
 def _write_through(file: Path, content: bytes) -> None:
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
     try:
-        os.write(handle, content)
+        while content:  # a disk that is nearly full takes a part, and says no only then
+            content = content[os.write(handle, content) :]
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -138,7 +138,7 @@ def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | N
     asked = Known(survey.id, Status.ASKED, 1, one_person=False, asked_ms=at_ms, url=_URL, stratum=stratum)
     with store.transaction() as db:
         enrolment.ask(db, store.wrapping, asked, answers)
-        enrolment.enrol(db, store.wrapping, asked, survey, None, at_ms, coins)
+        enrolment.enrol(db, store.wrapping, asked, survey, None, at_ms, False, coins)
 
 
 def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:

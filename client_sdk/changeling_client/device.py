@@ -14,7 +14,7 @@ from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
 from . import consent, drops, enrolment, entries, migrations, recording, surveys, witnessing
 from .answering import next_due_ms
-from .clock import known_time
+from .clock import known_time, ms_of
 from .delivery import Server
 from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
 from .exchange import Deadline
@@ -197,7 +197,7 @@ class Device:
 
     def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""
-        return UnixMilliseconds(int(self.settings.clock() * 1000))
+        return ms_of(self.settings.clock())
 
     def tell(self, error: ClientError) -> None:
         """Tells the app of an error that cannot be raised into it. No error holds an answer."""

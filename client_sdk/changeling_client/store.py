@@ -33,6 +33,9 @@ _PRAGMAS = (
 )
 
 
+_abandoned: list[sqlite3.Connection] = []
+
+
 class Store:
     """An open store, made with its folder if there is no file.
 
@@ -62,8 +65,12 @@ class Store:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of it is on disk when it ends, or nothing. No other thread or process writes meanwhile.
 
+        A child that is forked in the middle of it has no part in it: there it raises StoreBusy, as it does in a signal
+        handler that interrupts one of its own thread.
         Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly, or StoreUnusable if the file can no longer be read.
         """
+        if self.interrupts():
+            raise StoreBusy("a transaction of this thread is interrupted, and goes on when the signal is handled")
         try:
             with self._lock:
                 self._owner = threading.get_ident()
@@ -72,9 +79,11 @@ class Store:
                     connection.execute("BEGIN IMMEDIATE")
                     try:
                         yield connection
+                        if connection is not self._connection:
+                            raise StoreBusy("the process was forked in a transaction, which is the parent's")
                         connection.execute("COMMIT")
                     except BaseException:
-                        if connection.in_transaction:
+                        if connection is self._connection and connection.in_transaction:
                             connection.execute("ROLLBACK")
                         raise
                 except sqlite3.Error as error:
@@ -130,6 +139,9 @@ class Store:
 
     def close(self) -> None:
         """Closes the file, once no thread is in a transaction; all later calls raise ClientClosed."""
+        if self.interrupts():
+            self.afterwards(self.close)
+            return
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -147,6 +159,9 @@ class Store:
             self._later.clear()  # the parent does it
             self._catching_up = None
             self.reporting.forget()
+            if self._connection is not None:  # forked in a transaction: to close it would undo the parent's
+                _abandoned.append(self._connection)
+                self._connection = None
         else:
             self._lock.release()
 

@@ -244,7 +244,10 @@ class Device:
             return
 
     def _wipe(self) -> None:
-        """Wipes what the store holds. A file that cannot be opened is destroyed: nobody knows what is in it."""
+        """Wipes what the store holds. One that cannot be opened is destroyed: nobody knows what is in it.
+
+        Raises StoreUnusable for a file that never was a store.
+        """
         self._recorder = None
         self._stop_sending()
         self._lines = None
@@ -253,6 +256,8 @@ class Device:
         try:
             store = self._opened or Store(self._path, self._key)
         except StoreUnusable:
+            if not consent.is_ours(self._path):
+                raise
             consent.destroy(self._path)
             return
         self._opened = None

@@ -63,7 +63,6 @@ class Flusher:
         self._deadline = deadline
         self._sender = Sender(store, sending, deadline)
         self._dropped = 0
-        self._judged = False
         self._trouble: str | None = None
 
     def flush(self, coins: Coins) -> tuple[Flushed, list[ClientError]]:
@@ -88,7 +87,7 @@ class Flusher:
                 waiting = outbox.size(db)
             sent, dropped = self._sender.sent, self._dropped + self._sender.dropped
             self._has_trouble(self._sender.trouble)
-            self._store.erase_past(sent > 0 or dropped > 0 or self._judged)
+            self._store.erase_past()  # also if nothing was due: what is recorded overwrites as well
             return Flushed(sent, waiting, dropped, self._trouble), told
 
     def _has_trouble(self, trouble: str | None) -> None:
@@ -226,7 +225,6 @@ class Flusher:
                     drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
                     entry = bring_back(survey, entry, drawn, now_ms)
                     after, wrong = judged(survey, entry, drawn, now_ms, time_known=True)
-                    self._judged = True
                     drops.count(db, Drop.WRONG_ANSWER, wrong)
                     entries.update(db, self._store.wrapping, after)
 

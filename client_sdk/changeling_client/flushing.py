@@ -55,13 +55,14 @@ class Flushed:
 class Flusher:
     """Flushes one store.
 
-    lines: to the servers that its surveys go to. sending, deadline: as `Sender` takes them.
+    lines: to the servers that its surveys go to. sending: as `Sender` takes it. deadline: when the network has had its
+    time, of which no server takes more than its share.
     """
 
     def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock, deadline: Deadline) -> None:
         self._store, self._lines, self._settings = store, lines, settings
         self._deadline = deadline
-        self._sender = Sender(store, sending, deadline)
+        self._sender = Sender(store, sending)
         self._dropped = 0
         self._trouble: str | None = None
 
@@ -79,8 +80,9 @@ class Flusher:
             told, trouble = join_asked(self._store, self._lines, self._settings, self._deadline, coins)
             self._has_trouble(trouble)
             try:
-                for url in self._urls():
-                    told += self._flush_line(self._lines.to(url), coins)
+                urls = self._urls()
+                for done, url in enumerate(urls):
+                    told += self._flush_line(self._lines.to(url), self._deadline.share(len(urls) - done), coins)
             except WitnessTrouble as error:
                 self._has_trouble(str(error))
             with self._store.transaction() as db:
@@ -97,17 +99,17 @@ class Flusher:
         with self._store.transaction() as db:
             return sorted({known.url for known in surveys.find_all(db, Status.JOINED)})
 
-    def _flush_line(self, line: Line, coins: Coins) -> list[ClientError]:
+    def _flush_line(self, line: Line, deadline: Deadline, coins: Coins) -> list[ClientError]:
         """Answers and sends what goes to one server."""
         with self._store.transaction() as db:
             line.begin(db)
         doubtful = self._doubts_the_time(line)
-        trouble = self._ask_the_time(line) if doubtful else None
+        trouble = self._ask_the_time(line, deadline) if doubtful else None
         self._has_trouble(trouble)
         heard = line.has_heard
         told, changed = self._answer(line, may_drop=doubtful and heard, time_known=heard, coins=coins)
         self._store.erase_past(changed)  # the network may take its time
-        self._sender.send(line)
+        self._sender.send(line, deadline)
         with self._store.transaction() as db:
             line.keep(db)
             if line.has_heard:
@@ -130,10 +132,10 @@ class Flusher:
                 )
             )
 
-    def _ask_the_time(self, line: Line) -> str | None:
+    def _ask_the_time(self, line: Line, deadline: Deadline) -> str | None:
         """Asks the server for anything, as an answer holds a date. Returns the trouble, None if there was none."""
         try:
-            line.keys.fetch(self._deadline)
+            line.keys.fetch(deadline)
         except ServerTrouble as error:
             return str(error)
         finally:

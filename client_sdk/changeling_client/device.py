@@ -12,7 +12,7 @@ from changeling_protocol import Coins, Survey, SystemCoins
 from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
-from . import consent, drops, enrolment, entries, migrations, recording, surveys, witnessing
+from . import consent, drops, enrolment, entries, forks, migrations, recording, surveys, witnessing
 from .answering import next_due_ms
 from .clock import known_time, ms_of
 from .delivery import Server
@@ -56,7 +56,8 @@ class Device:
         self._opened: Store | None = None
         self._recorder: Recorder | None = None
         self._lines: Lines | None = None
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
+        forks.survive(self)
         if consent:
             self._open()
         else:
@@ -147,7 +148,7 @@ class Device:
             consent.leave(db, surveys.find(db, id_) or surveys.unknown(id_))
         self._stop_sending()
         self._connect_anew(self.store)
-        self.store.erase_past()
+        self._tell_unless(wiped=self.store.erase_past())
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
@@ -260,6 +261,17 @@ class Device:
             consent.withdraw(db)
         wiped = store.erase_past()
         store.close()
+        self._tell_unless(wiped)
+
+    def before_fork(self) -> None:
+        """Nothing: what is being sent goes on in the parent."""
+
+    def after_fork(self, in_child: bool) -> None:
+        """A child waits for no thread that it does not have."""
+        if in_child:
+            self._sending = threading.RLock()
+
+    def _tell_unless(self, wiped: bool) -> None:
         if not wiped:
             self.tell(
                 ClientError("another process reads the store: its old pages are erased when this app next starts")

@@ -9,9 +9,9 @@ never for longer than it takes to answer what one upload spans.
 
 import sqlite3
 from collections import deque
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from threading import Lock
 
 from changeling_protocol import Coins, Survey
 from changeling_protocol.quantities import EntryNumber
@@ -59,7 +59,14 @@ class Flusher:
     time, of which no server takes more than its share.
     """
 
-    def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lines: Lines,
+        settings: Settings,
+        sending: AbstractContextManager[object],
+        deadline: Deadline,
+    ) -> None:
         self._store, self._lines, self._settings = store, lines, settings
         self._deadline = deadline
         self._sender = Sender(store, sending)

@@ -6,7 +6,7 @@ meanwhile is sent any more.
 
 import sqlite3
 from collections.abc import Sequence
-from threading import Lock
+from contextlib import AbstractContextManager
 
 from changeling_protocol import seal
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
@@ -33,7 +33,7 @@ class Sender:
     more.
     """
 
-    def __init__(self, store: Store, sending: Lock) -> None:
+    def __init__(self, store: Store, sending: AbstractContextManager[object]) -> None:
         self._store, self._sending = store, sending
         self.sent = 0
         """How many closings were acknowledged."""

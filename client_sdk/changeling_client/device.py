@@ -152,7 +152,7 @@ class Device:
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
-        if given == self.consent:
+        if given == self.consent and (given or self._opened is None):
             return
         self.consent = given
         if given:
@@ -256,9 +256,9 @@ class Device:
         except StoreUnusable:
             consent.destroy(self._path)
             return
-        self._opened = None
         with store.transaction() as db:
             consent.withdraw(db)
+        self._opened = None
         wiped = store.erase_past()
         store.close()
         self._tell_unless(wiped)

@@ -145,8 +145,10 @@ class Device:
         if self._opened is None:
             return
         with self.store.transaction() as db:
+            told = witnessing.outdate(db, self.settings.witness)
             consent.leave(db, surveys.find(db, id_) or surveys.unknown(id_))
         self._stop_sending()
+        self._witness(self.store, told)
         self._connect_anew(self.store)
         self._tell_unless(wiped=self.store.erase_past())
 
@@ -249,16 +251,19 @@ class Device:
         self._recorder = None
         self._stop_sending()
         self._lines = None
-        if not self._path.exists():
-            return
         try:
-            store = self._opened or Store(self._path, self._key)
+            store = self._opened or (Store(self._path, self._key) if self._path.exists() else None)
         except StoreUnusable:
             consent.destroy(self._path)
+            store = None
+        if store is None:
+            self._witness(None)
             return
         with store.transaction() as db:
+            told = witnessing.outdate(db, self.settings.witness)
             consent.withdraw(db)
         self._opened = None
+        self._witness(store, told)
         wiped = store.erase_past()
         store.close()
         self._tell_unless(wiped)
@@ -270,6 +275,22 @@ class Device:
         """A child waits for no thread that it does not have."""
         if in_child:
             self._sending = threading.RLock()
+
+    def _witness(self, store: Store | None, told: ClientError | None = None) -> None:
+        """Lets the witness know that surveys were left, or with None that there is no store any more.
+
+        told: what came of asking it before, for the app.
+        """
+        if told is not None:
+            self.tell(told)
+        try:
+            if store is None:
+                witnessing.disown(self.settings.witness)
+            else:
+                with store.transaction() as db:
+                    witnessing.check(db, self.settings.witness)
+        except WitnessTrouble as error:
+            self.tell(error)
 
     def _tell_unless(self, wiped: bool) -> None:
         if not wiped:

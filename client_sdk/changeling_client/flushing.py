@@ -156,7 +156,7 @@ class Flusher:
         Returns what there is to tell the app, and whether anything was answered or dropped.
         """
         with self._store.transaction() as db:
-            silenced = witnessing.check(db, self._settings.witness)
+            told = [witnessing.check(db, self._settings.witness)]
             keep_time(db, line.url, known_time(db, line.url).seeing(line.now_ms()))
             if time_known:
                 self._judge(db, line)
@@ -172,8 +172,8 @@ class Flusher:
             changed |= drew > 0
             if drew:
                 with self._store.transaction() as db:
-                    witnessing.tell(db, self._settings.witness)
-        return [] if silenced is None else [silenced], changed or self._dropped > 0
+                    told.append(witnessing.check(db, self._settings.witness))  # a clone may have drawn meanwhile
+        return [each for each in told if each is not None], changed or self._dropped > 0
 
     def _answer_some(
         self, db: sqlite3.Connection, line: Line, due: deque[tuple[Survey, EntryNumber]], may_drop: bool, coins: Coins

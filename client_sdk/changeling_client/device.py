@@ -12,7 +12,7 @@ from changeling_protocol import Coins, Survey, SystemCoins
 from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
-from . import consent, drops, enrolment, entries, migrations, recording, surveys, witnessing
+from . import consent, drops, enrolment, entries, forks, migrations, recording, surveys, witnessing
 from .answering import next_due_ms
 from .clock import known_time, ms_of
 from .delivery import Server
@@ -56,7 +56,8 @@ class Device:
         self._opened: Store | None = None
         self._recorder: Recorder | None = None
         self._lines: Lines | None = None
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
+        forks.survive(self)
         if consent:
             self._open()
         else:
@@ -144,14 +145,16 @@ class Device:
         if self._opened is None:
             return
         with self.store.transaction() as db:
+            told = witnessing.outdate(db, self.settings.witness)
             consent.leave(db, surveys.find(db, id_) or surveys.unknown(id_))
         self._stop_sending()
+        self._witness(self.store, told)
         self._connect_anew(self.store)
-        self.store.erase_past()
+        self._tell_unless(wiped=self.store.erase_past())
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
-        if given == self.consent:
+        if given == self.consent and (given or self._opened is None):
             return
         self.consent = given
         if given:
@@ -251,20 +254,50 @@ class Device:
         self._recorder = None
         self._stop_sending()
         self._lines = None
-        if not self._path.exists():
-            return
         try:
-            store = self._opened or Store(self._path, self._key)
+            store = self._opened or (Store(self._path, self._key) if self._path.exists() else None)
         except StoreUnusable:
             if not consent.is_ours(self._path):
                 raise
             consent.destroy(self._path)
+            store = None
+        if store is None:
+            self._witness(None)
             return
-        self._opened = None
         with store.transaction() as db:
+            told = witnessing.outdate(db, self.settings.witness)
             consent.withdraw(db)
+        self._opened = None
+        self._witness(store, told)
         wiped = store.erase_past()
         store.close()
+        self._tell_unless(wiped)
+
+    def before_fork(self) -> None:
+        """Nothing: what is being sent goes on in the parent."""
+
+    def after_fork(self, in_child: bool) -> None:
+        """A child waits for no thread that it does not have."""
+        if in_child:
+            self._sending = threading.RLock()
+
+    def _witness(self, store: Store | None, told: ClientError | None = None) -> None:
+        """Lets the witness know that surveys were left, or with None that there is no store any more.
+
+        told: what came of asking it before, for the app.
+        """
+        if told is not None:
+            self.tell(told)
+        try:
+            if store is None:
+                witnessing.disown(self.settings.witness)
+            else:
+                with store.transaction() as db:
+                    witnessing.check(db, self.settings.witness)
+        except WitnessTrouble as error:
+            self.tell(error)
+
+    def _tell_unless(self, wiped: bool) -> None:
         if not wiped:
             self.tell(
                 ClientError("another process reads the store: its old pages are erased when this app next starts")

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble, witnessing
 from changeling_client.witness import Seen
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from .device import PLAIN, START, Clock, FakeServer, client
@@ -269,14 +269,20 @@ def test_what_is_no_account_of_a_store_is_told_as_none(seen):
     assert Seen.decode(seen) is None
 
 
+MARKS = st.binary(min_size=16, max_size=16)
+
+
 @settings(max_examples=200)
-@given(st.binary(max_size=16), st.integers(0, 2**40), st.frozensets(st.binary(min_size=16, max_size=16), max_size=3))
-def test_an_account_of_a_store_is_read_as_it_was_written(identity, generation, surveys):
-    """And admits its store as it was, or one step further."""
-    seen = Seen(identity, generation, surveys)
+@given(MARKS, MARKS, MARKS, st.integers(0, 2**40), st.frozensets(MARKS, max_size=3))
+def test_an_account_of_a_store_is_read_as_it_was_written(mark, before, new, generation, surveys):
+    """And admits its store as it was, or one drawing further from there; not a twin that drew as often."""
+    assume(len({mark, before, new}) == 3)
+    seen = Seen(mark + before, generation, surveys, tuple(range(len(surveys))))
     assert Seen.decode(seen.encode()) == seen
-    assert [ahead for ahead in range(-3, 4) if seen.admits(identity, generation + ahead)] == [0, 1]
-    assert not seen.admits(identity + b"x", generation)
+    assert [ahead for ahead in range(-3, 4) if seen.admits(mark + before, generation + ahead)] == [0]
+    assert [ahead for ahead in range(-3, 4) if seen.admits(new + mark, generation + ahead)] == [1]
+    assert not seen.admits(new + before, generation)
+    assert not seen.admits(new + new, generation + 1)
 
 
 class Killed(BaseException):

@@ -12,7 +12,7 @@ from changeling_protocol import Coins, Survey, SystemCoins
 from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
-from . import consent, drops, enrolment, entries, forks, migrations, recording, surveys, witnessing
+from . import consent, enrolment, entries, forks, migrations, recording, surveys, witnessing
 from .answering import next_due_ms
 from .clock import known_time, ms_of
 from .delivery import Server
@@ -20,7 +20,7 @@ from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
 from .exchange import Deadline
 from .flushing import Flushed, Flusher
 from .joining import enrol_or_refuse
-from .ledger import Account, SurveyAccount
+from .ledger import Account, account
 from .recorder import Recorder
 from .recording import Recorded
 from .servers import Lines
@@ -164,13 +164,11 @@ class Device:
 
     def account(self) -> Account:
         """What all surveys come to."""
-        at_most = self.settings.max_epsilon
+        at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
         if self._opened is None:
-            return Account(from_micro(0), at_most, (), {}, witnessed=self.settings.witness is not None)
+            return Account(from_micro(0), at_most, (), {}, witnessed)
         with self.store.transaction() as db:
-            each = tuple(_account(known) for known in surveys.find_all(db))
-            witnessed = self.settings.witness is not None
-            return Account(surveys.spent(db), at_most, each, drops.counted(db), witnessed)
+            return account(db, at_most, witnessed)
 
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it; None if it has not heard of it, or there is no consent."""
@@ -302,11 +300,3 @@ class Device:
             self.tell(
                 ClientError("another process reads the store: its old pages are erased when this app next starts")
             )
-
-
-def _account(known: Known) -> SurveyAccount:
-    epsilon = from_micro(known.charge_micro)
-    survey = surveys.readable(known) if known.payload else None
-    if survey is None:
-        return SurveyAccount(known.id.hex(), None, known.status, epsilon, None)
-    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, survey.per_week)

@@ -1,7 +1,4 @@
-"""What a client does on its device, whichever way the app calls it: join, record, answer, leave.
-
-Nothing here waits for a network but `flush`.
-"""
+"""What a client does on its device, however the app calls it. Nothing here waits for a network but `flush`."""
 
 import logging
 import threading

@@ -50,7 +50,8 @@ class Store:
         """Held by the one process that reports."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._owner: int | None = None
+        self._inside: set[int] = set()
+        """The threads that are in a transaction, or wait for one."""
         self._catching_up: int | None = None
         self._later: deque[Callable[[], None]] = deque()
         self._closed = False
@@ -69,34 +70,31 @@ class Store:
         handler that interrupts one of its own thread.
         Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly, or StoreUnusable if the file can no longer be read.
         """
-        if self.interrupts():
+        thread = threading.get_ident()
+        if thread in self._inside:
             raise StoreBusy("a transaction of this thread is interrupted, and goes on when the signal is handled")
         try:
-            with self._lock:
-                self._owner = threading.get_ident()
+            self._inside.add(thread)
+            with self._lock, _store_errors(self.file):
+                connection = self._connected()
+                connection.execute("BEGIN IMMEDIATE")
                 try:
-                    connection = self._connected()
-                    connection.execute("BEGIN IMMEDIATE")
-                    try:
-                        yield connection
-                        if connection is not self._connection:
-                            raise StoreBusy("the process was forked in a transaction, which is the parent's")
-                        connection.execute("COMMIT")
-                    except BaseException:
-                        if connection is self._connection and connection.in_transaction:
-                            connection.execute("ROLLBACK")
-                        raise
-                except sqlite3.Error as error:
-                    raise _told(error, self.file) from error
-                finally:
-                    self._owner = None
+                    yield connection
+                    if connection is not self._connection:
+                        raise StoreBusy("the process was forked in a transaction, which is the parent's")
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection is self._connection and connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
         finally:
+            self._inside.discard(thread)
             self._catch_up()
 
     def interrupts(self) -> bool:
-        """Whether the caller is a signal handler that has interrupted a transaction of its own thread, or what is done
-        after it."""
-        return threading.get_ident() in (self._owner, self._catching_up)
+        """Whether the caller is a signal handler that has interrupted a transaction of its own thread, or the wait for
+        one, or what is done after it."""
+        return (thread := threading.get_ident()) in self._inside or thread == self._catching_up
 
     def afterwards(self, act: Callable[[], None]) -> None:
         """Acts as soon as the interrupted transaction has ended, before whoever began it goes on."""
@@ -149,13 +147,14 @@ class Store:
     def before_fork(self) -> None:
         """Takes the lock and closes the file; it is opened again by who needs it first."""
         self._lock.acquire()
-        if self._owner is None:
+        if threading.get_ident() not in self._inside:
             self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
         """Lets go on; a child begins with a lock of its own."""
         if in_child:
             self._lock = threading.RLock()
+            self._inside &= {threading.get_ident()}
             self._later.clear()  # the parent does it
             self._catching_up = None
             self.reporting.forget()

@@ -67,7 +67,7 @@ def test_a_restored_store_is_silent():
     assert figures["1_restored_bytes_sent"] == 0
 
 
-@pytest.mark.parametrize("name", ["refused", "drip_headers"])
+@pytest.mark.parametrize("name", ["nobody_listens", "drip_headers"])
 def test_a_server_that_does_not_answer_loses_nothing(name):
     """And the end is not waited for; how long each call takes is measured where nothing else runs."""
     _, kept = client_blocking.live(client_blocking.SERVERS[name], closes=True, tls=False)

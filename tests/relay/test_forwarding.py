@@ -8,7 +8,7 @@ from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
 
 from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, OTHER_KEY, SECOND, Hand, number_of, sealed
+from .hand import ELSEWHERE, FIRST, NOW, OTHER_KEY, SECOND, Hand, number_of, sealed
 
 
 def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
@@ -22,6 +22,7 @@ def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
     async def run():
         async with Hand(tmp_path, upstream, batch=8) as hand:
             for _ in range(300):
+                hand.now = NOW
                 for first in range(0, 8, 2):
                     assert await hand.take(sealed(number=first), sealed(number=first + 1)) == {}
                 await hand.turn()

@@ -167,7 +167,7 @@ def _unavailable(connection: socket.socket) -> None:
 
 
 SERVERS: dict[str, Callable[[socket.socket], None] | None] = {
-    "refused": None,
+    "nobody_listens": None,
     "black_hole": _black_hole,
     "drip_headers": _drip_headers,
     "drip_body": _drip_body,

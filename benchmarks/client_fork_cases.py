@@ -1,9 +1,10 @@
-"""What an app may do to a client at once: forks, threads, greenlets, processes, signals, the interpreter's end.
+"""What an app may do to a client at once: forks, threads, greenlets, processes, tasks, signals, the interpreter's end.
 
 python -m benchmarks.client_fork_cases CASE FOLDER runs one case. It writes a line to FOLDER/made for each entry whose
 record has returned; the entry's answer must then be in the store for good.
 """
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from changeling_client import Client, Recorded, SurveyHandle
+from changeling_client import AsyncClient, Client, Recorded, SurveyHandle
 
 from tests.protocol.examples import AUTHORITY, PINNED
 
@@ -36,7 +37,7 @@ class App:
             max_epsilon=10**6,
             path=folder / "store.db",
             background=background,
-            clock=lambda: START + 5 + time.monotonic() % 50,
+            clock=_now,
         )
         self.handle: SurveyHandle = self.client.join(ASKED.id, entries=ENTRIES, signed=ASKED.signed_by(AUTHORITY))
         self._made = os.open(folder / "made", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -44,7 +45,10 @@ class App:
     def record(self, entry: int) -> None:
         """Records, then notes that it has returned."""
         if self.handle.record("coffee", entry) is not Recorded.DROPPED:
-            os.write(self._made, b"%d\n" % entry)
+            self.returned(entry)
+
+    def returned(self, entry: int) -> None:
+        os.write(self._made, b"%d\n" % entry)
 
     def record_all(self, entries: Iterable[int]) -> None:
         for entry in entries:
@@ -53,6 +57,10 @@ class App:
     def found(self) -> set[int]:
         """The entries whose answer is in the store."""
         return {entry for entry in range(ENTRIES) if self.handle.answer(entry) == "coffee"}
+
+
+def _now() -> float:
+    return START + 5 + time.monotonic() % 50
 
 
 def threads(app: App) -> None:
@@ -138,6 +146,34 @@ def processes(app: App) -> None:
     _must(ended(child) == 0)
 
 
+def cancelled(app: App) -> None:
+    """Tasks of an event loop record and flush, and every third one is cancelled in the middle."""
+    asyncio.run(_record_and_cancel(app))
+
+
+async def _record_and_cancel(app: App) -> None:
+    async with AsyncClient(
+        server=_NOWHERE, authority=PINNED, max_epsilon=10**6, path=app.client._device.store.file, clock=_now
+    ) as client:
+        handle = await client.join(ASKED.id, entries=ENTRIES)
+
+        async def record(entry: int) -> None:
+            if await handle.record("coffee", entry) is not Recorded.DROPPED:
+                app.returned(entry)
+
+        tasks: list[asyncio.Task[object]] = []
+        for entry in range(ENTRIES):
+            tasks.append(asyncio.create_task(record(entry)))
+            if entry % 32 == 0:
+                tasks.append(asyncio.create_task(client.flush()))
+            await asyncio.sleep(0.001)
+            if entry % 3 == 0:
+                tasks[-1].cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+                raise outcome
+
+
 def signals(app: App) -> None:
     """A storm of alarms, whose handler records, interrupts record(), flush() and itself."""
     waiting = iter(range(0, ENTRIES, 2))
@@ -189,6 +225,7 @@ CASES: dict[str, Callable[[App], None]] = {
         pool,
         greenlets,
         processes,
+        cancelled,
         signals,
         shutdown,
         shutdown_joined,

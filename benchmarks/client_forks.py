@@ -1,7 +1,7 @@
-"""Measure 4 of the client: forks, threads, greenlets, processes, signals, and the interpreter's end in the middle.
+"""Measure 4 of the client: forks, threads, greenlets, processes, cancelled tasks, signals, the interpreter's end.
 
 Each case runs in a process of its own; one that does not end in time is a deadlock. Afterwards every record that has
-returned must be in the store. A task that is cancelled is not here yet: see `client_fork_cases` for where it goes.
+returned must be in the store.
 """
 
 import os

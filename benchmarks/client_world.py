@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from changeling_protocol import AtMost, Calendar, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Survey, Track
-from changeling_protocol.canonical import encode
-from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
+from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 
 from tests.client_sdk.device import PRIVATE, TRUTHFUL, answers_in, signed_key
@@ -85,7 +84,7 @@ class LoopbackServer:
 
     def __init__(self, kept: Path, *surveys: Survey) -> None:
         contents = {survey_path(each.id.hex()): each.signed_by(AUTHORITY) for each in surveys}
-        contents |= {KEYS: encode_key_list([signed_key(PRIVATE)]), UPLOADS: encode({"refused": []})}
+        contents |= {KEYS: encode_key_list([signed_key(PRIVATE)]), UPLOADS: encode_acknowledgement({})}
 
         class Handler(_Handler):
             pass

@@ -46,7 +46,7 @@ class Client:
     consent: whether the person takes part. Without, whatever was kept is wiped, and nothing is recorded or sent.
     strict: whether a wrong answer raises ValueError, as tests and development want it, or is dropped and counted.
     background: whether a thread reports by itself; else the app calls `flush` whenever it runs.
-    development: surveys do not count against max_epsilon; for servers on loopback only.
+    development: surveys that go to loopback do not count against max_epsilon; for servers on loopback only.
     on_error: called, from any thread, with what cannot be raised into the app; the logger "changeling" tells it too.
     proxy, verify, transport: as httpx takes them.
     clock: gives the time in Unix seconds.

@@ -119,7 +119,7 @@ def enrol(
         slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
         drew = replace(entry, group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
         enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
-        if survey.closed and not enrolled.states:
+        if survey.closed and not _was_inserted_first(enrolled, drew.needed(survey.plan, drawn).first(1)):
             raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
         entries.update(db, wrapping, enrolled)
         entries.keep_drawn(db, wrapping, enrolled, drawn)
@@ -133,6 +133,11 @@ def enrol(
         stratum={},
     )
     surveys.put(db, known)
+
+
+def _was_inserted_first(entry: Entry, first: int | None) -> bool:
+    """Whether the entry has an answer from the first close on that its nodes need. first: that close."""
+    return bool(entry.states) and first is not None and entry.states[0][0] <= first
 
 
 def refuse(db: sqlite3.Connection, asked: Known, reason: Exception) -> None:

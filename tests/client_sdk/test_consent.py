@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from changeling_client import ClientError, Recorded, Silenced, Status, consent
+from changeling_client import ClientError, Recorded, Silenced, Status, StoreUnusable, consent
 from changeling_client.sealing_keys import SealingKeys
 from changeling_client.store import Store
 from changeling_protocol import Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, TimeBounded, Track
@@ -216,6 +216,19 @@ def test_a_damaged_store_is_destroyed_without_consent(tmp_path):
         assert not any(blocks.read())
         assert device.flush().sent == 0
     assert_nothing_left(tmp_path, pieces)
+
+
+@pytest.mark.parametrize(
+    "content", [b"a letter", b"", b"SQLite format 3\0" + bytes(84)], ids=["text", "empty", "sqlite"]
+)
+def test_a_file_that_is_no_store_is_not_destroyed(tmp_path, content):
+    """Who names another's file as the store by mistake hears of it, without consent as with it."""
+    file = tmp_path / "store.db"
+    file.write_bytes(content)
+    for given in (True, False):
+        with pytest.raises(StoreUnusable):
+            client(tmp_path, FakeServer(PLAIN), Clock(), consent=given)
+        assert file.read_bytes() == content
 
 
 def test_a_destroyed_store_is_remembered_by_its_witness(tmp_path):

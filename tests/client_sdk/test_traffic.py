@@ -193,8 +193,20 @@ def test_trouble_does_not_keep_the_reporter_from_answering_in_time(tmp_path):
     server, clock = Watched(PLAIN), Clock(START + 1)
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
-        reports = reporter.Reporter(device._device)
         due = (device._device.next_due_ms() - device._device.now_ms()) / 1000
         for _ in range(20):
-            assert reports._until_next(Flushed(0, 1, 0, "the server is down")) <= due + 0.001
-        assert reports._until_next(Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)
+            assert reporter._until_next(device._device, Flushed(0, 1, 0, "the server is down")) <= due + 0.001
+        assert reporter._until_next(device._device, Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)
+
+
+def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask_without_pause(tmp_path):
+    """A closing that may be past grace stays due until the server is heard; a server that is down is left in peace."""
+    asked = replace(PLAIN, grace=90)
+    server, clock = Watched(asked), Clock(START + 1)
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        server.mode, clock.now = "gone", START + 400
+        for _ in range(3):
+            flushed = device.flush()
+            assert device._device.next_due_ms() < 1000 * clock.now
+            assert reporter._until_next(device._device, flushed) >= reporter.RETRY_SECONDS

@@ -5,7 +5,7 @@
     ├── Overtaken          another folder counted the same envelopes first; nothing of ours was kept
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
     ├── TurnedDown         a request that the server answers with an error
-    ├── SpoolError         a relay's folder that another process uses
+    ├── SpoolError         a relay's folder that another process uses, or that is of another authority
     ├── UpstreamTrouble    a relay's server did not do what the relay asked of it
     └── ServerAnswered     what an operator's command raises when a server answered it with an error
 
@@ -47,7 +47,7 @@ class TurnedDown(AggregatorError):
 
 
 class SpoolError(AggregatorError):
-    """A relay's folder that another process uses."""
+    """A relay's folder that another process uses, or that is of another authority."""
 
 
 class UpstreamTrouble(AggregatorError):

@@ -1,9 +1,11 @@
 """A relay whose rounds a test turns by hand, and what looks like envelopes from outside."""
 
 import os
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from changeling_aggregator.relay import Batching, Relay, Settings, Upstream
+import httpx
+from changeling_aggregator.relay import Batching, Relay, Settings, Upstream, make_app
 from changeling_protocol import VERSION, SealingKey
 from changeling_protocol.sealing import HEAD_BYTES
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -23,10 +25,12 @@ ELSEWHERE = replace(FIRST, question="Another's?", relay="https://other.example")
 class Hand:
     """A relay whose rounds a test turns by hand; each lasts 10 s."""
 
-    def __init__(self, folder, upstream, *, batch=10, most_wait=100, room=2**20, seed=1, surveys=None):
+    def __init__(
+        self, folder, upstream, *, batch=10, most_wait=100, room=2**20, seed=1, surveys=None, authority=PINNED
+    ):
         self.now = NOW
         batching = Batching(batch, 10, most_wait)
-        settings = Settings(PINNED, batching, surveys, HERE, room, lambda: self.now, SeededCoins(seed))
+        settings = Settings(authority, batching, surveys, HERE, room, lambda: self.now, SeededCoins(seed))
         self.relay = Relay(folder, Upstream(upstream.url), settings)
 
     async def __aenter__(self):
@@ -44,6 +48,14 @@ class Hand:
         self.now += seconds
         for forwarded, _ in self.relay._forwarding.values():
             await forwarded.forward_due(self.now // 10)
+
+
+@asynccontextmanager
+async def asked(hand):
+    """The relay's application, as devices ask it."""
+    transport = httpx.ASGITransport(make_app(hand.relay))
+    async with hand, httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
+        yield http
 
 
 def sealed(asked=FIRST, number=0, key=KEY, length=200):

@@ -23,6 +23,11 @@ def test_nobody_waits_beyond_the_longest_wait():
     assert BATCHING.due([7], 8, 5, 40) == 1  # a longest wait that is shorter than a round
 
 
+def test_what_came_in_a_far_future_is_not_kept_for_it():
+    """A clock was set back a little: it waits. By more than the longest wait, or rounds were shorter once: it goes."""
+    assert [BATCHING.due([8 + ahead, 7], 8, 60, 40) for ahead in (1, 6, 7, 10**6)] == [0, 0, 2, 2]
+
+
 @pytest.mark.parametrize(("grace", "longest"), [(2 * 3600, 60), (135, 60), (75, 30), (16, 0)])
 def test_waiting_leaves_half_of_the_grace_to_those_who_are_late(grace, longest):
     """A device may send until skew and spread are over, 15 s; of what is left of its grace the relay takes half."""

@@ -2,8 +2,6 @@
 
 import random
 import socket
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,10 +13,12 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import tallies_of
 from changeling_client import Client
+from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
 
 from ..aggregator.devices import body, envelope, report
 from ..aggregator.serving import ServerProcess, eventually
+from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .hand import KEY, sealed
 from .relaying import RelayProcess, free_port
@@ -75,15 +75,18 @@ def tallied(server, surveys):
 
 
 def test_real_clients_report_through_a_relay(tmp_path, server):
-    """Six devices join, record and flush: the relay acknowledges each of their closings, and the server counts it."""
+    """Six devices join, record and flush: the relay acknowledges each of their closings, and the server counts it.
+
+    Three fetch the survey from the server; three know the relay alone, and speak with nobody else.
+    """
     port = free_port()
     asked = relayed_survey(server, f"http://127.0.0.1:{port}", "Really?")
     clock = [asked.calendar.start + 1.0]
-    with RelayProcess(tmp_path / "relay", server.url, *QUICK, port=port), ExitStack() as stack:
+    with RelayProcess(tmp_path / "relay", server.url, *QUICK, port=port) as relay, ExitStack() as stack:
         clients = [
             stack.enter_context(
                 Client(
-                    server=server.url,
+                    server=(server, relay)[number % 2].url,
                     authority=PINNED,
                     path=tmp_path / f"device-{number}.db",
                     max_epsilon=100,
@@ -109,6 +112,7 @@ def test_real_clients_report_through_a_relay(tmp_path, server):
         assert eventually(lambda: {key: n for key, n in server.reports(asked).items() if key in counted}, counted)
 
 
+@pytest.mark.heavy
 def test_what_was_acknowledged_survives_kills_and_counts_once(tmp_path, server):
     """Three SIGKILLs at random moments while four devices upload and the relay forwards; a device sends again until it
     is acknowledged, and never after. In the end each of their uploads is counted once, and nothing else."""
@@ -147,6 +151,7 @@ def test_what_was_acknowledged_survives_kills_and_counts_once(tmp_path, server):
         assert server.reports(asked)[0, 1] == sent
 
 
+@pytest.mark.heavy
 def test_hostile_senders_take_no_room_of_others_and_no_health(tmp_path, server):
     """Rubbish, floods of one survey until its room is full, slow bodies: 4xx, 503 with Retry-After or refusals, never a
     500; another survey's devices, the copies and health are as before; what was taken goes to the server."""
@@ -176,6 +181,7 @@ def test_hostile_senders_take_no_room_of_others_and_no_health(tmp_path, server):
         assert eventually(lambda: [server.reports(each).get((0, 1)) for each in (flooded, other)], [32, 1])
 
 
+@pytest.mark.heavy
 def test_the_server_sees_the_relays_address_and_waits_are_not_cut_short_by_stopping(tmp_path):
     """The relay stops and starts with fewer than a batch: nothing goes until the longest wait. Devices name themselves
     in headers, and stand behind proxies that tell who they are: none of it is in what the server sees."""
@@ -217,6 +223,7 @@ def test_the_server_sees_the_relays_address_and_waits_are_not_cut_short_by_stopp
     ("options", "words"),
     [
         ((), "name either this relay's --url, or each --survey"),
+        (("--url", ""), "name either this relay's --url, or each --survey"),
         (("--survey", "ab"), "a survey's id is 32 hexadecimal digits"),
         (("--url", "https://a.example", "--wait", "2h", "--most-wait", "1h"), "the wait is at least 1 s"),
         (("--url", "https://a.example", "--upstream", "http://b.example"), "must be https, but on loopback"),
@@ -226,10 +233,9 @@ def test_bad_settings_are_named_at_the_start(tmp_path, options, words):
     """In one line, and nothing is made."""
     public = tmp_path / "pinned.pub"
     public.write_text(PINNED[0].hex())
-    command = [sys.executable, "-m", "changeling_commands", "relay", "--upstream", "https://server.example"]
-    command += ["--authority", str(public), "--spool", str(tmp_path / "spool"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    words_before = ("relay", "--upstream", "https://server.example", "--authority", str(public))
+    done = invoked(main, *words_before, "--spool", str(tmp_path / "spool"), *options)
+    assert done.exit_code == 1
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "spool").exists()

@@ -2,25 +2,15 @@
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 
-import httpx
 import pytest
 from changeling_aggregator.errors import SpoolError
-from changeling_aggregator.relay import make_app
 from changeling_protocol import SealingKey, canonical
 from changeling_protocol.wire import decode_key_list
 
 from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, KEY, OTHER_KEY, Hand, sealed
-
-
-@asynccontextmanager
-async def asked(hand):
-    transport = httpx.ASGITransport(make_app(hand.relay))
-    async with hand, httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
-        yield http
+from .hand import ELSEWHERE, FIRST, KEY, OTHER_KEY, Hand, asked, sealed
 
 
 def path(survey):
@@ -147,3 +137,31 @@ def test_two_relays_do_not_share_a_folder(tmp_path, upstream):
             pass
 
     asyncio.run(run())
+
+
+def test_a_survey_that_the_server_does_not_have_keeps_nothing_else_from_being_served(tmp_path, upstream):
+    """One of two that are named is not published yet: the other, and the key, are there."""
+
+    async def run():
+        async with asked(Hand(tmp_path, upstream, surveys=frozenset([FIRST.id, bytes(16)]))) as http:
+            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/health")}
+
+    assert asyncio.run(run()) == {200}
+
+
+def test_another_authority_takes_over_no_survey_and_no_key(tmp_path, upstream):
+    """A relay that is started without the key that signed its surveys says which file that is; without surveys, it
+    forgets the sealing keys that the other authority signed."""
+
+    async def run():
+        async with Hand(tmp_path, upstream):
+            pass
+        other = [bytes([7] * 32)]
+        with pytest.raises(SpoolError, match=r"\.survey is no survey of the authority"):
+            Hand(tmp_path, upstream, authority=other)
+        for file in tmp_path.glob("*.survey"):
+            file.unlink()
+        async with Hand(tmp_path, upstream, authority=other) as hand:
+            return hand.relay.copies.key_at(hand.now)
+
+    assert asyncio.run(run()) is None

@@ -42,7 +42,7 @@ def relay(
     from ..relay import Batching, Relay, Settings, Upstream, make_app
     from ..server.listening import listen, server_of
 
-    if (url is None) == (not survey):
+    if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     settings = Settings(
         [read_public_key(file) for file in authority],

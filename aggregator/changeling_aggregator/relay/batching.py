@@ -55,8 +55,9 @@ class Batching:
         """How many of these envelopes are to be forwarded, drawn from all of them.
 
         rounds: in which each of them came; none in the present one. now: the present one. longest: as `longest` says.
-        at_once: how many a body carries. Bodies are full; only where one envelope cannot wait do all go.
+        at_once: how many a body carries. Bodies are full; only where one envelope cannot wait do all go. One that came
+        longer than that in the future cannot wait either: the clock, or the length of rounds, was another.
         """
-        if rounds and (now + 1 - min(rounds)) * self.wait > longest:
+        if rounds and max(now + 1 - min(rounds), max(rounds) - now) * self.wait > longest:
             return len(rounds)
         return len(rounds) // at_once * at_once if len(rounds) >= self.batch else 0

@@ -7,7 +7,7 @@ away, and after a restart, the last that were good are served. Surveys never cha
 import fcntl
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,7 +48,8 @@ class Copies:
 
     folder: made if there is none, readable by its owner alone. authority: public keys, one of which signed whatever is
     served. surveys: the ids that are relayed; None for all that declare `url`. room: bytes of each survey's spool.
-    rest: as `choose` wants it. Raises SpoolError where another relay runs on the folder, or OSError.
+    rest: as `choose` wants it. Raises SpoolError where another relay runs on the folder, or a survey in it is
+    another authority's; or OSError.
     """
 
     def __init__(
@@ -72,13 +73,16 @@ class Copies:
             raise SpoolError(f"another relay runs on {folder}: name a folder of its own for this one") from None
         self.surveys: dict[SurveyId, Copy] = {}
         self._passed_over: set[SurveyId] = set()
-        for file in sorted(folder.glob("*.survey")):
-            self._add(Survey.from_signed(signed := file.read_bytes(), authority), signed)
         self.asked: int | None = None
         """When the server last told its keys, in Unix seconds; None if it never did."""
         self._offered: Mapping[bytes, SealingKey] = {}
         self._choice: KeyChoice | None = None
-        self._load_keys()
+        try:
+            self._load_surveys()
+            self._load_keys()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the files; what waits stays."""
@@ -102,18 +106,18 @@ class Copies:
         if survey is None or survey.id != id_ or not self._is_ours(survey) or _is_over(survey, now):
             self._passed_over.add(id_)
             return
-        self._add(survey, signed)
-        _keep(self._folder / f"{id_.hex()}.survey", signed)
+        copy = self._copy(survey, signed)
+        try:
+            _keep(self._folder / f"{id_.hex()}.survey", signed)
+        except OSError:
+            copy.spool.close()
+            raise
+        self.surveys[id_] = copy
 
     def take_keys(self, signed: Sequence[bytes] | None, now: UnixSeconds) -> None:
         """Choose among these signed keys that the server offers; None where it could not be asked."""
         if signed is not None:
-            self._offered, self.asked = {}, int(now)
-            for each in signed:
-                try:
-                    self._offered = {**self._offered, each: SealingKey.from_signed(each, self._authority)}
-                except ProtocolError as error:
-                    _log.warning("a sealing key is passed over: %s", error)
+            self._offered, self.asked = self._checked(signed), int(now)
         self._choice = choose(self._choice, self._offered, now, self._rest)
         self._keep_keys()
 
@@ -140,10 +144,28 @@ class Copies:
     def _is_ours(self, survey: Survey) -> bool:
         return self._surveys is not None or survey.relay.rstrip("/") == self._url
 
-    def _add(self, survey: Survey, signed: bytes) -> None:
+    def _checked(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
+        keys = {}
+        for each in signed:
+            try:
+                keys[each] = SealingKey.from_signed(each, self._authority)
+            except ProtocolError as error:
+                _log.warning("a sealing key is passed over: %s", error)
+        return keys
+
+    def _copy(self, survey: Survey, signed: bytes) -> Copy:
         most_bytes = most_envelope_bytes(survey.plan)
         spool = Spool(self._folder / f"{survey.id.hex()}.spool", most_bytes, self._room, self._coins)
-        self.surveys[survey.id] = Copy(survey, signed, most_bytes, spool)
+        return Copy(survey, signed, most_bytes, spool)
+
+    def _load_surveys(self) -> None:
+        for file in sorted(self._folder.glob("*.survey")):
+            try:
+                survey = Survey.from_signed(signed := file.read_bytes(), self._authority)
+            except ProtocolError as error:
+                sentence = f"{file} is no survey of the authority, {error}: name the key that signed it as well"
+                raise SpoolError(sentence) from error
+            self.surveys[survey.id] = self._copy(survey, signed)
 
     def _keep_keys(self) -> None:
         chosen = self._choice
@@ -162,10 +184,8 @@ class Copies:
             return
         match kept:
             case {"offered": [*offered], "asked": int(asked), "signed": bytes(signed), "chosen": int(chosen)}:
-                self._offered = {each: SealingKey.from_signed(each, self._authority) for each in offered}
-                self.asked = asked or None
-                if signed:
-                    key = SealingKey.from_signed(signed, self._authority)
+                self._offered, self.asked = self._checked(offered), asked or None
+                if signed and (key := self._checked([signed]).get(signed)) is not None:
                     self._choice = KeyChoice(signed, key, chosen, signed in self._offered)
                 return
         raise MalformedBytes(f"{self._folder / _KEYS} was not written by a relay")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from changeling_protocol import Coins
 from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.refusal import Refusal
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
@@ -38,8 +39,8 @@ class Forwarding:
         self._coins, self._clock = coins, clock
         self.failures = 0
         """How many attempts failed since the server last took something."""
-        self.refused: Counter[str] = Counter()
-        """What the server did not take, by its reason."""
+        self.refused: Counter[Refusal | None] = Counter()
+        """What the server did not take, by its reason; None for reasons that we do not know."""
 
     async def run(self) -> None:
         """Forward whatever is due at the start of each round, until cancelled."""
@@ -67,7 +68,7 @@ class Forwarding:
             for first in range(0, count, at_once):
                 await self._forward(order[first : first + at_once])
             if refused := self.refused - before:
-                reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(refused.items()))
+                reasons = ", ".join(sorted(f"{number} {reason or 'otherwise'}" for reason, number in refused.items()))
                 _log.warning("survey %s: of %d the server refused %s", self._copy.survey.id.hex(), count, reasons)
 
     async def _forward(self, slots: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ said of others, and never on who sends. Requests that come at the same time shar
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from .copies import Copies, Copy
 
 MOST_PENDING_BYTES = 64 * 2**20
 """The most bytes of envelopes that wait for the disk."""
+_log = logging.getLogger(__name__)
 
 
 def refusal_of(envelope: bytes, copies: Copies, now: UnixSeconds) -> Refusal | None:
@@ -55,7 +57,7 @@ class Intake:
     async def take(self, envelopes: Sequence[bytes]) -> Mapping[int, Refusal]:
         """Keep the envelopes of one request; returns why any were refused, by place, when all others are on disk.
 
-        Raises Overloaded where there is no room, or OSError; then any of them may have been kept.
+        Raises Overloaded where there is no room or the disk fails; then any of them may have been kept.
         """
         now, refused = self._clock(), {}
         accepted: dict[SurveyId, list[bytes]] = defaultdict(list)
@@ -83,8 +85,7 @@ class Intake:
                 copy = self._copies.surveys[id_]
                 placed.append((copy, copy.spool.reserve(len(envelopes)), envelopes))
         except Overloaded:
-            for copy, slots, _ in placed:
-                copy.spool.release(slots)
+            _give_back(placed)
             raise
         kept = asyncio.get_running_loop().create_future()
         self._pending.append((placed, kept))
@@ -101,9 +102,11 @@ class Intake:
             together, self._pending = self._pending, []
             try:
                 await run_in_threadpool(self._put, [each for placed, _ in together for each in placed])
-            except Exception as error:  # the disk fails: each sender hears it, and the next are tried again
-                for _, kept in together:
-                    kept.set_exception(error)
+            except Exception:  # the disk fails: each sender hears it, and the next are tried again
+                _log.exception("what came could not be kept")
+                for placed, kept in together:
+                    _give_back(placed)
+                    kept.set_exception(Overloaded("the disk of this relay fails: come again later"))
                     kept.exception()  # whether or not its sender is still there to hear it
             else:
                 for _, kept in together:
@@ -117,3 +120,8 @@ class Intake:
             spool.flush()
         for copy, slots, envelopes in placed:
             copy.spool.admit(slots, envelopes, round_)
+
+
+def _give_back(placed: _Placed) -> None:
+    for copy, slots, _ in placed:
+        copy.spool.release(slots)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from changeling_protocol import Coins, SystemCoins
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.quantities import SurveyId, UnixSeconds
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
@@ -115,23 +115,27 @@ class Relay:
         """Ask the server for surveys and keys, and go by what it says; or by what it said before, if it is away."""
         now, keys = self.clock(), None
         try:
-            named = self.settings.surveys
-            for id_ in await self._upstream.surveys() if named is None else sorted(named):
-                if self.copies.wants(id_):
-                    signed = await self._upstream.survey(id_)
-                    await run_in_threadpool(self.copies.take_survey, id_, signed, now)
-            self._surveys_asked = True
+            await self._fetch_surveys(now)
             keys = await self._upstream.keys()
         except UpstreamTrouble as trouble:
             _log.warning("surveys and keys are the last that were good: %s", trouble)
-        except OSError as error:
-            _log.warning("a survey is not relayed yet: %s", error)
         try:
             await run_in_threadpool(self.copies.take_keys, keys, now)
             self._end_over()
         except OSError as error:
             _log.warning("what the server tells cannot be kept: %s", error)
         self._forward_all()
+
+    async def _fetch_surveys(self, now: UnixSeconds) -> None:
+        named = self.settings.surveys
+        for id_ in await self._upstream.surveys() if named is None else sorted(named):
+            if self.copies.wants(id_):
+                try:
+                    signed = await self._upstream.survey(id_)
+                    await run_in_threadpool(self.copies.take_survey, id_, signed, now)
+                except (UpstreamTrouble, OSError) as error:  # the others, and the keys, are none the worse for it
+                    _log.warning("survey %s is not relayed yet: %s", id_.hex(), error)
+        self._surveys_asked = True
 
     async def _refresh_for_ever(self) -> None:
         while True:

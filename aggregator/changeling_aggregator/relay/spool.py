@@ -103,15 +103,20 @@ class Spool:
         return envelopes
 
     def erase(self, slots: Iterable[int]) -> None:
-        """Overwrite what was in these slots, on disk when this returns; they are free."""
+        """Overwrite what was in these slots, on disk when this returns; they are free.
+
+        They are free as well where the disk fails, with OSError. What it still holds then waits again after a restart.
+        """
         slots = list(slots)
-        for slot in slots:
-            os.pwrite(self._file, bytes(self._slot_bytes), slot * self._slot_bytes)
-        self.flush()
-        with self._lock:
+        try:
             for slot in slots:
-                del self._waiting[slot]
-            self._free += slots
+                os.pwrite(self._file, bytes(self._slot_bytes), slot * self._slot_bytes)
+            self.flush()
+        finally:
+            with self._lock:
+                for slot in slots:
+                    del self._waiting[slot]
+                self._free += slots
 
     def _drawn(self) -> int:
         place = self._coins.below(len(self._free))

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 from changeling_protocol import MalformedBytes
 from changeling_protocol.quantities import SurveyId
+from changeling_protocol.refusal import Refusal
 from changeling_protocol.survey import ID_BYTES
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
@@ -23,6 +24,7 @@ from ..errors import UpstreamTrouble
 from ..server import is_loopback
 
 TIMEOUT_SECONDS = 30.0
+_REASONS = {each.value: each for each in Refusal}
 _HEADERS = {"user-agent": "changeling-relay", "accept": "*/*", "accept-encoding": "identity"}
 
 
@@ -68,16 +70,17 @@ class Upstream:
         except MalformedBytes as error:
             raise UpstreamTrouble("the server's list of keys cannot be read") from error
 
-    async def upload(self, envelopes: Sequence[bytes]) -> list[str]:
-        """Hands envelopes over; returns the reasons for which any were refused. All others are on the server's disk.
+    async def upload(self, envelopes: Sequence[bytes]) -> list[Refusal | None]:
+        """Hands envelopes over; returns the reason of each that was refused, None where we do not know it.
 
-        Raises UpstreamTrouble; then any of them may have arrived.
+        All others are on the server's disk. Raises UpstreamTrouble; then any of them may have arrived.
         """
         answer = await self._ask("POST", UPLOADS, encode_upload_request(envelopes))
         try:
-            return list(decode_acknowledgement(answer, len(envelopes)).values())
+            reasons = decode_acknowledgement(answer, len(envelopes)).values()
         except MalformedBytes as error:
             raise UpstreamTrouble("the server's acknowledgement cannot be read") from error
+        return [_REASONS.get(reason) for reason in reasons]
 
     async def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         headers = {} if body is None else {"content-type": MSGPACK}
@@ -91,7 +94,7 @@ class Upstream:
                         response.status_code,
                         int(silence[:9]) if silence.isascii() and silence.isdigit() else 0,
                     )
-                async for chunk in response.aiter_bytes():
+                async for chunk in response.aiter_raw():  # never unpacked: a few bytes could become many
                     content += chunk
                     if len(content) > MOST_BODY_BYTES:
                         raise UpstreamTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from unittest.mock import Mock
 
 import pytest
 from changeling_aggregator.errors import Overloaded
@@ -121,3 +122,23 @@ def test_a_disk_without_room_for_a_survey_keeps_no_other_from_being_relayed(tmp_
             assert await hand.take(sealed()) == {}
 
     asyncio.run(run())
+
+
+def test_a_full_disk_takes_what_it_took_before_and_keys_are_served_on(tmp_path, upstream, monkeypatch):
+    """Places for envelopes are reserved; only what the server newly tells cannot be kept, so a restart forgets it."""
+    full = OSError(28, "no space left on device")
+
+    async def run():
+        hand = Hand(tmp_path, upstream)
+        async with asked(hand) as http:
+            monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
+            hand.now += 86_000
+            await hand.relay.refresh()
+            hand.now += 1000
+            answers = [await http.get(where) for where in ("/v1/keys", "/health")]
+            answers.append(await http.post("/v1/uploads", content=body(sealed())))
+            monkeypatch.undo()
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(run()) == [200, 200, 200]
+    assert os.path.getsize(tmp_path / "keys") > 0

@@ -3,8 +3,6 @@
 import asyncio
 from types import SimpleNamespace
 
-import pytest
-from changeling_aggregator.relay import Upstream
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
 
@@ -224,10 +222,3 @@ def test_a_survey_that_is_over_leaves_no_file_once_nothing_of_it_waits(tmp_path,
     asyncio.run(run())
     assert sorted(file.name for file in tmp_path.iterdir()) == ["keys", "lock"]
     assert len(upstream.envelopes) == 1
-
-
-@pytest.mark.parametrize("url", ["http://server.example", "server.example", "ftp://x", "https://a/?b", "https://"])
-def test_a_server_is_https_or_on_loopback(url):
-    """Envelopes are sealed, but their heads are not, and nobody else is to see how many there are."""
-    with pytest.raises(ValueError, match="the server's URL must be"):
-        Upstream(url)

@@ -2,7 +2,9 @@
 
 from itertools import permutations, product
 
+from changeling_aggregator.relay import Batching, Settings
 from changeling_aggregator.relay.shuffling import shuffled
+from changeling_protocol import SystemCoins
 
 from ..coins import ListedCoins
 
@@ -12,3 +14,8 @@ def test_of_all_draws_each_gives_another_order():
     for given in ("abcde", "edcba"):
         orders = [tuple(shuffled(given, ListedCoins(draws))) for draws in product(*map(range, (5, 4, 3, 2)))]
         assert sorted(orders) == sorted(permutations("abcde"))
+
+
+def test_the_draws_are_the_operating_systems():
+    """Unless a test brings its own."""
+    assert isinstance(Settings([], Batching(1, 1, 1), None, "", 1).coins, SystemCoins)

@@ -128,8 +128,8 @@ class Copies:
                 del self.surveys[id_]
                 self._passed_over.add(id_)
                 copy.spool.close()
+                (self._folder / f"{id_.hex()}.spool").unlink()  # first, as nobody would look for it without the survey
                 (self._folder / f"{id_.hex()}.survey").unlink()
-                (self._folder / f"{id_.hex()}.spool").unlink()
 
     def key_at(self, now: UnixSeconds) -> bytes | None:
         """The id of the one key that is served and taken at this Unix time, in seconds; None if there is none."""

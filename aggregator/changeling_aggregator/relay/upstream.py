@@ -1,5 +1,6 @@
 """The server behind a relay, as the relay speaks with it: always in the same words, whoever's envelopes it forwards."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -24,6 +25,7 @@ from ..errors import UpstreamTrouble
 from ..server import is_loopback
 
 TIMEOUT_SECONDS = 30.0
+"""A whole exchange takes no longer."""
 _REASONS = {each.value: each for each in Refusal}
 _HEADERS = {"user-agent": "changeling-relay", "accept": "*/*", "accept-encoding": "identity"}
 
@@ -86,7 +88,10 @@ class Upstream:
         headers = {} if body is None else {"content-type": MSGPACK}
         content = bytearray()
         try:
-            async with self._http.stream(method, self._url + path, content=body, headers=headers) as response:
+            async with (
+                asyncio.timeout(TIMEOUT_SECONDS),  # httpx bounds each read, and not what they add up to
+                self._http.stream(method, self._url + path, content=body, headers=headers) as response,
+            ):
                 if response.status_code != 200:
                     silence = response.headers.get("retry-after", "")
                     raise UpstreamTrouble(

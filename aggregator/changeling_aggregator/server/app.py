@@ -60,16 +60,18 @@ def make_app(service: Service) -> ASGIApp:
 
     app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
-    return _Dated(app, service.clock)
+    return Dated(app, service.clock)
 
 
-class _Dated:
+class Dated:
     """Puts the server's own clock on every answer: devices delay by it what they would send too early."""
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app, self._clock = app, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers, with a date."""
+
         async def dated(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 date = formatdate(self._clock(), usegmt=True).encode()

@@ -18,6 +18,7 @@ from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_run, merged
 from changeling_aggregator.store import LoggedEnvelope, Store
+from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.log import open_stream, unread
@@ -229,7 +230,7 @@ def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
 def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     """Whatever a device seals is counted or refused; an envelope of nothing is refused at the door."""
     with log.store.reading() as connection:
-        keys = private_keys(connection)
+        keys = private_keys(connection, IN_CLEAR)
     entry = LoggedEnvelope(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
     count([entry], {log.survey.id: log.survey}, keys, lambda *_: (), {})
 
@@ -254,7 +255,7 @@ def test_tallies_are_a_function_of_the_log(log: Log) -> None:
         fold_batch(log.store, batch)
     fold(log.store, END, batch=13)
     with log.store.reading() as connection:
-        entries, keys = list(whole_log(connection)), private_keys(connection)
+        entries, keys = list(whole_log(connection)), private_keys(connection, IN_CLEAR)
     surveys = {log.survey.id: log.survey}
     for size in (5, 60):
         batches = [entries[i : i + size] for i in range(0, len(entries), size)]
@@ -277,7 +278,7 @@ def test_two_folders_at_once_count_once(log: Log, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         assert sum(pool.map(fold_beside, range(2))) == 80
     with log.store.reading() as connection:
-        whole = refold([whole_log(connection)], {log.survey.id: log.survey}, private_keys(connection))
+        whole = refold([whole_log(connection)], {log.survey.id: log.survey}, private_keys(connection, IN_CLEAR))
     assert log.tallies() == shown(whole)
     assert log.attendance() == present(whole)
 
@@ -323,7 +324,7 @@ def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_
     """Their bytes are in none of the store's files; what was counted stays."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
     with store.reading() as connection:
-        private = private_keys(connection)[log.key.id].private_bytes_raw()
+        private = private_keys(connection, IN_CLEAR)[log.key.id].private_bytes_raw()
     log.append_reports(END, [report(8)])
     fold(store, END + GRACE)
     assert any(private in path.read_bytes() for path in tmp_path.iterdir())
@@ -336,7 +337,7 @@ def test_bytes_of_a_destroyed_key_that_a_reader_kept_go_at_the_next_fold(store: 
     """While somebody reads, the write-ahead log cannot be emptied; afterwards it is, though nothing else is due."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
     with store.reading() as connection:
-        private = private_keys(connection)[log.key.id].private_bytes_raw()
+        private = private_keys(connection, IN_CLEAR)[log.key.id].private_bytes_raw()
         fold(store, END + GRACE + 1)
         assert any(private in path.read_bytes() for path in tmp_path.iterdir())
     fold(store, END + GRACE + 1)
@@ -348,7 +349,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
 ) -> None:
     """Though something new waits whenever the fold looks, it ends, seals, and destroys what no waiter can need."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=closes(1))
-    lasting = Log.of(store, log.survey)
+    lasting = Log.of(store, log.survey, begins=closes(1))
     log.append_reports(closes(1), [report(1)])
     now = closes(1) + GRACE
 
@@ -362,7 +363,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
         fold(store, now)
     with store.reading() as connection:
         assert sealed_period(connection, log.survey.id) == 1
-        assert set(private_keys(connection)) == {lasting.key.id}
+        assert set(private_keys(connection, IN_CLEAR)) == {lasting.key.id}
 
 
 def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
@@ -498,7 +499,7 @@ def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int
         if random.random() < 0.5:
             fold(store, at, batch=random.choice([1, 3, 100]))
             with store.reading() as connection:
-                left, keys = list(whole_log(connection)), private_keys(connection)
+                left, keys = list(whole_log(connection)), private_keys(connection, IN_CLEAR)
                 sealed = sealed_period(connection, log.survey.id)
             again = refold([left], {log.survey.id: log.survey}, keys)
             still, here = shown(again), present(again)

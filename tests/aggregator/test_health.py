@@ -14,7 +14,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
     monkeypatch.setattr(fold_loop, "EVERY_SECONDS", 0.05)
     folding = fold_loop.fold
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, closing: bool) -> None:  # noqa: ARG001
         raise OSError("no space left")
 
     service = Service(store, Settings(PINNED, None, lambda: 1_800_000_000.0))
@@ -23,7 +23,8 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
         monkeypatch.setattr(fold_loop, "fold", broken)
         assert eventually(lambda: get("/health").status_code, 503)
         told = get("/health").json()
-        assert told["status"] == "the fold fails: the log says why"
+        assert told["status"] == "bad"
+        assert told["troubles"][0] == {"name": "fold", "severity": "bad", "detail": "the fold fails: the log says why"}
         assert told["fold_failures"] >= 3
         assert told["fold_age"] > 0
         monkeypatch.setattr(fold_loop, "fold", folding)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import StoreError
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.schema import VERSION
 from sqlalchemy import text
 
 
@@ -14,9 +15,9 @@ def test_a_store_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> No
     path = tmp_path / "server.db"
     store = Store.open(path)
     with store.writing() as connection:
-        connection.execute(text("UPDATE store SET version = 4"))
+        connection.execute(text(f"UPDATE store SET version = {VERSION + 1}"))
     store.close()
-    with pytest.raises(StoreError, match="schema version 4, this program knows 3"):
+    with pytest.raises(StoreError, match=f"schema version {VERSION + 1}, this program knows {VERSION}"):
         Store.open(path)
 
 

@@ -11,6 +11,7 @@ from threading import Condition, Thread
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
+from changeling_protocol.wire import MOST_BODY_BYTES
 
 from ..errors import Overloaded
 from ..store import Store
@@ -40,6 +41,7 @@ class Committer:
         self._waiting_bytes = 0
         self._refused: RefusalCounts = Counter()
         self._closing = False
+        self._failed = False
         self._thread = Thread(target=self._run, name="committer", daemon=True)
 
     def start(self) -> None:
@@ -58,6 +60,17 @@ class Committer:
     def running(self) -> bool:
         """Whether its thread lives."""
         return self._thread.is_alive()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why an upload that came now would be turned away; None where it would be taken."""
+        if not self.running:
+            return "the thread that writes uploads to disk has died"
+        if self._failed:
+            return "uploads cannot be written to the store, and are turned away"
+        if self._waiting_bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
+            return "more uploads wait for the disk than are kept in memory, and are turned away"
+        return None
 
     def submit(self, envelopes: Sequence[bytes]) -> Future[None]:
         """Append these envelopes; the future is done when they are on disk, or holds the error.
@@ -95,7 +108,9 @@ class Committer:
             batch = [waiting for waiting in batch if waiting.acknowledged.set_running_or_notify_cancel()]
             try:
                 self._commit([envelope for waiting in batch for envelope in waiting.envelopes], refused)
+                self._failed = False
             except Exception as error:  # whatever the database says, the thread lives and the sender hears it
+                self._failed = True
                 for waiting in batch:
                     waiting.acknowledged.set_exception(error)
                 if not closing:

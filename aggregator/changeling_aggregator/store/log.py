@@ -58,8 +58,23 @@ def stop_appending(connection: Connection) -> None:
 
 
 def hold_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
-    """From here on no arrival is before `now`, in Unix milliseconds."""
+    """From here on no arrival is before `now`, in Unix milliseconds, also where arrivals are set back."""
+    connection.execute(update(store).where(store.c.held < now).values(held=now))
     connection.execute(update(store).where(store.c.arrival < now).values(arrival=now, stream=0))
+
+
+def set_back_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
+    """Give out arrivals from `now` on again, or from where they are held, where a clock that was ahead gave out later.
+
+    now: Unix milliseconds. What is not folded arrived now, too; what is folded keeps its arrival. Call `stop_appending`
+    before, in the same transaction.
+    """
+    back = max(now, UnixMilliseconds(connection.execute(select(store.c.held)).scalar_one()))
+    for stream, position in _behind(connection):
+        ahead = log.c.stream == stream, log.c.position > position, log.c.arrival > back
+        connection.execute(update(log).where(*ahead).values(arrival=back))
+    last = select(func.coalesce(func.max(streams.c.id), 0)).scalar_subquery()  # so that the next arrival is after these
+    connection.execute(update(store).where(store.c.arrival > back).values(arrival=back, stream=last))
 
 
 def latest_arrival(connection: Connection) -> UnixMilliseconds:

@@ -27,6 +27,8 @@ from .devices import FOREVER, body
 
 TOKEN = "the operator's token"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
+Cli = Callable[..., str]
+"""What runs a command and returns what it printed; the fixture `cli`."""
 _numbers = count()
 
 

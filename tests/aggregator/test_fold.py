@@ -10,13 +10,16 @@ from pathlib import Path
 from random import Random
 
 import msgpack
+import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.closing import close_what_ended
+from changeling_aggregator.fold.checks import judged
+from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_run, merged
+from changeling_aggregator.ingest import Registry
 from changeling_aggregator.store import LoggedEnvelope, Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
@@ -24,12 +27,14 @@ from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.log import open_stream, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, seal
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, Survey, seal
 from changeling_protocol.ending import EarlyEnd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
 
-from ..protocol.examples import survey
+from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, Said, envelope, report
 from .refolding import present, refold, shown, whole_log
 
@@ -461,6 +466,76 @@ def test_envelopes_go_at_arrival_and_grace(log: Log) -> None:
     assert log.tallies()[0, 8][0] == 1
     fold(log.store, END + 3 * GRACE)
     assert arrivals(log) == []
+
+
+def test_a_survey_that_is_over_keeps_nothing_for_others(log: Log) -> None:
+    """Its grace counts until its last closing is sealed, also if it was ended early."""
+    wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
+    with log.store.writing() as connection:
+        add_survey(connection, wide.id, wide.signed_by(AUTHORITY))
+    log.append_reports(END, [report(8)])
+    fold(log.store, END + GRACE + 1)
+    assert arrivals(log) == [END]
+    with log.store.writing() as connection:
+        end = EarlyEnd(wide.id, 1)
+        add_end(connection, end, end.signed_by(AUTHORITY))
+    fold(log.store, closes(1) + 20 * GRACE)
+    assert arrivals(log) == [END]
+    fold(log.store, closes(1) + 20 * GRACE + 1)
+    assert arrivals(log) == []
+
+
+def test_no_grace_keeps_the_log_and_expired_keys_for_ever(store: Store) -> None:
+    """A survey of eight minutes that takes reports for 7,000 years holds both for 90 days."""
+    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=7000 * 365 * 86_400), expires=END)
+    log.append_reports(END, [report(8)])
+    fold(store, END + MOST_RETENTION_SECONDS)
+    with store.reading() as connection:
+        assert (len(arrivals(log)), len(private_keys(connection, IN_CLEAR))) == (1, 1)
+    fold(store, END + MOST_RETENTION_SECONDS + 1)
+    with store.reading() as connection:
+        assert (arrivals(log), private_keys(connection, IN_CLEAR)) == ([], {})
+    assert log.tallies()[0, 8][0] == 1
+
+
+def test_a_survey_that_cannot_be_read_harms_no_other(log: Log) -> None:
+    """A store may hold one of a version with other bounds; the others are folded, and sealed in their time."""
+    bad = b"survey of 16 by."
+    with log.store.writing() as connection:
+        add_survey(connection, bad, b"a grace of ten to the eleventh weeks")
+    log.append_reports(closes(1), [report(1)])
+    log.append(closes(1), bytes([1]) + bad + log.key.id + bytes(200))
+    done = fold(log.store, closes(1) + GRACE + 1)
+    assert (done.reports, done.refused) == (1, {"unopenable": 1})
+    with log.store.reading() as connection:
+        assert sealed_period(connection, log.survey.id) == 1
+    registry = Registry(log.store)
+    registry.refresh()
+    assert (list(registry.surveys), list(registry.unreadable)) == ([log.survey.id], [bad])
+
+
+def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it added stays in the log and is told; a store that fails is no survey's trouble, and stops the fold."""
+    other = replace(log.survey, question="Another?")
+    with log.store.writing() as connection:
+        add_survey(connection, other.id, other.signed_by(AUTHORITY))
+    log.append_reports(closes(1), [report(1)])
+    log.append(closes(1), envelope(other, log.key, [report(1)]))
+
+    def defective(closings: pl.DataFrame, of: Survey, last: int) -> pl.DataFrame:
+        if of == other:
+            raise error
+        return judged(closings, of, last)
+
+    monkeypatch.setattr("changeling_aggregator.fold.counting.judged", defective)
+    error: Exception = OperationalError("", {}, Exception())
+    with pytest.raises(OperationalError):
+        fold(log.store, closes(1))
+    error = pl.exceptions.ComputeError("overflow")
+    done = fold(log.store, closes(1))
+    assert (done.envelopes, done.reports, done.uncounted) == (2, 1, {other.id: 1})
+    assert log.tallies()[0, 1][0] == 1
+    assert len(arrivals(log)) == 2
 
 
 def test_the_log_is_pruned_a_bounded_number_at_a_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import GuardedClock
-from changeling_aggregator.server.guarded_clock import MOST_DOWNTIME, MOST_STEP, STEADY_SECONDS, Doubt
+from changeling_aggregator.server.guarded_clock import LONGEST_DOWNTIME, MOST_DOWNTIME, MOST_STEP, STEADY_SECONDS, Doubt
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.clock import KeptTime, kept_time
@@ -96,14 +96,25 @@ def test_a_long_downtime_is_believed_after_an_hour_or_on_confirmation(machine: M
     kept = KeptTime(int(NOW * 1000), False)
     machine.run(MOST_DOWNTIME)
     assert machine.boot(kept).doubt is None
-    machine.run(21 * DAY)
+    machine.run(LONGEST_DOWNTIME - MOST_DOWNTIME)
     clock = machine.boot(kept)
     assert (clock.doubt, clock.kept(), clock()) == (Doubt.DOWNTIME, None, machine.wall)
     machine.run(STEADY_SECONDS - 1)
     assert clock.doubt is Doubt.DOWNTIME
     machine.run(1)
     assert (clock.doubt, clock.kept()) == (None, KeptTime(int(machine.wall * 1000), False))
-    machine.boot(kept).confirm(machine.wall)
+
+
+def test_a_downtime_of_weeks_is_believed_on_confirmation_alone(machine: Machine) -> None:
+    """A clock that is 40 days ahead from the start on, and stays so, looks just like one, and seals nothing."""
+    kept = KeptTime(int(NOW * 1000), False)
+    machine.run(LONGEST_DOWNTIME + 1)
+    clock = machine.boot(kept)
+    for _ in range(3):
+        assert (clock.doubt, clock.kept(), clock()) == (Doubt.LONG_DOWNTIME, None, machine.wall)
+        machine.run(STEADY_SECONDS)
+    clock.confirm(machine.wall)
+    assert (clock.doubt, clock.kept()) == (None, KeptTime(int(machine.wall * 1000), False))
 
 
 def test_a_clock_that_was_wrong_at_the_start_is_believed_when_it_is_set_right(machine: Machine) -> None:

@@ -1,6 +1,7 @@
 """`changeling keys`: sealing keys, made on the server, signed where the authority is, published."""
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -37,11 +38,9 @@ def new(
     from ..store import Store
     from ..store.sealing_keys import make_key, published_keys
 
-    opened = Store.open(store, read_store_key(store_key_file))
-    with opened.writing() as connection:
+    with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.writing() as connection:
         public = make_key(connection, opened.at_rest)
         last = max((each.key.expires for each in published_keys(connection).values()), default=0)
-    opened.close()
     write_public_key(output, public)
     when = f" --begins {_shown(last)}, as the last key expires then" if last > time.time() else ""
     typer.echo(f"wrote {output}; sign it with `changeling keys sign`{when}, where the authority's key is")
@@ -59,10 +58,8 @@ def list_(
     from ..store.sealing_keys import key_lives
 
     now = UnixSeconds(time.time())
-    opened = Store.open(store)
-    with opened.reading() as connection:
+    with closing(Store.open(store)) as opened, opened.reading() as connection:
         lives = key_lives(connection)
-    opened.close()
     table = Table()
     for column in ("key", "state", "begins", "expires", "days left", "in the store"):
         table.add_column(column, justify="right" if column == "days left" else "left")
@@ -88,11 +85,10 @@ def reencrypt(
     from ..store.sealing_keys import encrypt_again
 
     new = read_store_key(new_store_key_file)
-    opened = Store.open(store, read_store_key(store_key_file))
-    with opened.writing() as connection:
-        count = encrypt_again(connection, opened.at_rest, new)
-    opened.forget_overwritten(changed=True)
-    opened.close()
+    with closing(Store.open(store, read_store_key(store_key_file))) as opened:
+        with opened.writing() as connection:
+            count = encrypt_again(connection, opened.at_rest, new)
+        opened.forget_overwritten(changed=True)
     typer.echo(f"{count} private keys are encrypted under the new store key")
 
 

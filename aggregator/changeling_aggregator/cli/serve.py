@@ -1,6 +1,7 @@
 """`changeling serve`: the aggregation server, until it is told to stop."""
 
 import signal
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -47,22 +48,23 @@ def serve(
     token = admin_token(admin_token_file)
     at_rest = read_store_key(store_key_file)
     listening, url = listen(host, port)
-    opened = Store.open(store, at_rest)
-    with opened.writing() as connection:
-        encrypted = encrypt_in_clear(connection, at_rest)
-    opened.forget_overwritten(changed=encrypted)
-    with opened.reading() as connection:
-        private_keys(connection, at_rest)  # under another store key they cannot be read: better told now than at a fold
-        last, kept = latest_arrival(connection), kept_time(connection)
-    clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
-    service = Service(opened, Settings(keys, token, clock))
-    server = make_server(service)
-    signal.signal(signal.SIGTERM, interrupt)
-    typer.echo(f"changeling listens on {url}" + ("" if token else "; without an admin token nothing can be published"))
-    try:
-        server.run(sockets=[listening])
-    except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
-        typer.echo("changeling has stopped")
+    with listening, closing(Store.open(store, at_rest)) as opened:
+        with opened.writing() as connection:
+            encrypted = encrypt_in_clear(connection, at_rest)
+        opened.forget_overwritten(changed=encrypted)
+        with opened.reading() as connection:
+            private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
+            last, kept = latest_arrival(connection), kept_time(connection)
+        clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
+        service = Service(opened, Settings(keys, token, clock))
+        server = make_server(service)
+        signal.signal(signal.SIGTERM, interrupt)
+        without = "" if token else "; without an admin token nothing can be published"
+        typer.echo(f"changeling listens on {url}{without}")
+        try:
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
+            typer.echo("changeling has stopped")
 
 
 def interrupt(_: int, __: FrameType | None) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from ..store import ClosingKey, Store
 from ..store.counted import seal_closings, sealed_period
 from ..store.early_ends import published_ends
-from ..store.log import first_unfolded, hold_arrivals, latest_arrival, set_back_arrivals, stop_appending
+from ..store.log import first_unfolded, held_arrival, hold_arrivals, latest_arrival, set_back_arrivals, stop_appending
 from ..store.pruning import any_to_prune, prune
 from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, readable
@@ -38,7 +38,7 @@ def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
     now: Unix seconds, of a clock that is believed. What is not folded has then arrived now, and is not late for it.
     """
     with store.reading() as connection:
-        if latest_arrival(connection) <= _ms(now) + MOST_AHEAD_MS:
+        if latest_arrival(connection) <= max(_ms(now) + MOST_AHEAD_MS, held_arrival(connection)):
             return
     with store.writing() as connection:
         stop_appending(connection)

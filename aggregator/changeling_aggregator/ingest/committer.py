@@ -13,12 +13,13 @@ from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSecon
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.wire import MOST_BODY_BYTES
 
-from ..errors import Overloaded
+from ..errors import Overloaded, Unwritable
 from ..store import Store
 from ..store.counted import RefusalCounts, add_refusals
-from ..store.log import append, open_stream
+from ..store.log import append, open_stream, stop_appending
 
 MOST_WAITING_BYTES = 64 * 2**20
+RETRY_SECONDS = 1.0
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
@@ -96,7 +97,10 @@ class Committer:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._refused or self._closing)
+                # After a failure it tries by itself: perhaps nobody sends while health is bad.
+                self._changed.wait_for(
+                    lambda: self._waiting or self._refused or self._closing, RETRY_SECONDS if self._failed else None
+                )
                 if not self._waiting and not self._closing:
                     self._changed.wait_for(lambda: self._waiting or self._closing, REFUSALS_WAIT_SECONDS)
                 if self._closing and not self._waiting and not self._refused:
@@ -120,7 +124,11 @@ class Committer:
                     waiting.acknowledged.set_result(None)
 
     def _commit(self, envelopes: Sequence[bytes], refused: RefusalCounts) -> None:
+        if trouble := self._store.trouble():  # SQLite itself writes on into a file that has no name any more
+            raise Unwritable(trouble)
         with self._store.writing() as connection:
             if envelopes:
                 append(connection, self._stream, envelopes, UnixMilliseconds(int(self._clock() * 1000)))
+            elif self._failed:
+                stop_appending(connection)  # which changes nothing, and is written all the same
             add_refusals(connection, refused)

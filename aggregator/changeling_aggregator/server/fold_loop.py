@@ -11,7 +11,7 @@ from ..ingest import Registry
 from ..store import Store
 from ..store.clock import KeptTime, keep_time
 from .clock import Clock
-from .guarded_clock import Doubt, GuardedClock
+from .guarded_clock import AT_THE_START, GuardedClock
 
 EVERY_SECONDS = 1.0
 KEEP_TIME_SECONDS = 60
@@ -65,7 +65,7 @@ class FoldLoop:
             now = self._clock()
             try:
                 # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
-                waits = doubt is Doubt.DOWNTIME
+                waits = doubt in AT_THE_START
                 report = FoldReport() if waits else fold(self._store, now, closing=doubt is None)
                 self._registry.refresh()  # keys may have been destroyed
                 if guard is not None:

@@ -25,6 +25,9 @@ MOST_DOWNTIME = 3600.0
 STEADY_SECONDS = 3600.0
 """A longer downtime is believed when the clock has run so long without being set. A walk in smaller steps than
 MOST_STEP gets no further than one of them in such a time."""
+LONGEST_DOWNTIME = 7 * 86_400.0
+"""Seconds. A still longer one is believed on an operator's word alone: a clock that is wrong from the start on, and
+stays so, looks just the same, and would destroy keys."""
 
 _log = logging.getLogger("changeling")
 
@@ -33,10 +36,18 @@ class Doubt(StrEnum):
     """Why a clock is not believed. Each says what to do."""
 
     DOWNTIME = (
-        "the server was down for long, or the clock is ahead: uploads wait until it has run for an hour, or is "
+        "the server was down for hours, or the clock is ahead: uploads wait until it has run for an hour, or is "
+        "confirmed with `changeling clock confirm`"
+    )
+    LONG_DOWNTIME = (
+        "the server was down for more than a week, or the clock is ahead: uploads wait until it is set right, or is "
         "confirmed with `changeling clock confirm`"
     )
     JUMPED = "the clock was set to another time: set it right, or confirm it with `changeling clock confirm`"
+
+
+AT_THE_START = (Doubt.DOWNTIME, Doubt.LONG_DOWNTIME)
+"""The doubts of a clock that is shown although it may be wrong, as what it shows is likely."""
 
 
 def steady_time() -> float:
@@ -62,7 +73,9 @@ class GuardedClock:
         self._slack = MOST_DOWNTIME
         self._shown = shown - self._since
         """The same, to what the wall clock showed at the start."""
-        self._downtime_possible = not kept.jumped and shown > self._known + self._since
+        downtime = shown - self._known - self._since
+        self._downtime_possible = not kept.jumped and downtime > 0
+        self._of_downtime = Doubt.DOWNTIME if downtime <= LONGEST_DOWNTIME else Doubt.LONG_DOWNTIME
         self()
 
     def __call__(self) -> UnixSeconds:
@@ -74,10 +87,10 @@ class GuardedClock:
                     self._believe(wall, steady)
                 return wall
             if self._downtime_possible and abs(wall - (self._shown + steady)) <= MOST_STEP:
-                if steady - self._since >= STEADY_SECONDS:
+                if self._of_downtime is Doubt.DOWNTIME and steady - self._since >= STEADY_SECONDS:
                     self._believe(wall, steady)
                 else:
-                    self._distrust(Doubt.DOWNTIME, wall)
+                    self._distrust(self._of_downtime, wall)
                 return wall
             self._downtime_possible = False
             self._distrust(Doubt.JUMPED, wall)
@@ -92,7 +105,7 @@ class GuardedClock:
     def kept(self) -> KeptTime | None:
         """What the store should remember now; None where it should leave what it has."""
         now, doubt = self(), self._doubt
-        if doubt is Doubt.DOWNTIME:
+        if doubt in AT_THE_START:
             return None
         return KeptTime(UnixMilliseconds(int(now * 1000)), doubt is Doubt.JUMPED)
 

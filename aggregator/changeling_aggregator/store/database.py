@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from ..errors import StoreError
@@ -26,7 +26,8 @@ _PRAGMAS = (
 )
 
 LEAST_FREE_BYTES = 32 * 2**20
-"""With less than that on its disk a store is as good as full."""
+"""With less than that on its disk a store is as good as full. The rest is for the fold, for sealing, and for destroying
+keys."""
 
 
 class Store:
@@ -48,7 +49,8 @@ class Store:
         """
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         # hide_parameters: what is stored never shows in an error message.
-        engine = create_engine(f"sqlite:///{path}", hide_parameters=True)
+        # URL.create and an absolute path: no character of its name is taken for anything else.
+        engine = create_engine(URL.create("sqlite", database=str(path.absolute())), hide_parameters=True)
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
         store = cls(engine, path, at_rest)
@@ -98,16 +100,16 @@ class Store:
             connection.close()
 
     def trouble(self) -> str | None:
-        """Why nothing can be kept in it, as far as the file system tells; None where all is well."""
+        """Why no upload should be appended to it, as far as the file system tells; None where all is well."""
         try:
             if _identity(self._path) != self._file:
-                return "the store's file was replaced by another: what is uploaded goes into the old one, and is lost"
+                return "the store's file was replaced by another: start the server again"
             if os.statvfs(self._path).f_flag & os.ST_RDONLY or not os.access(self._path, os.W_OK):
                 return "the store's file cannot be written"
             if shutil.disk_usage(self._path).free < LEAST_FREE_BYTES:
                 return f"the disk is full: less than {LEAST_FREE_BYTES // 2**20} MiB are free"
         except OSError as error:
-            return f"the store's file is gone, and what is uploaded is lost: {error.strerror}"
+            return f"the store's file is gone: {error.strerror}"
         return None
 
     def close(self) -> None:

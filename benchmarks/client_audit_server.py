@@ -3,8 +3,8 @@
 from email.utils import formatdate
 
 import httpx
-from changeling_protocol import SealingKey, canonical, open_envelope
-from changeling_protocol.wire import decode_upload_request, encode_key_list
+from changeling_protocol import SealingKey, open_envelope
+from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -42,7 +42,7 @@ class Server:
         self.uploaded += decode_upload_request(request.content)
         if self.mute:
             return httpx.Response(503, headers=date)
-        return httpx.Response(200, content=canonical.encode({"refused": []}), headers=date)
+        return httpx.Response(200, content=encode_acknowledgement({}), headers=date)
 
     def taken(self) -> list[bytes]:
         """The envelopes since the last time, in plaintext."""

@@ -1,7 +1,7 @@
 """Measure 3 of the client: what it costs the app that embeds it.
 
-Imports, in fresh processes, in turn with their baseline; record() in turn with one durable transaction on the same disk;
-10,000 due nodes, in seconds of CPU; the memory of a client that waits. Times are medians.
+Imports, in fresh processes, in turn with their baseline; record() in turn with one durable transaction on the same
+disk; 10,000 due nodes, in seconds of CPU; the memory of a client that waits. Times are medians.
 """
 
 import sqlite3
@@ -52,7 +52,7 @@ def imports(starts: int = STARTS) -> dict[str, float]:
         for code, times in taken.items():
             told = "" if code is _RECORDED else "\nprint(time.perf_counter() - began)"
             run = [sys.executable, "-c", f"import time\nbegan = time.perf_counter()\n{code}{told}"]
-            times.append(float(subprocess.run(run, capture_output=True, check=True).stdout))
+            times.append(float(subprocess.run(run, capture_output=True, check=True).stdout))  # noqa: S603
     base, imported, recorded = (statistics.median(times) for times in taken.values())
     return {
         "3_import_ratio": imported / base,
@@ -172,7 +172,7 @@ def idle_mib() -> float:
         with tempfile.TemporaryDirectory() as folder:
             server = LoopbackServer(Path(folder) / "kept", asked)
             run = [sys.executable, "-c", _IDLE, server.url, PINNED[0].hex(), folder, asked.id.hex(), *loaded]
-            printed = subprocess.run(run, capture_output=True, check=True, text=True).stdout
+            printed = subprocess.run(run, capture_output=True, check=True, text=True).stdout  # noqa: S603
             server.close()
         first, *rest = printed.splitlines()
         held, status = first.split()

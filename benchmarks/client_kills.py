@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 import changeling_client
 import httpx
-from changeling_client import Client, ClientError, Status, answering, outbox, store, witness
+from changeling_client import Client, ClientError, Status, answering, outbox, responding, store, witness
 from changeling_protocol import AtMost, Calendar, ReleasePlan
 from changeling_protocol.cost import lives_cost
 
@@ -96,7 +96,7 @@ def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = 
     with (
         patch.object(store, "_connect", connected),
         patch.object(witness, "_write_through", steps.around("witness", witness._write_through)),
-        patch.object(answering, "respond", steps.around("draw", answering.respond)),
+        patch.object(answering, "respond", steps.around("draw", responding.respond)),
         patch.object(outbox, "put", steps.around("queue", outbox.put)),
         patch.object(store.Store, "erase_past", steps.around("erase", store.Store.erase_past)),
         Client(
@@ -186,8 +186,8 @@ def _fast_folder() -> str | None:
 
 
 def kills(share: int, shares: int, at_random: int = RANDOM_KILLS) -> tuple[Counter[str], Counter[str]]:
-    """Kills at every step, and at random times: one share of both. Returns the faults, and how often it killed where."""
-    chance = random.Random(SEED + share)
+    """Kills at every step, and at random times: one share of both. Returns faults, and how often it killed where."""
+    chance = random.Random(SEED + share)  # noqa: S311
     wrong: Counter[str] = Counter()
     where: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as name:
@@ -229,7 +229,7 @@ def kills(share: int, shares: int, at_random: int = RANDOM_KILLS) -> tuple[Count
 
 
 def full_disks(most_pages: int = 200) -> dict[str, float]:
-    """Lives on a disk that is full at a page: no file grows beyond it; and on one where the database gets no more pages.
+    """Lives on a disk that is full: no file grows beyond a size, or the database gets no more pages.
 
     The process ends at the first error; the next finds room again.
     """

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from changeling_protocol import AtMost, Calendar, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Survey, Track
-from changeling_protocol.canonical import encode
-from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
+from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 
 from tests.client_sdk.device import PRIVATE, TRUTHFUL, answers_in, signed_key
@@ -26,7 +25,7 @@ START = 1_800_000_000
 
 
 def plain_survey(periods: int, *, start: int = START, period: int = 60, noise: bool = False, most: int = 4) -> Survey:
-    """A track of changes with true symbols and, with noise, one more whose symbols say nothing: one drawn anew differs."""
+    """A track of changes with true symbols and, with noise, one whose symbols say nothing: one drawn anew differs."""
     odds = (TRUTHFUL, Odds(1, 1)) if noise else (TRUTHFUL,)
     tracks = tuple(Track(1, KaryResponse(MutationSpace(3), each), 0, periods) for each in odds)
     made: Survey = survey(
@@ -54,7 +53,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.contents.get(self.path))
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
+        size = int(self.headers["content-length"])
+        body = self.rfile.read(size)
+        if len(body) < size:  # who sent it was killed
+            return
         with self.lock, self.kept.open("ab") as kept:
             kept.write(struct.pack(">I", len(body)) + body)
         self._answer(self.contents[UPLOADS])
@@ -66,8 +68,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content or b"")
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         """Nothing: there are thousands of requests."""
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: clients are killed in the middle of a request."""
 
 
 class LoopbackServer:
@@ -75,10 +84,14 @@ class LoopbackServer:
 
     def __init__(self, kept: Path, *surveys: Survey) -> None:
         contents = {survey_path(each.id.hex()): each.signed_by(AUTHORITY) for each in surveys}
-        contents |= {KEYS: encode_key_list([signed_key(PRIVATE)]), UPLOADS: encode({"refused": []})}
-        self.handler = type("Handler", (_Handler,), {"contents": contents, "kept": kept})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
-        self._server.daemon_threads = True
+        contents |= {KEYS: encode_key_list([signed_key(PRIVATE)]), UPLOADS: encode_acknowledgement({})}
+
+        class Handler(_Handler):
+            pass
+
+        Handler.contents, Handler.kept = contents, kept
+        self.handler = Handler
+        self._server = _Quiet(("127.0.0.1", 0), self.handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()

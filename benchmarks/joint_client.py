@@ -164,7 +164,7 @@ def _enrolled(survey: Survey, count: int) -> Iterator[Store]:
         asked = Known(survey.id, Status.ASKED, count, one_person=False, asked_ms=now_ms, url="https://surveys.example")
         with store.transaction() as db:
             ask(db, store.wrapping, asked, [survey.answers[0]] * count)
-            enrol(db, store.wrapping, asked, survey, survey.epsilon, now_ms, SystemCoins())
+            enrol(db, store.wrapping, asked, survey, survey.epsilon, now_ms, True, SystemCoins())
         yield store
         store.close()
 

@@ -81,11 +81,11 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 
 def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
     """What the clients' own ledgers say, equal ones together."""
-    ledgers = Counter(ledger for handle in handles if (ledger := handle.ledger()) is not None)
+    known = [ledger for handle in handles if (ledger := handle.ledger()) is not None]
+    rows = Counter((ledger.epsilon, ledger.answered, ledger.waiting, ledger.dropped) for ledger in known)
     table = Table(title="The clients' ledgers")
     for column in ("clients", "epsilon, whole survey", "answered through period", "waiting", "dropped"):
         table.add_column(column, justify="right")
-    for ledger, clients in ledgers.items():
-        figures = (ledger.answered, ledger.waiting, ledger.dropped)
-        table.add_row(f"{clients:,}", epsilon_text(ledger.epsilon), *(f"{figure:,}" for figure in figures))
+    for (epsilon, *figures), clients in rows.items():
+        table.add_row(f"{clients:,}", epsilon_text(epsilon), *(f"{figure:,}" for figure in figures))
     return table

@@ -30,12 +30,13 @@ def main() -> None:
     if response.is_error:
         raise SystemExit(f"the server has no results: {response.json()['detail']}")
     published = response.json()
-    estimates = [Estimate(np.array(at["values"]), np.array(at["covariance"])) for at in published["series"]]
+    series = [at for at in published["series"] if at["values"] is not None]  # a period that nobody reported is a gap
+    estimates = [Estimate(np.array(at["values"]), np.array(at["covariance"])) for at in series]
 
     table = Table(title=f"{published['question']} With {LEVEL:.0%} all of it lies within the bands.")
     for column in ("period ends", *published["answers"]):
         table.add_column(column, justify="right")
-    for at, estimate, ends in zip(published["series"], estimates, bands(estimates, LEVEL), strict=True):
+    for at, estimate, ends in zip(series, estimates, bands(estimates, LEVEL), strict=True):
         cells = [
             f"{value:,.0f} ({low:,.0f} to {high:,.0f})"
             for value, (low, high) in zip(estimate.values, ends, strict=True)

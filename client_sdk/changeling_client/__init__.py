@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from changeling_protocol import __version__
 
+    from .async_client import AsyncClient
+    from .async_handle import AsyncSurveyHandle
     from .client import Client
     from .drops import Drop
     from .errors import (
@@ -36,10 +38,14 @@ if TYPE_CHECKING:
     from .handle import SurveyHandle
     from .ledger import Account, Ledger, SurveyAccount
     from .recording import Recorded
+    from .reports import SurveyReports
     from .surveys import Status
+    from .way_back import migrate
     from .witness import Callbacks, Sidecar, Witness
 
 _MODULES = {
+    "async_client": ("AsyncClient",),
+    "async_handle": ("AsyncSurveyHandle",),
     "client": ("Client",),
     "drops": ("Drop",),
     "errors": (
@@ -63,7 +69,9 @@ _MODULES = {
     "handle": ("SurveyHandle",),
     "ledger": ("Account", "Ledger", "SurveyAccount"),
     "recording": ("Recorded",),
+    "reports": ("SurveyReports",),
     "surveys": ("Status",),
+    "way_back": ("migrate",),
     "witness": ("Callbacks", "Sidecar", "Witness"),
 }
 _HOMES = {name: f".{module}" for module, names in _MODULES.items() for name in names}
@@ -71,6 +79,8 @@ _HOMES["__version__"] = "changeling_protocol"
 
 __all__ = [
     "Account",
+    "AsyncClient",
+    "AsyncSurveyHandle",
     "BadEnrolment",
     "BadSurvey",
     "Callbacks",
@@ -93,11 +103,13 @@ __all__ = [
     "StoreUnusable",
     "SurveyAccount",
     "SurveyHandle",
+    "SurveyReports",
     "TooCostly",
     "Witness",
     "WitnessTrouble",
     "WrongSurvey",
     "__version__",
+    "migrate",
 ]
 
 

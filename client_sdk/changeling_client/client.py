@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .flushing import Flushed
     from .handle import SurveyHandle
     from .ledger import Account
+    from .reports import SurveyReports
     from .witness import Witness
 
 
@@ -45,7 +46,7 @@ class Client:
     consent: whether the person takes part. Without, whatever was kept is wiped, and nothing is recorded or sent.
     strict: whether a wrong answer raises ValueError, as tests and development want it, or is dropped and counted.
     background: whether a thread reports by itself; else the app calls `flush` whenever it runs.
-    development: surveys do not count against max_epsilon; for servers on loopback only.
+    development: surveys that go to loopback do not count against max_epsilon; for servers on loopback only.
     on_error: called, from any thread, with what cannot be raised into the app; the logger "changeling" tells it too.
     proxy, verify, transport: as httpx takes them.
     clock: gives the time in Unix seconds.
@@ -179,6 +180,15 @@ class Client:
     def ledger(self) -> Account:
         """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
         return self._device.account()
+
+    def reports(self) -> tuple[SurveyReports, ...]:
+        """What was sent for each survey, what waits, and what could be sent next; `str` of each is in plain words.
+
+        The last 1,024 answers of an entry are kept, until the survey ends. Raises a store's errors.
+        """
+        from .reports import reports
+
+        return reports(self._device)
 
     def explain(self, survey_id: bytes | str) -> Explanation:
         """What somebody who sees everything that is ever sent for a survey could at most conclude; `str` is in words.

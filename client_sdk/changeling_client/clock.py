@@ -10,6 +10,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 
 from changeling_protocol import Calendar
+from changeling_protocol.calendar import LAST_INSTANT
 from changeling_protocol.quantities import UnixMilliseconds
 
 _DATE_RESOLUTION_MS = 1000
@@ -65,6 +66,13 @@ class KnownTime:
         lead = max(0, heard.asked_ms - heard.server_ms - _DATE_RESOLUTION_MS)
         passed = UnixMilliseconds(max(heard.server_ms + _DATE_RESOLUTION_MS, now_ms - lead))
         return KnownTime(min(self.seen_ms, passed), lead)
+
+
+def ms_of(seconds: float) -> UnixMilliseconds:
+    """What a clock shows, in Unix milliseconds; the nearest of all times that have a date in four digits, 0 for NaN."""
+    if seconds != seconds:
+        return UnixMilliseconds(0)
+    return UnixMilliseconds(int(1000 * min(max(seconds, -LAST_INSTANT), LAST_INSTANT)))
 
 
 def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:

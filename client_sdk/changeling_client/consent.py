@@ -8,10 +8,11 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from . import enrolment, surveys
+from . import enrolment, schema, surveys
 from .surveys import Known, Status
 
-_ANSWERING = frozenset({Status.ASKED, Status.JOINED, Status.ENDED})
+_MARK_AT = 68
+"""Where a file of SQLite says which program it belongs to."""
 
 
 def withdraw(db: sqlite3.Connection) -> None:
@@ -27,8 +28,15 @@ def leave(db: sqlite3.Connection, known: Known) -> None:
 
     Of one that was never joined nothing stays but the tombstone either: the app has asked for it, and may have told.
     """
-    if known.status in _ANSWERING:
+    if known.status is not Status.SILENCED:
         enrolment.end(db, known, Status.LEFT)
+
+
+def is_ours(store: Path) -> bool:
+    """Whether a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
+    with open(store, "rb") as content:
+        head = content.read(_MARK_AT + 4)
+    return head[_MARK_AT:] == schema.APPLICATION.to_bytes(4) or store.with_name(f"{store.name}.lock").exists()
 
 
 def destroy(store: Path) -> None:

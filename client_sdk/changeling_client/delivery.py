@@ -16,7 +16,7 @@ from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.wire import decode_acknowledgement, decode_key_list, encode_upload_request, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 
-from .clock import Heard
+from .clock import Heard, ms_of
 from .errors import ServerTrouble
 from .exchange import Answer, Deadline, Exchanges
 from .obstacles import Obstacle
@@ -98,7 +98,7 @@ class Server:
         return date_ms
 
     def _now_ms(self) -> UnixMilliseconds:
-        return UnixMilliseconds(int(self._clock() * 1000))
+        return ms_of(self._clock())
 
 
 def _is_cached(answer: Answer) -> bool:

@@ -1,26 +1,23 @@
-"""What a client does on its device, whichever way the app calls it: join, record, answer, leave.
-
-Nothing here waits for a network but `flush`.
-"""
+"""What a client does on its device, however the app calls it. Nothing here waits for a network but `flush`."""
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from changeling_protocol import Coins, SystemCoins
+from changeling_protocol import Coins, Survey, SystemCoins
 from changeling_protocol.millionths import from_micro
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
-from . import consent, drops, enrolment, entries, recording, surveys, witnessing
+from . import consent, enrolment, entries, forks, migrations, recording, surveys, witnessing
 from .answering import next_due_ms
-from .clock import known_time
+from .clock import known_time, ms_of
 from .delivery import Server
 from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
 from .exchange import Deadline
 from .flushing import Flushed, Flusher
 from .joining import enrol_or_refuse
-from .ledger import Account, SurveyAccount
+from .ledger import Account, account
 from .recorder import Recorder
 from .recording import Recorded
 from .servers import Lines
@@ -56,7 +53,8 @@ class Device:
         self._opened: Store | None = None
         self._recorder: Recorder | None = None
         self._lines: Lines | None = None
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
+        forks.survive(self)
         if consent:
             self._open()
         else:
@@ -75,14 +73,24 @@ class Device:
         Does nothing if it was asked for before, or without consent.
         Raises ValueError for another number of entries than before, or a bad argument; CannotJoin; a store's errors.
         """
-        if not self.consent:
+        store = self._opened
+        if store is None:
             return
         enrolment.check(asked, answers)
         survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
         if survey is not None and answers is not None and self.settings.strict:
             for answer in answers:
                 recording.state_of(survey, answer)
-        with self.store.transaction() as db:
+        try:
+            self._join(store, asked, answers, survey)
+        except ClientClosed:
+            if self._opened is store:
+                raise
+
+    def _join(self, store: Store, asked: Known, answers: Sequence[str] | None, survey: Survey | None) -> None:
+        with store.transaction() as db:
+            if not self.consent:
+                return
             known = surveys.find(db, asked.id)
             if known is not None and known.status is not Status.REFUSED:
                 if known.entries != asked.entries and known.status in (Status.ASKED, Status.JOINED, Status.ENDED):
@@ -90,23 +98,26 @@ class Device:
                         f"the survey was joined with {known.entries} entries, which is for good; got {asked.entries}"
                     )
             else:
-                enrolment.ask(db, self.store.wrapping, asked, answers)
+                enrolment.ask(db, store.wrapping, asked, answers)
                 known = asked
             told = []
             if survey is not None and known.status is Status.ASKED:
                 now_ms = known_time(db, known.url).stamp(self.now_ms())
-                told = enrol_or_refuse(db, self.store, self.settings, known, survey, now_ms, self.coins)
+                told = enrol_or_refuse(db, store, self.settings, known, survey, now_ms, False, self.coins)
+        if survey is not None and known.status is Status.ASKED:
+            store.erase_past()  # the answers that waited for it, and when they were given
         for error in told:
             raise error
 
     def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
         """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
-        if self._recorder is None:
+        recorder = self._recorder
+        if recorder is None:
             return Recorded.DROPPED
         try:
-            return self._recorder.record(id_, answer, number, self.now_ms())
+            return recorder.record(id_, answer, number, self.now_ms())
         except ClientClosed:
-            if self.consent:
+            if self._recorder is recorder:
                 raise
             return Recorded.DROPPED
 
@@ -131,16 +142,16 @@ class Device:
         if self._opened is None:
             return
         with self.store.transaction() as db:
-            known = surveys.find(db, id_)
-            if known is not None:
-                consent.leave(db, known)
+            told = witnessing.outdate(db, self.settings.witness)
+            consent.leave(db, surveys.find(db, id_) or surveys.unknown(id_))
         self._stop_sending()
+        self._witness(self.store, told)
         self._connect_anew(self.store)
-        self.store.erase_past()
+        self._tell_unless(wiped=self.store.erase_past())
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
-        if given == self.consent:
+        if given == self.consent and (given or self._opened is None):
             return
         self.consent = given
         if given:
@@ -150,13 +161,11 @@ class Device:
 
     def account(self) -> Account:
         """What all surveys come to."""
-        at_most = self.settings.max_epsilon
+        at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
         if self._opened is None:
-            return Account(from_micro(0), at_most, (), {}, witnessed=self.settings.witness is not None)
+            return Account(from_micro(0), at_most, (), {}, witnessed)
         with self.store.transaction() as db:
-            each = tuple(_account(known) for known in surveys.find_all(db))
-            witnessed = self.settings.witness is not None
-            return Account(surveys.spent(db), at_most, each, drops.counted(db), witnessed)
+            return account(db, at_most, witnessed)
 
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it; None if it has not heard of it, or there is no consent."""
@@ -186,7 +195,7 @@ class Device:
 
     def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""
-        return UnixMilliseconds(int(self.settings.clock() * 1000))
+        return ms_of(self.settings.clock())
 
     def tell(self, error: ClientError) -> None:
         """Tells the app of an error that cannot be raised into it. No error holds an answer."""
@@ -215,6 +224,7 @@ class Device:
         silenced: ClientError | None
         try:
             with self._opened.transaction() as db:
+                migrations.address(db, self.url)
                 silenced = witnessing.check(db, self.settings.witness)
         except WitnessTrouble as error:
             silenced = error  # looked at again before anything is answered
@@ -232,31 +242,58 @@ class Device:
             return
 
     def _wipe(self) -> None:
-        """Wipes what the store holds. A file that cannot be opened is destroyed: nobody knows what is in it."""
+        """Wipes what the store holds. One that cannot be opened is destroyed: nobody knows what is in it.
+
+        Raises StoreUnusable for a file that never was a store.
+        """
         self._recorder = None
         self._stop_sending()
         self._lines = None
-        if not self._path.exists():
-            return
         try:
-            store = self._opened or Store(self._path, self._key)
+            store = self._opened or (Store(self._path, self._key) if self._path.exists() else None)
         except StoreUnusable:
+            if not consent.is_ours(self._path):
+                raise
             consent.destroy(self._path)
+            store = None
+        if store is None:
+            self._witness(None)
             return
-        self._opened = None
         with store.transaction() as db:
+            told = witnessing.outdate(db, self.settings.witness)
             consent.withdraw(db)
+        self._opened = None
+        self._witness(store, told)
         wiped = store.erase_past()
         store.close()
+        self._tell_unless(wiped)
+
+    def before_fork(self) -> None:
+        """Nothing: what is being sent goes on in the parent."""
+
+    def after_fork(self, in_child: bool) -> None:
+        """A child waits for no thread that it does not have."""
+        if in_child:
+            self._sending = threading.RLock()
+
+    def _witness(self, store: Store | None, told: ClientError | None = None) -> None:
+        """Lets the witness know that surveys were left, or with None that there is no store any more.
+
+        told: what came of asking it before, for the app.
+        """
+        if told is not None:
+            self.tell(told)
+        try:
+            if store is None:
+                witnessing.disown(self.settings.witness)
+            else:
+                with store.transaction() as db:
+                    witnessing.check(db, self.settings.witness)
+        except WitnessTrouble as error:
+            self.tell(error)
+
+    def _tell_unless(self, wiped: bool) -> None:
         if not wiped:
             self.tell(
                 ClientError("another process reads the store: its old pages are erased when this app next starts")
             )
-
-
-def _account(known: Known) -> SurveyAccount:
-    epsilon = from_micro(known.charge_micro)
-    survey = surveys.readable(known) if known.payload else None
-    if survey is None:
-        return SurveyAccount(known.id.hex(), None, known.status, epsilon, None)
-    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, survey.per_week)

@@ -79,12 +79,13 @@ def enrol(
     survey: Survey,
     max_epsilon: Decimal | None,
     now_ms: UnixMilliseconds,
+    time_known: bool,
     coins: Coins,
 ) -> None:
     """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
 
     max_epsilon: what all surveys of the store may cost together; None if this one, for development, counts nothing.
-    now_ms: the time, in Unix milliseconds: the app has asked no later.
+    now_ms: the time, in Unix milliseconds: the app has asked no later. time_known: whether a server has told it.
     coins: what each entry draws its group, its nodes and its first delay from.
     Raises TooCostly, EnrolmentOver or BadEnrolment; then the store is as it was.
     """
@@ -117,8 +118,8 @@ def enrol(
         )
         slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
         drew = replace(entry, group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
-        enrolled, wrong = judged(survey, drew, drawn, now_ms)
-        if survey.closed and not enrolled.states:
+        enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
+        if survey.closed and not _was_inserted_first(enrolled, drew.needed(survey.plan, drawn).first(1)):
             raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
         entries.update(db, wrapping, enrolled)
         entries.keep_drawn(db, wrapping, enrolled, drawn)
@@ -134,6 +135,11 @@ def enrol(
     surveys.put(db, known)
 
 
+def _was_inserted_first(entry: Entry, first: int | None) -> bool:
+    """Whether the entry has an answer from the first close on that its nodes need. first: that close."""
+    return bool(entry.states) and first is not None and entry.states[0][0] <= first
+
+
 def refuse(db: sqlite3.Connection, asked: Known, reason: Exception) -> None:
     """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
     forget_entries(db, asked)
@@ -146,7 +152,7 @@ def end(db: sqlite3.Connection, known: Known, status: Status) -> None:
     status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
     """
     forget_entries(db, known)
-    surveys.put(db, replace(known, status=status, payload=b"", stratum={}))
+    surveys.put(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
 
 
 def forget_entries(db: sqlite3.Connection, known: Known) -> None:

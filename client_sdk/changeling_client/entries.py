@@ -29,8 +29,11 @@ from .wrapping import Wrapping
 MOST_PENDING = 256
 """The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
 the one before it."""
+_LEAST_BYTES = 256
+"""What is encrypted of an entry is filled up to so much, or the next power of two: its length tells no answer."""
 _FIRST_STRATUM = StratumNumber(0)
 _COLUMNS = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
+_LOAD = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,9 +122,8 @@ def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
 
 def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: EntryNumber) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
-    query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
     try:
-        row = db.execute(query, (survey, number)).fetchone()
+        row = db.execute(_LOAD, (survey, number)).fetchone()
     except OverflowError:  # a number of more than 64 bits
         row = None
     if row is None:
@@ -171,14 +173,18 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     pending = [(each.at_ms, each.answer) for each in entry.pending]
     known = [entry.group, used, score, entry.mutations, entry.first_s, states.as_row(entry.states), pending]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
-    private = wrapping.wrap(msgpack.packb(known), _place(entry.survey, entry.number))
+    piece: bytes = msgpack.packb(known)
+    if wrapping.has_key:
+        piece = piece.ljust(max(_LEAST_BYTES, 1 << (len(piece) - 1).bit_length()), b"\0")
+    private = wrapping.wrap(piece, _place(entry.survey, entry.number))
     return entry.survey, entry.number, *public, private
 
 
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
-    known = msgpack.unpackb(wrapping.unwrap(private, _place(survey, number)))
-    group, used, score, mutations, first_s, kept, pending = known
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(wrapping.unwrap(private, _place(survey, number)))
+    group, used, score, mutations, first_s, kept, pending = unpacker.unpack()
     return Entry(
         survey,
         number,
@@ -190,7 +196,7 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         mutations,
         first_s,
         states.from_row(kept),
-        tuple(Pending(at_ms, answer) for at_ms, answer in pending),
+        tuple(Pending(at_ms, answer) for at_ms, answer in pending) if pending else (),
         dropped,
         Standing(standing),
         stratum_changes,

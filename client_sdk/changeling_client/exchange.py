@@ -58,6 +58,10 @@ class Deadline:
         """The moment so many seconds from now."""
         return cls(monotonic() + seconds)
 
+    def share(self, of: int) -> Deadline:
+        """A moment by which no more than one part of what is left is over, of so many."""
+        return Deadline.after(self.left() / of)
+
     def left(self) -> float:
         """How many seconds are left, 0 if it is over."""
         return max(0.0, self.at - monotonic())

@@ -9,9 +9,9 @@ never for longer than it takes to answer what one upload spans.
 
 import sqlite3
 from collections import deque
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from threading import Lock
 
 from changeling_protocol import Coins, Survey
 from changeling_protocol.quantities import EntryNumber
@@ -55,13 +55,21 @@ class Flushed:
 class Flusher:
     """Flushes one store.
 
-    lines: to the servers that its surveys go to. sending, deadline: as `Sender` takes them.
+    lines: to the servers that its surveys go to. sending: as `Sender` takes it. deadline: when the network has had its
+    time, of which no server takes more than its share.
     """
 
-    def __init__(self, store: Store, lines: Lines, settings: Settings, sending: Lock, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lines: Lines,
+        settings: Settings,
+        sending: AbstractContextManager[object],
+        deadline: Deadline,
+    ) -> None:
         self._store, self._lines, self._settings = store, lines, settings
         self._deadline = deadline
-        self._sender = Sender(store, sending, deadline)
+        self._sender = Sender(store, sending)
         self._dropped = 0
         self._trouble: str | None = None
 
@@ -79,15 +87,16 @@ class Flusher:
             told, trouble = join_asked(self._store, self._lines, self._settings, self._deadline, coins)
             self._has_trouble(trouble)
             try:
-                for url in self._urls():
-                    told += self._flush_line(self._lines.to(url), coins)
+                urls = self._urls()
+                for done, url in enumerate(urls):
+                    told += self._flush_line(self._lines.to(url), self._deadline.share(len(urls) - done), coins)
             except WitnessTrouble as error:
                 self._has_trouble(str(error))
             with self._store.transaction() as db:
                 waiting = outbox.size(db)
             sent, dropped = self._sender.sent, self._dropped + self._sender.dropped
             self._has_trouble(self._sender.trouble)
-            self._store.erase_past(sent > 0 or dropped > 0)
+            self._store.erase_past()  # also if nothing was due: what is recorded overwrites as well
             return Flushed(sent, waiting, dropped, self._trouble), told
 
     def _has_trouble(self, trouble: str | None) -> None:
@@ -97,17 +106,17 @@ class Flusher:
         with self._store.transaction() as db:
             return sorted({known.url for known in surveys.find_all(db, Status.JOINED)})
 
-    def _flush_line(self, line: Line, coins: Coins) -> list[ClientError]:
+    def _flush_line(self, line: Line, deadline: Deadline, coins: Coins) -> list[ClientError]:
         """Answers and sends what goes to one server."""
         with self._store.transaction() as db:
             line.begin(db)
         doubtful = self._doubts_the_time(line)
-        trouble = self._ask_the_time(line) if doubtful else None
+        trouble = self._ask_the_time(line, deadline) if doubtful else None
         self._has_trouble(trouble)
         heard = line.has_heard
         told, changed = self._answer(line, may_drop=doubtful and heard, time_known=heard, coins=coins)
         self._store.erase_past(changed)  # the network may take its time
-        self._sender.send(line)
+        self._sender.send(line, deadline)
         with self._store.transaction() as db:
             line.keep(db)
             if line.has_heard:
@@ -130,10 +139,10 @@ class Flusher:
                 )
             )
 
-    def _ask_the_time(self, line: Line) -> str | None:
+    def _ask_the_time(self, line: Line, deadline: Deadline) -> str | None:
         """Asks the server for anything, as an answer holds a date. Returns the trouble, None if there was none."""
         try:
-            line.keys.fetch(self._deadline)
+            line.keys.fetch(deadline)
         except ServerTrouble as error:
             return str(error)
         finally:
@@ -147,7 +156,7 @@ class Flusher:
         Returns what there is to tell the app, and whether anything was answered or dropped.
         """
         with self._store.transaction() as db:
-            silenced = witnessing.check(db, self._settings.witness)
+            told = [witnessing.check(db, self._settings.witness)]
             keep_time(db, line.url, known_time(db, line.url).seeing(line.now_ms()))
             if time_known:
                 self._judge(db, line)
@@ -163,8 +172,8 @@ class Flusher:
             changed |= drew > 0
             if drew:
                 with self._store.transaction() as db:
-                    witnessing.tell(db, self._settings.witness)
-        return [] if silenced is None else [silenced], changed or self._dropped > 0
+                    told.append(witnessing.check(db, self._settings.witness))  # a clone may have drawn meanwhile
+        return [each for each in told if each is not None], changed or self._dropped > 0
 
     def _answer_some(
         self, db: sqlite3.Connection, line: Line, due: deque[tuple[Survey, EntryNumber]], may_drop: bool, coins: Coins
@@ -224,7 +233,7 @@ class Flusher:
                 if entry.pending:
                     drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
                     entry = bring_back(survey, entry, drawn, now_ms)
-                    after, wrong = judged(survey, entry, drawn, now_ms)
+                    after, wrong = judged(survey, entry, drawn, now_ms, time_known=True)
                     drops.count(db, Drop.WRONG_ANSWER, wrong)
                     entries.update(db, self._store.wrapping, after)
 

@@ -9,6 +9,7 @@ from . import enrolment, surveys
 from .clock import known_time
 from .errors import CannotJoin, ClientError, ServerTrouble
 from .exchange import Deadline
+from .route import is_loopback
 from .servers import Line, Lines
 from .settings import Settings
 from .store import Store
@@ -26,21 +27,28 @@ def join_asked(
         asked = surveys.find_all(db, Status.ASKED)
     told: list[ClientError] = []
     trouble: str | None = None
+    decided = False
     for each in asked:
+        by = deadline.share(1 + len({each.url for each in asked}))
         line = lines.to(each.url)
         with store.transaction() as db:
             line.begin(db)
         try:
-            signed = line.server.survey(each.id, deadline)
+            signed = line.server.survey(each.id, by)
+            if not line.has_heard:  # by the device's clock alone, its answers could be too late for good
+                raise ServerTrouble("the server told no time")
             survey = enrolment.verified(each.id, signed, settings.authority)
             told += _enrol(store, settings, each.id, survey, line, coins)
+            decided = True
         except CannotJoin as error:
             with store.transaction() as db:
                 told += _refuse(db, each.id, error)
+            decided = True
         except ServerTrouble as error:
             trouble = trouble or str(error)
             with store.transaction() as db:
                 line.keep(db)
+    store.erase_past(decided)  # the answers that waited, and when they were given
     return told, trouble
 
 
@@ -51,13 +59,15 @@ def enrol_or_refuse(
     asked: Known,
     survey: Survey,
     now_ms: UnixMilliseconds,
+    time_known: bool,
     coins: Coins,
 ) -> list[ClientError]:
     """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell."""
     db.execute("SAVEPOINT enrolling")
     try:
-        most = None if settings.development else settings.max_epsilon
-        enrolment.enrol(db, store.wrapping, asked, survey, most, now_ms, coins)
+        uncounted = settings.development and is_loopback(survey.relay or asked.url)
+        most = None if uncounted else settings.max_epsilon
+        enrolment.enrol(db, store.wrapping, asked, survey, most, now_ms, time_known, coins)
     except CannotJoin as error:
         db.execute("ROLLBACK TO enrolling")
         return _refuse(db, asked.id, error)
@@ -83,4 +93,4 @@ def _enrol(
         asked = surveys.find(db, id_)
         if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
             return []
-        return enrol_or_refuse(db, store, settings, asked, survey, now_ms, coins)
+        return enrol_or_refuse(db, store, settings, asked, survey, now_ms, True, coins)

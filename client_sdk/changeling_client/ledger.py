@@ -1,5 +1,6 @@
 """What surveys have asked of an app's entries so far, and what they can cost at most."""
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,7 +10,8 @@ from changeling_protocol import Survey
 from changeling_protocol.cost import lives_cost
 from changeling_protocol.millionths import from_micro, micro
 
-from .surveys import Status
+from . import drops, surveys
+from .surveys import Known, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,17 @@ class Account:
 def cost_if_restored(survey: Survey) -> Decimal:
     """What two lives of one entry cost at most, rounded up to millionths."""
     return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraint, survey.closed, lives=2)))
+
+
+def account(db: sqlite3.Connection, at_most: Decimal, witnessed: bool) -> Account:
+    """What all surveys of a store come to. at_most, witnessed: as the account says them."""
+    each = tuple(_account(known) for known in surveys.find_all(db))
+    return Account(surveys.spent(db), at_most, each, drops.counted(db), witnessed)
+
+
+def _account(known: Known) -> SurveyAccount:
+    epsilon = from_micro(known.charge_micro)
+    survey = surveys.readable(known) if known.payload else None
+    if survey is None:
+        return SurveyAccount(known.id.hex(), None, known.status, epsilon, None)
+    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, survey.per_week)

@@ -21,7 +21,7 @@ class Obstacle(StrEnum):
     """404, 405, 410: nothing answers at this path, or not yet. A survey may be published after its app."""
     TIMED_OUT = "timed-out"
     """408, 504: our request took the server, or what stands before it, too long."""
-    TOO_LARGE = "too-large"
+    TOO_LARGE = "body-too-large"
     """413: less is taken at once than the protocol allows. Fewer envelopes in a request may pass."""
     UNSUPPORTED = "unsupported"
     """406, 415: it does not take this media type. Another version may stand there tomorrow."""

@@ -70,18 +70,30 @@ def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
 
 
 def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
-    """Everything that waits of a survey's entries, in their order, a batch at a time. kept: all of them."""
-    batches: dict[tuple[int, int], list[Answer]] = {}
+    """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
+    by_number = {entry.number: entry for entry in kept}
+    waiting = batches(db, wrapping, survey, kept)
+    return [_upload(survey, by_number[number], answers) for (number, _), answers in waiting.items()]
+
+
+def batches(
+    db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]
+) -> dict[tuple[EntryNumber, int], list[Answer]]:
+    """The same as answers, by entry and the first period of a batch."""
+    batches: dict[tuple[EntryNumber, int], list[Answer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
         "SELECT entry, period, batch, id, standing, stratum, reports FROM closings"
-        " WHERE batch > 0 AND survey = ? ORDER BY entry, period"
+        " WHERE batch > 0 AND survey = ? AND entry BETWEEN ? AND ? ORDER BY entry, period"
     )
-    for number, period, batch, id_, standing, stratum, reports in db.execute(query, (survey.id,)):
+    among = survey.id, min(by_number, default=0), max(by_number, default=-1)
+    for number, period, batch, id_, standing, stratum, reports in db.execute(query, among):
+        if number not in by_number:
+            continue
         closing = Closing(period, id_, Standing(standing), stratum)
         answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
         batches.setdefault((number, batch), []).append(answer)
-    return [_upload(survey, by_number[number], answers) for (number, _), answers in batches.items()]
+    return batches
 
 
 def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:

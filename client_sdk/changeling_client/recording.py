@@ -72,7 +72,7 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
     if (survey.closed and state == NULL) or not survey.constraint.admits(entry.mutations, 0):
         return entry, Recorded.FROZEN
-    if needed.first(period) is None or not survey.constraint.admits(entry.mutations, elapsed):
+    if close is None or not survey.constraint.admits(entry.mutations, elapsed):
         return (entry, Recorded.FROZEN) if time_known else (entry.waiting_for(pending), Recorded.PENDING)
     first_s = entry.first_s
     if first_s is None and not isinstance(survey.constraint, AtMost):
@@ -102,17 +102,18 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
     return replace(entry, states=kept, first_s=first_s)
 
 
-def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds) -> tuple[Entry, int]:
-    """The entry, once all that waited is recorded in its order, now that the survey and the time are known.
+def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, time_known: bool) -> tuple[Entry, int]:
+    """The entry, once all that waited is recorded in its order, now that the survey is known.
 
     now_ms: the time, in Unix milliseconds; what was given later was given now.
+    time_known: whether a server has told it; if not, what only time forbids waits on.
     Returns the entry, and how many of what waited were no answers of the survey.
     """
     waiting: Iterable[Pending] = entry.pending
     entry, wrong = replace(entry, pending=()), 0
     for each in waiting:
         try:
-            entry, _ = record(survey, entry, drawn, replace(each, at_ms=min(each.at_ms, now_ms)), time_known=True)
+            entry, _ = record(survey, entry, drawn, replace(each, at_ms=min(each.at_ms, now_ms)), time_known)
         except ValueError:
             wrong += 1
     return entry, wrong

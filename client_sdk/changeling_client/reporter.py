@@ -71,25 +71,32 @@ class Reporter:
         wake, stopped = self._wake, self._stopped
         while not stopped.is_set():
             wake.clear()
-            try:
-                flushed = self._device.flush(FLUSH_SECONDS)
-                wait = self._until_next(flushed)
-            except ClientClosed:  # or without consent, until it is given again
-                wait = LONGEST_WAIT_SECONDS
-            except ClientError as error:
-                self._device.tell(error)
-                wait = LONGEST_WAIT_SECONDS
-            except Exception:
-                _log.exception("reporting has failed")
-                wait = LONGEST_WAIT_SECONDS
-            wake.wait(wait)
+            wake.wait(report(self._device))
 
-    def _until_next(self, flushed: Flushed) -> float:
-        """How long to wait, in seconds: until something is due or, after trouble, the server may be asked again."""
-        due_ms = self._device.next_due_ms()
-        wait = LONGEST_WAIT_SECONDS
-        if due_ms is not None:
-            wait = min(wait, max((due_ms - self._device.now_ms()) / 1000 + 0.001, SOONEST_SECONDS))
-        if flushed.trouble is not None:
-            wait = min(wait, max(self._device.pause_ms() / 1000, RETRY_SECONDS))
-        return wait
+
+def report(device: Device) -> float:
+    """Flushes once. What goes wrong is told to the app, and never raised.
+
+    Returns how long to wait, in seconds: until something is due or, after trouble, the server may be asked again.
+    """
+    try:
+        return _until_next(device, device.flush(FLUSH_SECONDS))
+    except ClientClosed:  # or without consent, until it is given again
+        pass
+    except ClientError as error:
+        device.tell(error)
+    except Exception:
+        _log.exception("reporting has failed")
+    return LONGEST_WAIT_SECONDS
+
+
+def _until_next(device: Device, flushed: Flushed) -> float:
+    due_ms, now_ms = device.next_due_ms(), device.now_ms()
+    wait = LONGEST_WAIT_SECONDS
+    if flushed.trouble is not None:
+        wait = min(wait, max(device.pause_ms() / 1000, RETRY_SECONDS))
+        if due_ms is not None and due_ms < now_ms:  # it waits for the server or the witness, so let them be
+            return wait
+    if due_ms is not None:
+        wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
+    return wait

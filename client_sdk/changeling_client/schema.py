@@ -6,8 +6,8 @@ VERSION = 4
 
 TABLES = """
 CREATE TABLE device (             -- one row
-    identity BLOB NOT NULL,       -- 16 random bytes: which store a witness has seen
-    generation INTEGER NOT NULL,  -- how often answers were drawn
+    identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw
+    generation INTEGER NOT NULL,  -- how often answers were drawn, or surveys left
     witnessed INTEGER NOT NULL,   -- whether a witness has seen it
     key_check BLOB NOT NULL       -- known words, as the app's key encrypts them; empty without a key
 );

@@ -6,7 +6,7 @@ meanwhile is sent any more.
 
 import sqlite3
 from collections.abc import Sequence
-from threading import Lock
+from contextlib import AbstractContextManager
 
 from changeling_protocol import seal
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
@@ -23,6 +23,8 @@ from .outbox import Upload
 from .servers import Line
 from .store import Store
 
+MOST_AT_ONCE = 64
+"""How many entries' uploads are packed in one transaction."""
 _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 
@@ -30,11 +32,11 @@ class Sender:
     """Sends what waits in a store.
 
     sending: held while anything is sent, so that whoever leaves a survey can tell when nothing of it is under way any
-    more. deadline: when the network has had its time.
+    more.
     """
 
-    def __init__(self, store: Store, sending: Lock, deadline: Deadline) -> None:
-        self._store, self._sending, self._deadline = store, sending, deadline
+    def __init__(self, store: Store, sending: AbstractContextManager[object]) -> None:
+        self._store, self._sending = store, sending
         self.sent = 0
         """How many closings were acknowledged."""
         self.dropped = 0
@@ -42,46 +44,51 @@ class Sender:
         self.trouble: str | None = None
         """The first trouble that there was, in words."""
 
-    def send(self, line: Line) -> None:
-        """Sends all that goes to one server. Trouble with it is noted, never raised; raises a store's errors."""
+    def send(self, line: Line, deadline: Deadline) -> None:
+        """Sends all that goes to one server. Trouble with it is noted, never raised; raises a store's errors.
+
+        deadline: when the network has had its time.
+        """
         try:
             for body in packing.bodies(self._uploads(line)):
-                self._send_all(line, body)
+                self._send_all(line, body, deadline)
         except ServerTrouble as error:
             self.trouble = self.trouble or str(error)
 
     def _uploads(self, line: Line) -> list[Upload]:
+        """All that waits, packed for some entries in each transaction, as a record may have to wait for one."""
+        wrapping, uploads = self._store.wrapping, []
         with self._store.transaction() as db:
-            wrapping = self._store.wrapping
-            return [
-                upload
-                for survey in surveys.answered_at(db, line.url)
-                for upload in outbox.uploads(db, wrapping, survey, entries.load_all(db, wrapping, survey.id))
+            waiting = [
+                (survey, entries.load_all(db, wrapping, survey.id)) for survey in surveys.answered_at(db, line.url)
             ]
+        for survey, kept in waiting:
+            for first in range(0, len(kept), MOST_AT_ONCE):
+                with self._store.transaction() as db:
+                    uploads += outbox.uploads(db, wrapping, survey, kept[first : first + MOST_AT_ONCE])
+        return uploads
 
-    def _send_all(self, line: Line, body: Sequence[Upload]) -> None:
+    def _send_all(self, line: Line, body: Sequence[Upload], deadline: Deadline) -> None:
         """Sends these uploads, in fewer at a time if the server, or a proxy before it, takes no body of that size."""
         try:
-            self._send(line, body)
+            self._send(line, body, deadline)
         except ServerTrouble as error:
             if error.obstacle is not Obstacle.TOO_LARGE or len(body) == 1:
                 raise
             half = len(body) // 2
-            self._send_all(line, body[:half])
-            self._send_all(line, body[half:])
+            self._send_all(line, body[:half], deadline)
+            self._send_all(line, body[half:], deadline)
 
-    def _send(self, line: Line, body: Sequence[Upload]) -> None:
+    def _send(self, line: Line, body: Sequence[Upload], deadline: Deadline) -> None:
         """Sends one request, and notes what the server said of each upload in it."""
-        key = line.keys.newest(line.delayed_ms(), self._deadline)
+        key = line.keys.newest(line.delayed_ms(), deadline)
         with self._sending:
             with self._store.transaction() as db:
                 joined = surveys.joined(db)
             body = [upload for upload in body if upload.survey in joined]
             if not body:
                 return
-            refused = line.server.upload(
-                [seal(upload.plaintext, upload.survey, key) for upload in body], self._deadline
-            )
+            refused = line.server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], deadline)
         now_ms = line.delayed_ms()
         with self._store.transaction() as db:
             joined = surveys.joined(db)

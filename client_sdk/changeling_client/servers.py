@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from changeling_protocol.quantities import UnixMilliseconds
 
-from .clock import KnownTime, keep_time, known_time
+from .clock import KnownTime, keep_time, known_time, ms_of
 from .delivery import Server
 from .patience import NEVER_FAILED, Patience
 from .sealing_keys import SealingKeys
@@ -26,7 +26,7 @@ class Line:
 
     def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""
-        return UnixMilliseconds(int(self._clock() * 1000))
+        return ms_of(self._clock())
 
     def delayed_ms(self) -> UnixMilliseconds:
         """The device's time without the lead that was last kept, in Unix milliseconds."""

@@ -32,12 +32,14 @@ class Needed:
         for track in self.plan.groups[self.group].tracks:
             if track.reported is not None:
                 continue
-            first, width, count = track.first, track.width, track.count
+            first, width = track.first, track.width
+            count = (track.last - first) // width
             unanswered = max((self.answered - first) // width + 1, 1)
             if unanswered > count:
                 continue
-            earliest = unanswered - 1 if track.reports_changes else unanswered
-            bound = max(earliest, -((first - period) // width))
+            bound = -((first - period) // width)
+            if bound < unanswered:
+                bound = max(bound, unanswered - 1 if track.reports_changes else unanswered)
             if bound <= count and (best is None or first + bound * width < best):
                 best = first + bound * width
         closes = [] if best is None else [best]

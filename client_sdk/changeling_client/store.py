@@ -33,6 +33,9 @@ _PRAGMAS = (
 )
 
 
+_abandoned: list[sqlite3.Connection] = []
+
+
 class Store:
     """An open store, made with its folder if there is no file.
 
@@ -47,7 +50,9 @@ class Store:
         """Held by the one process that reports."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._owner: int | None = None
+        self._inside: set[int] = set()
+        """The threads that are in a transaction, or wait for one."""
+        self._catching_up: int | None = None
         self._later: deque[Callable[[], None]] = deque()
         self._closed = False
         self._past_left = True  # by a process that was killed, perhaps
@@ -61,36 +66,49 @@ class Store:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of it is on disk when it ends, or nothing. No other thread or process writes meanwhile.
 
+        A child that is forked in the middle of it has no part in it: there it raises StoreBusy, as it does in a signal
+        handler that interrupts one of its own thread.
         Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly, or StoreUnusable if the file can no longer be read.
         """
+        thread = threading.get_ident()
+        if thread in self._inside:
+            raise StoreBusy("a transaction of this thread is interrupted, and goes on when the signal is handled")
         try:
-            with self._lock:
-                self._owner = threading.get_ident()
+            self._inside.add(thread)
+            with self._lock, _store_errors(self.file):
+                connection = self._connected()
+                connection.execute("BEGIN IMMEDIATE")
                 try:
-                    connection = self._connected()
-                    connection.execute("BEGIN IMMEDIATE")
-                    try:
-                        yield connection
-                        connection.execute("COMMIT")
-                    except BaseException:
-                        if connection.in_transaction:
-                            connection.execute("ROLLBACK")
-                        raise
-                except sqlite3.Error as error:
-                    raise _told(error, self.file) from error
-                finally:
-                    self._owner = None
+                    yield connection
+                    if connection is not self._connection:
+                        raise StoreBusy("the process was forked in a transaction, which is the parent's")
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection is self._connection and connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
         finally:
-            while self._later:
-                self._later.popleft()()
+            self._inside.discard(thread)
+            self._catch_up()
 
     def interrupts(self) -> bool:
-        """Whether the caller is a signal handler that has interrupted a transaction of its own thread."""
-        return self._owner == threading.get_ident()
+        """Whether the caller is a signal handler that has interrupted a transaction of its own thread, or the wait for
+        one, or what is done after it."""
+        return (thread := threading.get_ident()) in self._inside or thread == self._catching_up
 
     def afterwards(self, act: Callable[[], None]) -> None:
         """Acts as soon as the interrupted transaction has ended, before whoever began it goes on."""
         self._later.append(act)
+
+    def _catch_up(self) -> None:
+        """Does what signal handlers have left to be done, one after the other however many there are."""
+        while self._later and self._catching_up is None:
+            self._catching_up = threading.get_ident()
+            try:
+                while self._later:
+                    self._later.popleft()()
+            finally:
+                self._catching_up = None
 
     def erase_past(self, changed: bool = True) -> bool:
         """Rewrites the file and empties its log, so that no copy is left of answers and counts that were overwritten.
@@ -119,6 +137,9 @@ class Store:
 
     def close(self) -> None:
         """Closes the file, once no thread is in a transaction; all later calls raise ClientClosed."""
+        if self.interrupts():
+            self.afterwards(self.close)
+            return
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -126,14 +147,20 @@ class Store:
     def before_fork(self) -> None:
         """Takes the lock and closes the file; it is opened again by who needs it first."""
         self._lock.acquire()
-        if self._owner is None:
+        if threading.get_ident() not in self._inside:
             self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
         """Lets go on; a child begins with a lock of its own."""
         if in_child:
             self._lock = threading.RLock()
+            self._inside &= {threading.get_ident()}
+            self._later.clear()  # the parent does it
+            self._catching_up = None
             self.reporting.forget()
+            if self._connection is not None:  # forked in a transaction: to close it would undo the parent's
+                _abandoned.append(self._connection)
+                self._connection = None
         else:
             self._lock.release()
 
@@ -237,7 +264,7 @@ def _told(error: sqlite3.Error, file: Path) -> ClientError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds")
-    if name.startswith("SQLITE_FULL"):
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_WRITE")):  # the latter beyond a quota
         return StoreFull(f"there is no room for {file}")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return StoreReadOnly(f"{file} cannot be written to: {name}")

@@ -73,6 +73,11 @@ def survey_id(named: bytes | str) -> SurveyId:
     return SurveyId(id_)
 
 
+def unknown(id_: SurveyId) -> Known:
+    """A survey of which nothing is known but its id, and that nobody has asked for."""
+    return Known(id_, Status.ASKED, 0, one_person=False, asked_ms=UnixMilliseconds(0), url="")
+
+
 def put(db: sqlite3.Connection, known: Known) -> None:
     """Keeps what is known of a survey in place of what was."""
     values = ", ".join("?" * 10)

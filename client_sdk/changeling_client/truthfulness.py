@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from changeling_protocol import ReleasePlan, UnaryEncoding
+from changeling_protocol import ReleasePlan
 from changeling_protocol.randomizers import Agreeing, Randomizer
 
 from .conclusion import percent_down, percent_up
@@ -69,9 +69,9 @@ def truthfulness(randomizer: Randomizer) -> Truthfulness:
     guess counts: how often whoever holds all inputs for equally likely guesses the true one from the symbol.
     """
     changes = randomizer.space.reports_changes
-    if isinstance(randomizer, UnaryEncoding):
-        a, b = randomizer.odds.favoured, randomizer.odds.other
-        return Truthfulness(changes, _TICKS, Fraction(1, 2), Fraction(b, a + b))
+    ticks: tuple[Fraction, Fraction] | None = getattr(randomizer, "ticks", None)
+    if ticks is not None:
+        return Truthfulness(changes, _TICKS, *ticks)
     if hasattr(randomizer, "favoured_symbol_at"):
         agreeing = cast(Agreeing, randomizer)
         p, a, b = agreeing.agreement, agreeing.odds.favoured, agreeing.odds.other

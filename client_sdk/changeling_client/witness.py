@@ -1,7 +1,8 @@
 """What is kept outside the store, so that a store that was put back, copied or lost is known for it.
 
-Before anything leaves the device, the witness learns how often answers were drawn. A store that has drawn less often
-than its witness saw is an old one: it would answer nodes again that were answered. So it stays silent, for good.
+Before anything leaves the device, the witness learns how often answers were drawn, and a random mark of the last time.
+A store that has drawn less often than its witness saw, or as often but at another time, is another one: it would answer
+nodes again that were answered. So it stays silent, for good.
 """
 
 import os
@@ -16,6 +17,7 @@ from changeling_protocol.quantities import SurveyId
 
 from .errors import WitnessTrouble
 
+MARK_BYTES = 16
 _FORMAT = 1
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A witness of changeling. Backups must leave this folder out.\n"
 """The mark of folders that backups leave out: bford.info/cachedir."""
@@ -37,35 +39,48 @@ class Witness(Protocol):
 class Seen:
     """What a witness has seen of a store.
 
-    identity: the store's, 16 bytes. generation: how often it had drawn answers. surveys: the ids of those joined.
+    identity: the store's mark, 16 bytes, which is another after each drawing, then the mark before it.
+    generation: how often it had drawn answers. surveys: the ids of those joined. charges: what each of them, in the
+    order of their ids, counts against the budget, in millionths.
     """
 
     identity: bytes
     generation: int
     surveys: frozenset[SurveyId]
+    charges: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """As bytes for a witness."""
-        packed: bytes = msgpack.packb([_FORMAT, self.identity, self.generation, sorted(self.surveys)])
+        packed: bytes = msgpack.packb([_FORMAT, self.identity, self.generation, sorted(self.surveys), self.charges])
         return packed
 
     @classmethod
     def decode(cls, seen: bytes) -> "Seen | None":
         """What `encode` wrote; None for anything else."""
         try:
-            form, identity, generation, surveys = msgpack.unpackb(seen)
+            form, identity, generation, ids, *charges = msgpack.unpackb(seen)
+            seen_of = cls(
+                identity, generation, frozenset(map(SurveyId, ids)), tuple(map(int, *charges)) if charges else ()
+            )
         except (ValueError, TypeError, msgpack.UnpackException):
             return None
         if form != _FORMAT or not isinstance(identity, bytes) or not isinstance(generation, int):
             return None
-        return cls(identity, generation, frozenset(map(SurveyId, surveys)))
+        return seen_of
 
     def admits(self, identity: bytes, generation: int) -> bool:
-        """Whether a store may go on: it is the one that was seen, and as far, or one step further.
+        """Whether a store may go on: it is the one that was seen, and as far, or one step further from there.
 
         One step, as it is killed perhaps between drawing answers and telling its witness; nothing of them was sent.
         """
-        return identity == self.identity and generation in (self.generation, self.generation + 1)
+        if generation == self.generation:
+            return identity == self.identity
+        follows = bool(self.identity) and identity[MARK_BYTES:] == self.identity[:MARK_BYTES]
+        return follows and generation == self.generation + 1
+
+    def charge(self, survey: SurveyId) -> int:
+        """What a survey counts, in millionths; 0 if that is not known."""
+        return dict(zip(sorted(self.surveys), self.charges, strict=False)).get(survey, 0)
 
 
 class Callbacks:
@@ -96,8 +111,9 @@ class Callbacks:
 class Sidecar:
     """A witness in a folder of its own, which says to backups that they leave it out.
 
-    It knows that it was copied by the number that the file system gave its tag: a file that is put back, or brought to
-    another device, has another number. A folder that was copied counts as one that another store has written.
+    It knows that it was copied by the number that the file system gave its file, another one each time it is written: a
+    file that is put back, or brought to another device, has another number, or has it at another turn where numbers are
+    given again; one that is laid over the living file has that one's. A copy counts as what another store has written.
     folder: made when it is first written.
     """
 
@@ -108,10 +124,12 @@ class Sidecar:
     def read(self) -> bytes | None:
         """What was written last. If the folder was copied, it says so of a store that is no other's."""
         try:
-            kept = self._file.read_bytes()
-            if kept[:8] == self._number():
-                return kept[8:]
-            seen = Seen.decode(kept[8:])
+            self._tag.stat()
+            with open(self._file, "rb") as file:
+                kept, number = file.read(), _number(file.fileno())
+            if kept.startswith(number):
+                return kept[len(number) :]
+            seen = Seen.decode(kept[len(number) :])
             return b"" if seen is None else replace(seen, identity=b"").encode()
         except FileNotFoundError:
             return b"" if self._folder.exists() else None
@@ -125,14 +143,12 @@ class Sidecar:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 _write_through(self._tag, _TAG.encode())
             draft = self._file.with_suffix(".new")
-            _write_through(draft, self._number() + seen)
+            draft.unlink(missing_ok=True)
+            _write_through(draft, seen, numbered=True)
             os.replace(draft, self._file)
             _sync_folder(self._folder)
         except OSError as error:
             raise WitnessTrouble(f"the witness {self._folder} cannot be written: {error.strerror}") from error
-
-    def _number(self) -> bytes:
-        return (self._tag.stat().st_ino % 2**64).to_bytes(8)
 
 
 def default_folder(app: str) -> Path:
@@ -146,10 +162,39 @@ def default_folder(app: str) -> Path:
     return place(app, appauthor=False) / "changeling.witness"
 
 
-def _write_through(file: Path, content: bytes) -> None:
+if sys.platform == "linux":
+    import fcntl
+
+    _GET_VERSION = 0x80087601
+    """FS_IOC_GETVERSION of `linux/fs.h`, as most machines spell it."""
+
+    def _turn(handle: int) -> bytes:
+        """Tells files apart that had the same number one after the other: a few bytes, the same as long as it lives.
+
+        ext4 and XFS give the number of a file that is gone to the next one. Where nobody can say, all are alike.
+        """
+        try:
+            return fcntl.ioctl(handle, _GET_VERSION, bytes(8))
+        except OSError:
+            return bytes(8)
+
+else:
+
+    def _turn(_handle: int) -> bytes:
+        """Nothing: neither APFS nor NTFS gives a number twice."""
+        return bytes(8)
+
+
+def _number(handle: int) -> bytes:
+    return (os.fstat(handle).st_ino % 2**64).to_bytes(8) + _turn(handle)
+
+
+def _write_through(file: Path, content: bytes, numbered: bool = False) -> None:
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
     try:
-        os.write(handle, content)
+        content = (_number(handle) if numbered else b"") + content
+        while content:  # a disk that is nearly full takes a part, and says no only then
+            content = content[os.write(handle, content) :]
         os.fsync(handle)
     finally:
         os.close(handle)

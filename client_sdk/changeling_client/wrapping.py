@@ -1,8 +1,8 @@
 """What the store keeps of answers, encrypted under a key that the app brings, or as it is without one.
 
 AES-256-GCM under a random nonce; what a piece belongs to is authenticated with it, so that none can be put in another's
-place. Rows, their number and their length are in the open, and none of these hangs on an answer but by what follows
-from when it changed: a store without a key shows that, and more, to whoever reads it.
+place. Rows, their number and their length are in the open. What hangs on answers is filled up before it is encrypted,
+so that its length says no more than that there is a lot of it.
 """
 
 import os
@@ -28,6 +28,11 @@ class Wrapping:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
             self._cipher = AESGCM(key)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether anything is encrypted."""
+        return self._cipher is not None
 
     def wrap(self, piece: bytes, place: bytes) -> bytes:
         """The piece as it is stored. place: which row it belongs to."""

@@ -9,18 +9,24 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import answering, outbox, recording, responding, schema
-from changeling_client.clock import DeviceClock, keep_heard, latest_seen
-from changeling_client.enrolment import enrol
-from changeling_client.entries import load
+from changeling_client import answering, enrolment, entries, outbox, responding, schema, surveys
+from changeling_client.clock import Heard
+from changeling_client.exchange import Deadline
 from changeling_client.flushing import Flusher
 from changeling_client.handle import SurveyHandle
+from changeling_client.patience import NEVER_FAILED
+from changeling_client.recorder import Recorder
+from changeling_client.servers import Line
+from changeling_client.settings import Settings
+from changeling_client.surveys import Known, Status
+from changeling_client.wrapping import Wrapping
 from changeling_protocol import Survey
 from changeling_protocol.quantities import StratumNumber
 from changeling_protocol.strata import told_by
@@ -34,7 +40,8 @@ Way: TypeAlias = tuple[Hashable, Hashable, Fraction]
 NOTHING = -1
 """What an app may do at a moment, beside recording a state: not to call the SDK at all."""
 _IDS = 1 << 128
-_TABLES = ("entries", "drawn_nodes", "changelog", "closings", "reports", "clock")
+_TABLES = ("device", "servers", "surveys", "entries", "drawn", "closings", "drops")
+_URL = "https://statistics.example"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,11 @@ class MemoryStore:
     def __init__(self) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None)
         self.db.executescript(schema.TABLES)
+        self.db.execute("INSERT INTO device VALUES (?, 0, 0, x'')", (bytes(16),))
+        self.wrapping = Wrapping(None)
+
+    def interrupts(self) -> bool:
+        return False
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -120,21 +132,54 @@ class MemoryStore:
         self.db.execute("COMMIT")
 
 
+def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | None, coins: Any) -> None:
+    """Joins a survey with one entry, which tells the first stratum."""
+    at_ms, stratum = int(now * 1000), told_by(survey.breakdowns, StratumNumber(0))
+    asked = Known(survey.id, Status.ASKED, 1, one_person=False, asked_ms=at_ms, url=_URL, stratum=stratum)
+    with store.transaction() as db:
+        enrolment.ask(db, store.wrapping, asked, answers)
+        enrolment.enrol(db, store.wrapping, asked, survey, None, at_ms, False, coins)
+
+
+def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:
+    """Answers what is due, as a flush does that sends all of it. Returns how much was dropped, and what is sent."""
+    line = Line(store, SimpleNamespace(heard=None, patience=NEVER_FAILED), _URL, (), lambda: moment.now)
+    flusher = Flusher(store, None, Settings((), 1, clock=lambda: moment.now), Lock(), Deadline(1))
+    with store.transaction() as db:
+        line.begin(db)
+        if moment.hears is not None:
+            line.server.heard = Heard(moment.hears * 1000, line.now_ms())
+            line.keep(db)
+    flusher._answer(line, may_drop=moment.may_drop, time_known=line.has_heard, coins=coins)
+    with store.transaction() as db:
+        uploads = [
+            upload
+            for survey in surveys.answered_at(db, _URL)
+            for upload in outbox.uploads(db, store.wrapping, survey, entries.load_all(db, store.wrapping, survey.id))
+        ]
+        for upload in uploads:
+            outbox.remove(db, upload.survey, upload.entry, upload.periods)
+        line.keep(db)
+        if line.has_heard:
+            flusher._judge(db, line)
+        flusher._end_finished(db, line)
+    return flusher._dropped, tuple((upload.periods, upload.plaintext) for upload in uploads)
+
+
 class Device:
     """The laws of what one entry of a survey sends.
 
-    The state of the store and the device's known lead are all that the future hangs on, so each step is run once from
-    each state. delay: the one that is drawn each time, in ms.
+    The state of the store is all that the future hangs on, so each step is run once from each state.
+    delay: the one that is drawn each time, in ms.
     """
 
     def __init__(self, survey: Survey, schedule: Sequence[Moment], enrols: float, delay: int = 0) -> None:
         self.survey, self.schedule, self._delay = survey, schedule, delay
         self._store = MemoryStore()
-        self._lead = 0
         self._steps: dict[Hashable, list[Way]] = {}
         self._draws: dict[Hashable, list[tuple[Any, Fraction]]] = {}
         self._laws: dict[Hashable, Law] = {}
-        blank = self._store.state(), 0
+        blank = self._store.state()
         firsts = range(1, len(survey.answers) + 1) if survey.closed else [None]
         self._begun = [
             self._ways(blank, lambda coins, first=first: self._enrol(enrols, first, coins)) for first in firsts
@@ -142,25 +187,18 @@ class Device:
 
     def _enrol(self, now: float, state: int | None, coins: Branching) -> Hashable:
         answers = None if state is None else [self.survey.answers[state - 1]]
-        stratum = told_by(self.survey.breakdowns, StratumNumber(0))
-        self._store.db.execute("DELETE FROM surveys")
+        enrol(self._store, self.survey, now, answers, coins)
         with self._store.transaction() as db:
-            enrol(db, self.survey, 1, answers, stratum, Decimal(10**9), self._clock(now, 0), coins)
-            return load(db, self.survey.id, 0).group  # every envelope shows it
-
-    @staticmethod
-    def _clock(now: float, lead: int) -> DeviceClock:
-        return DeviceClock(lambda: now, lead)
+            return entries.load(db, self._store.wrapping, self.survey.id, 0).group  # every envelope shows it
 
     def _ways(self, before: Any, run: Callable[[Branching], Hashable]) -> list[Way]:
         """What is seen, the state after it and its probability, for each way the coins may fall."""
         ways: dict[tuple[Hashable, Hashable], Fraction] = {}
 
         def step(coins: Branching) -> tuple[Hashable, Hashable]:
-            self._store.put_back(before[0])
-            self._lead = before[1]
+            self._store.put_back(before)
             seen = run(coins)
-            return seen, (self._store.state(), self._lead)
+            return seen, self._store.state()
 
         for outcome, likely in every_path(step, 1000 * self.survey.spread, self._delay):
             _add(ways, outcome, likely)
@@ -181,26 +219,24 @@ class Device:
         return self._steps[key]
 
     def _act(self, moment: Moment, action: int) -> None:
-        with self._store.transaction() as db:
-            entry = load(db, self.survey.id, 0)
-            recording.record(db, self.survey, entry, action, latest_seen(db, self._clock(moment.now, self._lead)))
+        recorder = Recorder(self._store, strict=True, tell=_raise)
+        recorder.record(
+            self.survey.id, None if action == 0 else self.survey.answers[action - 1], 0, int(moment.now * 1000)
+        )
 
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
-        clock = self._clock(moment.now, self._lead)
-        if moment.hears is not None:
-            clock.hears(moment.hears * 1000, clock.now_ms())
-            with self._store.transaction() as db:
-                keep_heard(db, clock)
         if moment.tells is not None:
-            SurveyHandle(self.survey, self._store, clock).stratum(told_by(self.survey.breakdowns, moment.tells))
-        flusher = Flusher(self._store, None, None, clock)
+            SurveyHandle(self.survey.id, self).stratum(told_by(self.survey.breakdowns, moment.tells))
         with patch.object(answering, "respond", self._respond):
-            uploads, dropped, _ = flusher._answer(coins, may_drop=moment.may_drop)
+            return answer(self._store, moment, coins)
+
+    @property
+    def store(self) -> MemoryStore:
+        return self._store
+
+    def find(self, id_: bytes) -> Known | None:
         with self._store.transaction() as db:
-            for upload in uploads:
-                outbox.remove(db, upload.survey, upload.entry, upload.periods)
-        self._lead = clock.lead_ms
-        return dropped, tuple((upload.periods, upload.plaintext) for upload in uploads)
+            return surveys.find(db, id_)
 
     def _respond(self, group: Any, place: int, true: int, slots: Any, coins: Branching) -> Any:
         """The client's own answer to each integer that it may draw, those with the same outcome put together."""
@@ -265,6 +301,10 @@ class Device:
             return _mixed(ways, lambda after: self._law_of_two(after, at + 1, backup, lived[1:], both))
         first, second = (self._law(state, at, later) for later in both)
         return {(one, other): p * q for (one, p), (other, q) in product(first.items(), second.items())}
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _mixed(ways: list[Way], law_after: Callable[[Hashable], Law]) -> Law:

@@ -132,7 +132,7 @@ class Bundled(Client):
         return self._device.store
 
 
-def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, **options) -> Bundled:
+def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, url: str = URL, **options) -> Bundled:
     """A client of this server by this clock, which raises what is wrong, and reports only as it is told to.
 
     coins: the test's own, which no app can bring.
@@ -145,7 +145,7 @@ def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, *
         "background": False,
         "transport": server.transport(),
     }
-    device = Bundled(path=path / "store.db", server=URL, clock=clock, **{**usual, **options})
+    device = Bundled(path=path / "store.db", server=url, clock=clock, **{**usual, **options})
     device.bundle, server.clock = server, clock
     if coins is not None:
         device._device.coins = coins

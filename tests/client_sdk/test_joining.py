@@ -272,3 +272,57 @@ def test_the_authority_is_at_least_one_key_of_32_bytes(tmp_path, authority):
     with pytest.raises(ValueError, match="authority"):
         client(tmp_path, FakeServer(), Clock(), authority=authority)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_entries_that_are_one_persons_are_charged_each(tmp_path):
+    """Who answers five times spends the survey's epsilon five times; entries of five people cost each of them once."""
+    small = survey(grace=10**6)
+    again, third = replace(small, question="Again?"), replace(small, question="A third time?")
+    most = 6 * small.epsilon
+    server, told = FakeServer(small, again, third), []
+    with client(tmp_path, server, Clock(), max_epsilon=most, on_error=told.append) as device:
+        device.join(small.id, entries=5, one_person=True)
+        assert device.ledger().spent == 5 * small.epsilon
+        with pytest.raises(TooCostly, match=str(7 * small.epsilon)):
+            device.join(again.id, entries=2, one_person=True)
+        fetched = device.join(again.id, entries=2, one_person=True, signed=None)
+        device.flush()
+        assert (fetched.status, [type(error) for error in told]) == (Status.REFUSED, [TooCostly])
+        assert device.join(third.id, entries=70).status is Status.JOINED
+        assert device.ledger().spent == most
+    with client(tmp_path, server, Clock(), max_epsilon=most) as device:
+        assert device.ledger().spent == most
+        assert sorted(each.epsilon for each in device.ledger().surveys) == [0, small.epsilon, 5 * small.epsilon]
+
+
+def test_entries_of_one_person_that_wait_for_their_survey_are_charged_each(tmp_path):
+    """What the app has said as it asked holds when the survey comes, in another process."""
+    small = survey(grace=10**6)
+    server = FakeServer(small)
+    with client(tmp_path, server, Clock()) as device:
+        device.join(small.id, entries=3, one_person=True, signed=None)
+    with client(tmp_path, server, Clock()) as device:
+        device.flush()
+        assert device.ledger().spent == 3 * small.epsilon
+
+
+def test_in_development_surveys_count_nothing(tmp_path):
+    """Each start of `changeling dev` makes another survey, and nobody's answers are in them; else they would count."""
+    server, local = FakeServer(PLAIN, OTHER), "http://127.0.0.1:8080"
+    for url in (local, "http://localhost:8080", "http://[::1]:8080"):
+        with client(tmp_path / url[7:12], server, Clock(), url=url, development=True, max_epsilon=0.1) as device:
+            assert device.join(PLAIN.id).status is Status.JOINED
+            fetched = device.join(OTHER.id, entries=9, one_person=True, signed=None)
+            device.flush()
+            assert fetched.status is Status.JOINED
+            assert device.ledger().spent == 0
+    with client(tmp_path, server, Clock(), url=local, max_epsilon=0.1) as device, pytest.raises(TooCostly):
+        device.join(PLAIN.id)
+
+
+@pytest.mark.parametrize("url", ["https://statistics.example", "https://localhost.example", "https://10.0.0.1"])
+def test_development_is_for_servers_on_loopback(tmp_path, url):
+    """An app that is shipped so by mistake is told at its first start, and makes nothing."""
+    with pytest.raises(ValueError, match="development is for servers on loopback"):
+        client(tmp_path, FakeServer(), Clock(), url=url, development=True)
+    assert list(tmp_path.iterdir()) == []

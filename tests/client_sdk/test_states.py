@@ -87,7 +87,7 @@ def test_what_is_kept_is_the_shortest_that_open_nodes_need(entry, enrolled, step
                 continue
             if needed.first(present) is not None:  # else nothing can hold it, and the entry is frozen
                 changelog.append((present, state))
-                kept = states.entered(kept, needed, present, state)
+                kept = states.entered(kept, needed.first(present), state)
         elif action == "answer":
             answered = min(answered + far, present - 1)
             drawn = frozenset(each for each in drawn if plan.tracks[each[0]].node(each[1]).end > answered)
@@ -95,7 +95,7 @@ def test_what_is_kept_is_the_shortest_that_open_nodes_need(entry, enrolled, step
         else:
             present = max(answered + 1, present - far)
             changelog = [(min(period, present), state) for period, state in changelog]
-            kept = states.brought_back(kept, needed, present)
+            kept = states.brought_back(kept, needed.first(present))
         closes = needed_closes(plan, group, drawn, answered)
         for close in closes:
             assert states.at_close(kept, close) == state_at(changelog, close)
@@ -119,6 +119,6 @@ def test_six_mutations_of_one_open_node_leave_one_row():
     plan = ReleasePlan((Group((Track(8, KaryResponse(CHANGES, Odds(3, 1)), 0, 8),)),))
     needed, kept = Needed(plan, 0, 0, frozenset()), ()
     for period, state in enumerate((1, 2, 3, 1, 2, 3), 1):
-        kept = states.entered(kept, needed, period, state)
+        kept = states.entered(kept, needed.first(period), state)
     assert kept == ((8, 3),)
-    assert states.entered(kept, needed, 7, NULL) == ()
+    assert states.entered(kept, needed.first(7), NULL) == ()

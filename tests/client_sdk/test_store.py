@@ -2,20 +2,37 @@
 
 import os
 import sqlite3
+import tempfile
 import threading
+import time
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import changeling_client.store as store_module
 import httpx
 import pytest
-from changeling_client import Recorded, StoreBusy, StoreReadOnly, StoreUnusable, entries, outbox, schema
+from changeling_client import (
+    ClientClosed,
+    Recorded,
+    StoreBusy,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnusable,
+    entries,
+    flushing,
+    outbox,
+    schema,
+)
 from changeling_client.store import Store
 from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track
 from changeling_protocol.sealing import head_of
 
+from tests.coins import SeededCoins
+
 from ..protocol.examples import hierarchical, survey
-from .device import PLAIN, START, TRUTHFUL, Clock, FakeServer, client
+from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, client
 
 
 @pytest.fixture
@@ -331,3 +348,202 @@ def test_a_survey_that_cannot_be_read_silences_no_other(used):
         assert {head_of(envelope).survey for envelope in server.envelopes} == {WEEKLY.id}
         assert device._device.next_due_ms() > 1000 * clock.now
         assert device.ledger().spent == PLAIN.epsilon + WEEKLY.epsilon
+
+
+def as_nobody(act):
+    """Whether this happens in a process whose user may write nowhere it has not been let."""
+    if (child := os.fork()) == 0:
+        try:
+            os.setuid(65_534)
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "setuid") or os.geteuid() != 0, reason="another user can be had by root only")
+@pytest.mark.parametrize("what", ["a folder", "a file"])
+def test_where_nothing_may_be_written_the_error_says_so(what):
+    """A folder in which no file can be made, or a file of somebody else's: StoreReadOnly, with its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        file = Path(folder) / "store.db"
+        if what == "a file":
+            Store(file).close()
+            file.chmod(0o644)
+
+        def act():
+            with pytest.raises(StoreReadOnly, match=str(file)):
+                Store(file).transaction().__enter__()
+
+        assert as_nobody(act)
+
+
+def test_where_there_is_no_room_the_error_says_so_and_nothing_is_changed(tmp_path):
+    """StoreFull from whatever writes; with room again all goes on."""
+    server, clock = FakeServer(WEEKLY), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(WEEKLY.id, entries=400)
+        handle.record("tea")
+        connection = device.store._connection
+        connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+        with pytest.raises(StoreFull, match=r"no room for .*store\.db"):
+            device.join(b"another survey..", entries=5_000, signed=None)
+        assert device._device.find(b"another survey..") is None
+        assert (handle.answer(), device.ledger().spent) == ("tea", WEEKLY.epsilon)
+        clock.now = START + 80
+        with pytest.raises(StoreFull):
+            device.flush()
+        connection.execute("PRAGMA max_page_count = 1000000")
+        assert device.flush().sent == 400
+    assert len({closing.id for closing in server.closings()}) == 400
+
+
+def test_after_close_every_call_says_that_the_client_is_closed(tmp_path):
+    """And not that the store cannot be trusted."""
+    device = client(tmp_path, FakeServer(PLAIN), Clock())
+    handle = device.join(PLAIN.id)
+    device.close()
+    device.close()
+    calls = (
+        lambda: handle.record("tea"),
+        handle.retract,
+        handle.answer,
+        handle.ledger,
+        lambda: handle.stratum({}),
+        lambda: handle.status,
+        device.flush,
+        device.ledger,
+        lambda: device.leave(PLAIN.id),
+        lambda: device.join(PLAIN.id),
+    )
+    for call in calls:
+        with pytest.raises(ClientClosed, match=r"store\.db was closed"):
+            call()
+
+
+def test_it_works_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    """As on many phones and network disks."""
+
+    def nowhere(*_args, **_options):
+        raise OSError("no hard links here")
+
+    monkeypatch.setattr(os, "link", nowhere)
+    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
+        assert device.join(PLAIN.id).record("tea") is Recorded.COUNTED
+
+
+def test_a_reader_with_a_long_snapshot_stalls_nothing(tmp_path):
+    """Records and flushes go on at once while it reads; what cannot be erased meanwhile is erased by the next flush."""
+    server, clock = FakeServer(WEEKLY), Clock()
+    with client(tmp_path, server, clock, key=KEY) as device:
+        handle = device.join(WEEKLY.id)
+        handle.record("tea")
+        (forgotten,) = pieces(device)
+        reader = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchone()
+        clock.now = START + 80
+        begun = time.monotonic()
+        assert handle.record("coffee") is Recorded.COUNTED
+        assert device.flush().sent == 1
+        assert handle.record("neither") is Recorded.COUNTED
+        took = time.monotonic() - begun
+        assert forgotten in on_disk(tmp_path)
+        reader.execute("COMMIT")
+        reader.close()
+        assert device.flush().sent == 0
+        assert forgotten not in on_disk(tmp_path)
+    assert took < 2  # a wait for the reader is one of BUSY_SECONDS, 5
+
+
+def test_under_a_key_no_answer_stands_in_the_file_as_it_is(tmp_path):
+    """Neither states, slots, and answers that wait for a survey, nor symbols: pieces that a store without a key has are
+    found in none with one."""
+    server, clock = FakeServer(WEEKLY), Clock()
+    plain, seals = tmp_path / "plain", tmp_path / "sealed"
+    server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
+    for folder, key in ((plain, None), (seals, KEY)):
+        clock.now = START + 1
+        with client(folder, server, clock, SeededCoins(3), key=key) as device:
+            asked = device.join(b"unknown survey..", signed=None)
+            asked.record("an answer to a survey that is not known")
+            handle = device.join(WEEKLY.id)
+            handle.record("tea")
+            clock.now = START + 80
+            assert device.flush().waiting == 1
+            handle.record("coffee")
+            if key is None:
+                known = pieces(device)
+            assert handle.answer() == "coffee"
+    assert len(known) == 3
+    assert all(piece in on_disk(plain) for piece in known)
+    assert not any(piece in on_disk(seals) for piece in known)
+    assert b"an answer to a survey" not in on_disk(seals)
+    assert KEY not in on_disk(seals)
+
+
+@pytest.mark.parametrize(("made", "opened"), [(KEY, b"L" * 32), (KEY, None), (None, KEY)])
+def test_a_store_opens_with_its_own_key_only(tmp_path, made, opened):
+    """With another, or without one, or with one that it was not made with: StoreUnusable, and it stays as it is."""
+    Store(tmp_path / "store.db", made).close()
+    with pytest.raises(StoreUnusable, match="another key"):
+        Store(tmp_path / "store.db", opened)
+    Store(tmp_path / "store.db", made).close()
+
+
+@pytest.mark.parametrize("key", [b"", b"K" * 31, "K" * 32])
+def test_a_key_is_32_bytes(tmp_path, key):
+    """Anything else is a ValueError that does not repeat it, and nothing is made."""
+    with pytest.raises(ValueError, match="32 bytes") as error:
+        Store(tmp_path / "store.db", key)
+    assert str(key) not in str(error.value) or not key
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_clients_on_one_store_one_reports_at_a_time(tmp_path):
+    """In processes of their own, as they lock a file: the other one says why it did nothing, and records meanwhile."""
+    server, clock = FakeServer(PLAIN), Clock()
+    said = []
+
+    def meanwhile(request):
+        if request.method == "POST" and not said:
+            flushed = second.flush()
+            said.append((flushed.sent, flushed.waiting, flushed.trouble, second.join(PLAIN.id).record("coffee")))
+        return None
+
+    server.reply = meanwhile
+    with client(tmp_path, server, clock) as first, client(tmp_path, server, clock) as second:
+        handle = first.join(PLAIN.id)
+        clock.now = START + 80
+        assert first.flush().sent == 1
+        assert handle.answer() == "coffee"
+        clock.now = START + 140
+        assert second.flush().sent == 1
+    assert said == [(0, 1, "another process of this app is reporting", Recorded.COUNTED)]
+    assert len(server.bodies) == 2
+
+
+def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_path, monkeypatch):
+    """Of 10,000 closings that are due at once, each transaction draws some hundreds, and a record gets in between."""
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
+    counted = []
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=1_250)
+        transaction = Store.transaction
+
+        @contextmanager
+        def counting(store):
+            with transaction(store) as db:
+                before = outbox.size(db)
+                yield db
+                counted.append(outbox.size(db) - before)
+
+        monkeypatch.setattr(Store, "transaction", counting)
+        clock.now = LATE
+        assert device.flush().sent == 10_000
+        assert handle.ledger(1_249).answered == 8
+    drew = [more for more in counted if more > 0]
+    assert sum(drew) == 10_000
+    assert max(drew) <= flushing.MOST_AT_ONCE + 64

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from changeling_client import Client, Status
+from changeling_client import AsyncClient, Client, Status
 from changeling_client.testing import FakeServer, ManualClock, make_client, make_survey
 
 APP = Path(__file__).parents[2] / "docs/app.md"
@@ -73,7 +73,7 @@ def test_the_sdk_does_not_import_what_is_for_tests():
     asked = "import sys; from changeling_client import *; print(*[name for name in sys.modules if 'testing' in name])"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert "changeling_client" not in done.stdout
-    for kind in (Client,):
+    for kind in (Client, AsyncClient):
         assert not {"coins", "seed"} & {*inspect.signature(kind).parameters}
 
 

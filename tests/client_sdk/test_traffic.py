@@ -77,11 +77,11 @@ STEPS = st.lists(
 LEAPS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([-0.005, -3_600, YEAR, -YEAR, 0.5])), max_size=2)
 """At which step the clock leaps, by how many seconds."""
 DOES = {
-    "never": lambda handle, step: None,
+    "never": lambda *_: None,
     "changes": lambda handle, step: handle.record(FIRST.answers[step % 3]),
     "retracts": lambda handle, step: handle.record("tea") if step % 2 else handle.retract(),
     "late": lambda handle, step: handle.record("coffee") if step > 5 else None,
-    "wrong": lambda handle, step: handle.record("cocoa"),
+    "wrong": lambda handle, _: handle.record("cocoa"),
 }
 
 
@@ -151,7 +151,7 @@ def answered(modes, waits):
     def put(db, wrapping, survey, entry, answers):
         kept(db, wrapping, survey, entry, answers)
         periods = tuple(answer.closing.period for answer in answers)
-        (upload,) = (each for each in outbox.uploads(db, wrapping, survey, entry) if each.periods == periods)
+        (upload,) = (each for each in outbox.uploads(db, wrapping, survey, [entry]) if each.periods == periods)
         batches.append((clock.now, entry.number, periods, len(upload.plaintext)))
 
     kept = outbox.put
@@ -193,8 +193,20 @@ def test_trouble_does_not_keep_the_reporter_from_answering_in_time(tmp_path):
     server, clock = Watched(PLAIN), Clock(START + 1)
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
-        reports = reporter.Reporter(device._device)
         due = (device._device.next_due_ms() - device._device.now_ms()) / 1000
         for _ in range(20):
-            assert reports._until_next(Flushed(0, 1, 0, "the server is down")) <= due + 0.001
-        assert reports._until_next(Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)
+            assert reporter._until_next(device._device, Flushed(0, 1, 0, "the server is down")) <= due + 0.001
+        assert reporter._until_next(device._device, Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)
+
+
+def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask_without_pause(tmp_path):
+    """A closing that may be past grace stays due until the server is heard; a server that is down is left in peace."""
+    asked = replace(PLAIN, grace=90)
+    server, clock = Watched(asked), Clock(START + 1)
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        server.mode, clock.now = "gone", START + 400
+        for _ in range(3):
+            flushed = device.flush()
+            assert device._device.next_due_ms() < 1000 * clock.now
+            assert reporter._until_next(device._device, flushed) >= reporter.RETRY_SECONDS

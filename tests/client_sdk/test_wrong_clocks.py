@@ -8,11 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_client import Recorded
-from changeling_protocol import MutationSpace, TimeBounded
+from changeling_client.clock import known_time
+from changeling_protocol import AtMost, MutationSpace, TimeBounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .device import PLAIN, START, Clock, FakeServer, all_nodes, by_node, client
+from .device import PLAIN, START, URL, Clock, FakeServer, all_nodes, by_node, client
 
 ASKED = replace(PLAIN, grace=90)
 CHANGES = MutationSpace(3)
@@ -134,6 +135,106 @@ def test_a_clock_that_was_set_right_since_is_believed(tmp_path):
         server.time.now = clock.now
         live(device, server, clock, 4)
     assert {node for node, true in by_node(server).items() if true} == {(3, 4), (2, 4), (0, 4)}
+
+
+@pytest.mark.parametrize("headers", [{}, {"date": "some day"}, {"age": "3600"}], ids=["none", "rubbish", "cached"])
+def test_an_answer_that_tells_no_time_is_no_time_that_was_heard(tmp_path, headers):
+    """By a clock that is a year ahead, with a server that answers but tells no time: nothing is dropped, nothing
+    frozen, and when the clock is right again every node is answered."""
+    server, clock = FakeServer(ASKED), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(ASKED.id)
+        clock.now = START + 80
+        server.headers = {"date": formatdate(clock.now, usegmt=True), **headers} if "age" in headers else headers
+        assert device.flush().sent == 1
+        clock.now += YEAR
+        assert handle.record("coffee") is Recorded.PENDING
+        flushed = device.flush()
+        assert (flushed.dropped, flushed.trouble) == (0, "the server told no time")
+        assert handle.record("tea") is Recorded.PENDING
+        clock.now, server.headers = START + 90, None
+        for period in range(2, 10):
+            device.flush()
+            clock.now = START + 60 * period + 20
+        assert handle.answer() is None
+        assert handle.ledger().dropped == 0
+    inputs = by_node(server)
+    assert set(inputs) == all_nodes(ASKED)
+    changed = {node for node, true in inputs.items() if true}
+    assert {node for node in changed if node[1] - node[0] == 1} == {(1, 2)} or not changed
+
+
+@pytest.mark.parametrize("constraint", [AtMost(3), TimeBounded(100)], ids=["at most", "time-bounded"])
+def test_a_clock_that_is_ahead_while_offline_loses_no_record(tmp_path, constraint):
+    """What it would forbid is kept, through a new start of the app as well, and counts once the time is known."""
+    asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
+    server, clock = Told(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        clock.now = START + 1
+        assert handle.record("tea") is Recorded.COUNTED
+        clock.now, server.reachable = START + YEAR, False
+        assert handle.record("coffee") is Recorded.PENDING
+        assert device.flush().dropped == 0
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        assert handle.record("neither") is Recorded.PENDING
+        assert handle.answer() == "neither"
+        clock.now = server.time.now = START + 80
+        device.flush()
+        assert handle.answer() == "neither"
+        assert handle.ledger().answered == 1
+        server.reachable = True
+        server.time.now = clock.now = START + 150
+        device.flush()
+        assert handle.answer() == ("neither" if constraint == AtMost(3) else "tea")
+        live(device, server, clock, 3)
+    inputs = by_node(server)
+    assert set(inputs) == all_nodes(asked)
+    assert inputs[0, 1] == CHANGES.index(0, 1)
+
+
+def test_what_another_process_has_heard_is_not_forgotten_by_one_that_has_not(tmp_path):
+    """One finds the clock ahead; the other, which was there before and finds no network, keeps to that, and answers
+    nothing before it is due."""
+    server, clock = Told(PLAIN), Clock()
+    with client(tmp_path, server, clock) as first, client(tmp_path, server, clock) as second:
+        handle = first.join(PLAIN.id)
+        second.join(PLAIN.id)
+        server.time.now = clock.now = START + 80
+        assert second.flush().sent == 1
+        clock.now += 130
+        assert first.flush().sent == 0
+        server.reachable = False
+        second.flush()
+        assert handle.ledger().answered == 1
+        with first.store.transaction() as db:
+            assert known_time(db, URL).lead_ms == 129_000
+            assert known_time(db, URL).seen_ms <= 1000 * (START + 81)
+
+
+def test_each_server_has_a_time_of_its_own(tmp_path):
+    """A relay whose clock is slow delays what goes through it, and nothing that goes to the survey's own server."""
+    relayed = replace(PLAIN, question="And through a relay?", relay="https://relay.example")
+    server, clock = Told(PLAIN, relayed), Clock()
+
+    def slow(request):
+        server.headers = {
+            "date": formatdate(clock.now - (45 if request.url.host == "relay.example" else 0), usegmt=True)
+        }
+
+    server.reply = slow
+    with client(tmp_path, server, clock) as device:
+        direct, other = (device.join(each.id) for each in (PLAIN, relayed))
+        for moment in (80, 140, 160, 184):
+            server.time.now = clock.now = START + moment
+            device.flush()
+        assert (direct.ledger().answered, other.ledger().answered) == (2, 2)
+        with device.store.transaction() as db:
+            assert known_time(db, URL).lead_ms == 0
+            assert known_time(db, "https://relay.example").lead_ms == 44_000
+    hosts = [request.url.host for request in server.requests if request.method == "POST"]
+    assert hosts == ["relay.example", "statistics.example", "statistics.example", "relay.example"]
 
 
 STEPS = st.lists(

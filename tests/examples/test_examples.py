@@ -11,9 +11,9 @@ from changeling_statistics import read_survey
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEV = """
 import sys
-from changeling_aggregator.cli import dev
+from changeling_aggregator.cli import development
 from changeling_commands.__main__ import main
-dev.PERIOD_SECONDS = 2
+development.PERIOD_SECONDS = 2
 sys.exit(main(["dev", "--answers", "tea,coffee,neither"]))
 """
 

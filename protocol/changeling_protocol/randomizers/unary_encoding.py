@@ -5,6 +5,7 @@ The true state's bit is set with probability 1/2, every other with b/(a+b); the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Self
 
 from ..canonical import Fields
@@ -53,6 +54,11 @@ class UnaryEncoding:
         """ln(a/b) between any two states, whose two bits together tell that much."""
         epsilon = self.odds.epsilon
         return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
+
+    @property
+    def ticks(self) -> tuple[Fraction, Fraction]:
+        """The probabilities that the truth's own bit is set, and that another is."""
+        return Fraction(1, 2), Fraction(self.odds.other, self.odds.favoured + self.odds.other)
 
     def total(self, true: int = 0) -> int:  # noqa: ARG002
         """2(a+b)^(m-1), whatever the state."""

@@ -83,23 +83,24 @@ function admits({ classes }, mutations, elapsedMs) {
 
 const reportsOn = (entry, track, node) => track.reported === null || entry.nodes.get(track.number).includes(node);
 
-/** Whether the entry has still to report a node. */
-const hasMoreToReport = (entry) =>
-  entry.survey.groups[entry.group].tracks.some((track) =>
-    Array.from({ length: track.count }, (_, i) => i + 1).some(
-      (node) => nodeEnd(track, node) > entry.answered && reportsOn(entry, track, node),
-    ),
+/** The ends of the nodes that the entry has still to report. */
+const endsToReport = (entry) =>
+  entry.survey.groups[entry.group].tracks.flatMap((track) =>
+    Array.from({ length: track.count }, (_, i) => i + 1)
+      .filter((node) => nodeEnd(track, node) > entry.answered && reportsOn(entry, track, node))
+      .map((node) => nodeEnd(track, node)),
   );
 
 /** Takes the entry into a state; 0 is NULL. timeKnown: whether what a wrong clock could decide is decided. */
 export function record(entry, state, timeMs, timeKnown = false) {
   const { survey } = entry;
-  if (!hasMoreToReport(entry)) return "frozen";
+  const ends = endsToReport(entry);
+  if (ends.length === 0) return "frozen";
   if (entry.pending) return "pending";
   if (state === stateAt(entry, Infinity)) return "unchanged";
   const atMs = Math.max(timeMs, closeMs(survey.calendar, entry.answered) + 1);
   if ((survey.closed && state === 0) || !admits(survey.constraint, entry.mutations, 0)) return "frozen";
-  const isOver = atMs > closeMs(survey.calendar, survey.calendar.periods);
+  const isOver = atMs > closeMs(survey.calendar, Math.max(...ends));
   if (isOver || !admits(survey.constraint, entry.mutations, atMs - (entry.firstMs ?? atMs))) {
     if (timeKnown) return "frozen";
     entry.pending = true; // the clocks of vectors are true: what waits for the time is frozen once it is heard

@@ -1,0 +1,206 @@
+"""What was sent for the person, what waits, and what could be sent next, in plain words.
+
+A report was chosen at random, so beside what it says stands how often such a report is true. The true answer never
+stands here: whoever looked over the person's shoulder would learn more than the server does.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from changeling_protocol import Report, Survey, Track
+from changeling_protocol.quantities import NodeNumber, TrackNumber
+from changeling_protocol.upload import closings
+
+from . import entries, outbox, surveys
+from .answering import last_closing, next_due_ms
+from .clock import known_time
+from .conclusion import percent_down, percent_up
+from .device import Device
+from .entries import Entry
+from .errors import StoreUnusable
+from .surveys import Known, Status
+from .truthfulness import truthfulness
+from .wording import said
+
+MOST_EXAMPLES = 6
+"""How many of the things that a report could say are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldReport:
+    """One report. `str()` says it in plain words.
+
+    since, until: the span that it is about. about_a_change: whether it is about a change in that span, or about the
+    answer at its end. says: what it says. truth: how often such a report tells the truth. luck: how often one would
+    that knows nothing of the truth.
+    """
+
+    since: datetime
+    until: datetime
+    about_a_change: bool
+    says: str
+    truth: Fraction
+    luck: Fraction
+
+    def __str__(self) -> str:
+        return f"{_about(self.about_a_change, self.since, self.until)}: “{self.says}” ({_chance(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an entry answered as a period closed.
+
+    entry: its number. closed: when the period did. arrived: whether the server has said that it has it; else it waits
+    to be sent, or sent again. reports: none, if nothing was to be reported.
+    """
+
+    entry: int
+    closed: datetime
+    arrived: bool
+    reports: tuple[ToldReport, ...]
+
+    def __str__(self) -> str:
+        how = "sent" if self.arrived else "waits to be sent"
+        return "\n".join(
+            [f"{_day(self.closed)}, {how}:", *(f"  {report}" for report in self.reports or ("no report",))]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """One report that will be sent next, before it is chosen. Its words depend on nothing that was answered.
+
+    since, until, about_a_change, truth, luck: as of a report. examples: some of what it could say.
+    choices: of how many.
+    """
+
+    since: datetime
+    until: datetime
+    about_a_change: bool
+    examples: tuple[str, ...]
+    choices: int
+    truth: Fraction
+    luck: Fraction
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"“{example}”" for example in self.examples)
+        more = f" … ({self.choices:,} in all)" if self.choices > len(self.examples) else ""
+        return f"{_about(self.about_a_change, self.since, self.until)}: one of {listed}{more} ({_chance(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What an entry answers next.
+
+    entry: its number. due: when, by the device's clock. reports: those it consists of; none, if there is nothing to be
+    reported at that close.
+    """
+
+    entry: int
+    due: datetime
+    reports: tuple[Possible, ...]
+
+    def __str__(self) -> str:
+        lines = (f"  {report}" for report in self.reports or ("no report",))
+        return "\n".join([f"{_day(self.due)}, next:", *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyReports:
+    """What one survey was told. `str()` says it in plain words.
+
+    id: the survey's, in hex. question: the survey's. told: what was answered, by entry and time. coming: what each
+    entry answers next; empty once the survey is over.
+    """
+
+    id: str
+    question: str
+    told: tuple[Told, ...]
+    coming: tuple[Next, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"Reports on: {self.question}", *map(str, self.told), *map(str, self.coming)])
+
+
+def reports(device: Device) -> tuple[SurveyReports, ...]:
+    """What was told to each survey that the device takes part in. One that cannot be read is left out."""
+    if not device.consent:
+        return ()
+    with device.store.transaction() as db:
+        readable = [(known, survey) for known in surveys.find_all(db, Status.JOINED) if (survey := _readable(known))]
+        return tuple(_reports(device, db, known, survey) for known, survey in readable)
+
+
+def _readable(known: Known) -> Survey | None:
+    try:
+        return known.survey
+    except StoreUnusable:
+        return None
+
+
+def _reports(device: Device, db: sqlite3.Connection, known: Known, survey: Survey) -> SurveyReports:
+    kept = entries.load_all(db, device.store.wrapping, known.id)
+    lead_ms = known_time(db, known.url).lead_ms
+    told = tuple(
+        Told(entry.number, _at(survey, period), arrived, tuple(_told(survey, report) for report in sent))
+        for entry in kept
+        for period, arrived, sent in outbox.sent(db, device.store.wrapping, entry)
+    )
+    coming = (_next(device, db, survey, entry, lead_ms) for entry in kept)
+    return SurveyReports(known.id.hex(), survey.question, told, tuple(each for each in coming if each is not None))
+
+
+def _next(device: Device, db: sqlite3.Connection, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:
+    due_ms = next_due_ms(survey, entry)
+    if due_ms is None:
+        return None
+    period, *_ = closings(survey.plan, entry.answered, last_closing(survey))
+    drawn = entries.drawn_nodes(db, device.store.wrapping, entry)
+    due = datetime.fromtimestamp((due_ms + lead_ms) // 1000, UTC)
+    ending = (
+        (number, track, node)
+        for number, track in survey.plan.numbered(entry.group)
+        if (node := track.ending_at(period)) is not None and (track.reported is None or (number, node) in drawn)
+    )
+    return Next(entry.number, due, tuple(_possible(survey, *each) for each in ending))
+
+
+def _told(survey: Survey, report: Report) -> ToldReport:
+    track = survey.plan.tracks[report.track]
+    since, until = _span(survey, track, report.node)
+    known = truthfulness(track.randomizer)
+    return ToldReport(since, until, known.changes, said(survey, report), known.truth, known.luck)
+
+
+def _possible(survey: Survey, number: TrackNumber, track: Track, node: NodeNumber) -> Possible:
+    since, until = _span(survey, track, node)
+    known, choices = truthfulness(track.randomizer), track.randomizer.symbols
+    examples = tuple(said(survey, Report(number, node, symbol)) for symbol in range(min(choices, MOST_EXAMPLES)))
+    return Possible(since, until, known.changes, examples, choices, known.truth, known.luck)
+
+
+def _span(survey: Survey, track: Track, number: NodeNumber) -> Sequence[datetime]:
+    node = track.node(number)
+    return _at(survey, node.start), _at(survey, node.end)
+
+
+def _at(survey: Survey, period: int) -> datetime:
+    return datetime.fromtimestamp(survey.calendar.time(period), UTC)
+
+
+def _day(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _about(a_change: bool, since: datetime, until: datetime) -> str:
+    return f"a change from {_day(since)} to {_day(until)}" if a_change else f"the answer at {_day(until)}"
+
+
+def _chance(report: ToldReport | Possible) -> str:
+    return (
+        f"chosen at random: true about {percent_up(report.truth)} of the time, "
+        f"and {percent_down(report.luck)} by luck alone"
+    )

@@ -1,0 +1,387 @@
+"""Without consent nothing is kept and nothing is sent, at once and for good."""
+
+import sqlite3
+import threading
+from dataclasses import replace
+
+import httpx
+import pytest
+from changeling_client import ClientError, Recorded, Silenced, Status, StoreUnusable, consent
+from changeling_client.sealing_keys import SealingKeys
+from changeling_client.store import Store
+from changeling_protocol import Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, TimeBounded, Track
+
+from ..protocol.examples import survey
+from .device import PLAIN, START, Clock, FakeServer, client
+
+OTHER = replace(PLAIN, question="And what would you rather?")
+EVERYTHING = survey(
+    ReleasePlan(
+        (
+            Group.jointly(
+                [Track(1, KaryResponse(StateSpace(3), Odds(3, 1)), 0, 8, reported=6) for _ in range(9)],
+                Joint(Odds(99, 1), 9, (4,) * 9, (6,) * 9),
+            ),
+        )
+    ),
+    constraint=TimeBounded(300),
+    grace=10**6,
+)
+"""With slots, drawn nodes, and the time of the first mutation."""
+KEY = b"K" * 32
+keyed = pytest.mark.parametrize("key", [None, KEY], ids=["plain", "key"])
+
+
+def on_disk(path):
+    return b"".join(file.read_bytes() for file in path.iterdir() if file.is_file())
+
+
+def everything_in(path):
+    """All that the store holds of answers, chances and keys, as it stands in the file, or how it begins."""
+    store = sqlite3.connect(path / "store.db")
+    queries = (
+        "SELECT private FROM entries",
+        "SELECT nodes FROM drawn",
+        "SELECT reports FROM closings UNION SELECT id FROM closings",
+        "SELECT signed FROM sealing_keys",
+        "SELECT payload FROM surveys",
+    )
+    found = [{piece[:40] for (piece,) in store.execute(query) if piece} for query in queries]
+    store.close()
+    return found
+
+
+def lived(tmp_path, key=None):
+    """A device in mid survey: answers recorded and reported, some acknowledged, some waiting."""
+    server, clock = FakeServer(EVERYTHING, OTHER), Clock(START + 1)
+    with client(tmp_path, server, clock, key=key) as device:
+        handle = device.join(EVERYTHING.id, entries=3)
+        asked = device.join(b"unknown survey..", signed=None)
+        asked.record("an answer to a survey that is not known")
+        for period, answer in ((0, "tea"), (1, "coffee"), (2, "neither")):
+            clock.now = START + 60 * period + 30
+            handle.record(answer, period)
+            clock.now += 50
+            server.reply = (lambda _: None) if period < 2 else (lambda _: httpx.Response(503))
+            device.flush()
+        clock.now += 1
+        handle.record("tea", 2)
+    server.requests.clear()
+    server.reply = lambda _: None
+    return server, clock
+
+
+def assert_nothing_left(tmp_path, pieces):
+    content = on_disk(tmp_path)
+    assert all(pieces)
+    for piece in (each for kind in pieces for each in kind):
+        assert len(piece) > 8
+        assert piece not in content
+    for word in (b"an answer to a survey", b"What do you drink?"):
+        assert word not in content
+
+
+def test_without_consent_from_the_start_nothing_is_made(tmp_path):
+    """No file, no folder, no witness, no request; whatever the app calls."""
+    server, clock, told = FakeServer(PLAIN), Clock(), []
+    folder = tmp_path / "data"
+    options = {"witness": folder / "witness", "on_error": told.append}
+    with client(folder, server, clock, consent=False, **options) as device:
+        handle = device.join(PLAIN.id)
+        assert [handle.record("tea"), handle.retract()] == [Recorded.DROPPED] * 2
+        assert (handle.status, handle.survey, handle.answer(), handle.ledger()) == (Status.LEFT, None, None, None)
+        clock.now = START + 80
+        assert device.flush().sent == 0
+        device.leave(PLAIN.id)
+        device.set_consent(False)
+        assert not device.consent
+        assert device.ledger().spent == 0
+        assert list(tmp_path.iterdir()) == []
+    assert (server.requests, told) == ([], [])
+
+
+def test_consent_that_is_given_later_counts_from_then_on(tmp_path):
+    """What was recorded before is nowhere, and the app joins as if it were started now."""
+    server, clock = FakeServer(PLAIN), Clock(START + 70)
+    with client(tmp_path, server, clock, consent=False) as device:
+        device.join(PLAIN.id).record("tea")
+        device.set_consent(True)
+        handle = device.join(PLAIN.id)
+        assert (handle.status, handle.answer()) == (Status.JOINED, None)
+        assert handle.record("coffee") is Recorded.COUNTED
+        clock.now = START + 140
+        assert device.flush().sent == 1
+
+
+@keyed
+@pytest.mark.parametrize("running", [True, False], ids=["at any time", "while the app was not running"])
+def test_when_consent_is_withdrawn_no_byte_is_left(tmp_path, key, running):
+    """Neither of what entries remember and drew, nor of symbols, ids and keys, nor of what the survey asks: not in the
+    file, its log or its free pages. Nothing is sent."""
+    server, clock = lived(tmp_path, key)
+    pieces = everything_in(tmp_path)
+    content = on_disk(tmp_path)
+    assert all(piece in content for kind in pieces for piece in kind)
+    with client(tmp_path, server, clock, key=key, consent=running) as device:
+        if running:
+            device.set_consent(False)
+        assert_nothing_left(tmp_path, pieces)
+        assert device.flush().sent == 0
+    assert_nothing_left(tmp_path, pieces)
+    assert server.requests == []
+
+
+def test_a_survey_that_consent_was_withdrawn_from_never_resumes(tmp_path):
+    """Not when it is asked for again, not with another client, not if the server was never reached; one that was not
+    known to the store before is joined."""
+    server, clock = lived(tmp_path)
+    with client(tmp_path, server, clock) as device:
+        device.set_consent(False)
+        device.set_consent(True)
+        handles = [device.join(EVERYTHING.id, entries=3), device.join(b"unknown survey..", signed=None)]
+        for handle in handles:
+            assert handle.status is Status.LEFT
+            assert handle.record("tea") is Recorded.DROPPED
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(EVERYTHING.id, entries=3)
+        assert handle.status is Status.LEFT
+        assert handle.record("tea") is Recorded.DROPPED
+        assert device.ledger().spent == EVERYTHING.epsilon
+        clock.now = START + 400
+        assert device.flush().sent == 0
+        assert server.requests == []
+        assert device.join(OTHER.id).record("tea") is Recorded.COUNTED
+
+
+@keyed
+def test_leaving_one_survey_leaves_no_byte_of_it_and_the_others_as_they_are(tmp_path, key):
+    """And it is for good."""
+    server, clock = FakeServer(EVERYTHING, OTHER), Clock(START + 1)
+    with client(tmp_path, server, clock, key=key) as device:
+        left, stays = device.join(EVERYTHING.id, entries=3), device.join(OTHER.id)
+        for handle in (left, stays):
+            handle.record("coffee")
+        clock.now = START + 80
+        server.reply = lambda _: httpx.Response(503)
+        assert device.flush().waiting == 4
+        with device.store.transaction() as db:
+            rows = [db.execute(f"SELECT * FROM {name} WHERE survey = ?", (EVERYTHING.id,)).fetchall()
+                    for name in ("entries", "closings", "drawn")]  # fmt: skip
+        pieces = {piece for table in rows for row in table for piece in row[1:] if isinstance(piece, bytes)}
+        assert len(pieces) > 9
+        device.leave(EVERYTHING.id.hex())
+        content = on_disk(tmp_path)
+        assert not [piece for piece in pieces if piece in content]
+        assert EVERYTHING.payload not in content
+        server.reply = lambda _: None
+        assert device.flush().sent == 1
+        assert (left.status, left.record("tea"), left.answer()) == (Status.LEFT, Recorded.DROPPED, None)
+        assert (stays.status, stays.answer()) == (Status.JOINED, "coffee")
+    with client(tmp_path, server, clock, key=key) as device:
+        assert device.join(EVERYTHING.id, entries=3).status is Status.LEFT
+        assert device.ledger().spent == EVERYTHING.epsilon + OTHER.epsilon
+
+
+@pytest.mark.parametrize("before", ["never heard of", "refused"])
+def test_a_survey_can_be_left_before_it_was_joined(tmp_path, before):
+    """It is not joined later, though the app asks for it."""
+    server = FakeServer(PLAIN)
+    with client(tmp_path, server, Clock(), max_epsilon=0.1 if before == "refused" else 100) as device:
+        if before == "refused":
+            device.join(PLAIN.id, signed=None)
+            device.flush()
+        device.leave(PLAIN.id)
+    server.requests.clear()
+    with client(tmp_path, server, Clock()) as device:
+        handle = device.join(PLAIN.id)
+        assert (handle.status, handle.record("tea")) == (Status.LEFT, Recorded.DROPPED)
+        device.flush()
+        assert device.ledger().spent == 0
+    assert server.requests == []
+
+
+def test_a_damaged_store_is_destroyed_without_consent(tmp_path):
+    """Nobody can tell what is in it; so nothing stays. With consent it is left as it is."""
+    server, clock = lived(tmp_path)
+    pieces = everything_in(tmp_path)
+    file = tmp_path / "store.db"
+    content = bytearray(file.read_bytes())
+    content[:40] = b"\xaa" * 40
+    file.write_bytes(content)
+    with pytest.raises(ClientError):
+        client(tmp_path, server, clock)
+    assert file.read_bytes() == bytes(content)
+    with file.open("rb") as blocks, client(tmp_path, server, clock, consent=False) as device:
+        assert not file.exists()
+        assert not any(blocks.read())
+        assert device.flush().sent == 0
+    assert_nothing_left(tmp_path, pieces)
+
+
+@pytest.mark.parametrize(
+    "content", [b"a letter", b"", b"SQLite format 3\0" + bytes(84)], ids=["text", "empty", "sqlite"]
+)
+def test_a_file_that_is_no_store_is_not_destroyed(tmp_path, content):
+    """Who names another's file as the store by mistake hears of it, without consent as with it."""
+    file = tmp_path / "store.db"
+    file.write_bytes(content)
+    for given in (True, False):
+        with pytest.raises(StoreUnusable):
+            client(tmp_path, FakeServer(PLAIN), Clock(), consent=given)
+        assert file.read_bytes() == content
+
+
+def test_a_destroyed_store_is_remembered_by_its_witness(tmp_path):
+    """Its surveys are not joined by the store that is made when consent is given again."""
+    server, clock, told = FakeServer(PLAIN, OTHER), Clock(START + 1), []
+    options = {"witness": tmp_path / "witness", "on_error": told.append}
+    folder = tmp_path / "data"
+    with client(folder, server, clock, **options) as device:
+        device.join(PLAIN.id).record("tea")
+        clock.now = START + 80
+        assert device.flush().sent == 1
+    (folder / "store.db").write_bytes(b"damaged")
+    with client(folder, server, clock, consent=False, **options) as device:
+        device.set_consent(True)
+        assert [type(error) for error in told] == [Silenced]
+        assert device.join(PLAIN.id).status is Status.SILENCED
+        assert device.join(OTHER.id).status is Status.JOINED
+
+
+def test_what_another_process_still_reads_is_erased_when_the_app_starts_next(tmp_path):
+    """The rows go at once; the app is told that old pages stay, and that is made up for."""
+    server, clock = lived(tmp_path)
+    pieces = everything_in(tmp_path)
+    told = []
+    reader = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entries").fetchone()
+    with client(tmp_path, server, clock, on_error=told.append) as device:
+        device.set_consent(False)
+    assert ["another process reads the store" in str(error) for error in told] == [True]
+    reader.execute("COMMIT")
+    assert reader.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+    reader.close()
+    client(tmp_path, server, clock, consent=False).close()
+    assert_nothing_left(tmp_path, pieces)
+
+
+MANY = 1_500
+"""Entries whose uploads need two requests."""
+
+
+def test_a_flush_that_runs_in_another_thread_sends_nothing_after_consent_is_withdrawn(tmp_path):
+    """The request under way is ended before `set_consent` returns, and what is packed already is not sent."""
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
+    begun, withdrawn, flushed = threading.Event(), threading.Event(), []
+
+    def reply(request):
+        if request.method == "POST":
+            begun.set()
+            assert withdrawn.wait(20)
+        return None
+
+    server.reply = reply
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=MANY)
+        device.store._connection.execute("PRAGMA synchronous = OFF")
+        clock.now = START + 80
+        thread = threading.Thread(target=lambda: flushed.append(device.flush()))
+        thread.start()
+        assert begun.wait(60)
+        device.set_consent(False)
+        sent = len(server.requests)
+        withdrawn.set()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert len(server.requests) == sent
+        assert flushed[0].sent == 0
+    assert server.paths().count("/v1/uploads") == 1
+
+
+@pytest.mark.parametrize("step", ["before the key", "before the request", "as another process"])
+@pytest.mark.parametrize("way", ["consent", "leave"])
+def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, step, way):
+    """Whatever is packed, and whoever withdraws, once that has returned no upload leaves."""
+    server, clock, uploads_then = FakeServer(PLAIN), Clock(START + 1), []
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        newest, transaction = SealingKeys.newest, Store.transaction
+
+        def withdraw():
+            monkeypatch.setattr(SealingKeys, "newest", newest)
+            if step == "as another process":
+                with transaction(device.store) as db:
+                    consent.withdraw(db)
+            elif way == "consent":
+                device.set_consent(False)
+            else:
+                device.leave(PLAIN.id)
+            uploads_then.append(server.paths().count("/v1/uploads"))
+
+        def hooked(self, *args):
+            if step == "before the key":
+                withdraw()
+                return newest(self, *args)
+            key = newest(self, *args)
+            withdraw()
+            return key
+
+        monkeypatch.setattr(SealingKeys, "newest", hooked)
+        assert device.flush().sent == 0
+    assert uploads_then == [0]
+    assert "/v1/uploads" not in server.paths()
+
+
+def test_a_survey_that_is_asked_for_as_consent_goes_is_not_fetched(tmp_path):
+    """Nor is an answer kept that came meanwhile."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, signed=None)
+
+        def reply(_request):
+            server.reply = lambda _: None
+            thread = threading.Thread(target=device.set_consent, args=(False,))
+            thread.start()
+            thread.join(20)
+
+        server.reply = reply
+        device.flush()
+        assert (device.flush().sent, handle.record("coffee")) == (0, Recorded.DROPPED)
+        device.set_consent(True)
+        assert device.join(PLAIN.id).status is Status.LEFT
+        assert device.ledger().spent == 0
+    assert len(server.requests) == 1
+
+
+def test_records_and_joins_that_race_with_a_withdrawal_leave_nothing(tmp_path):
+    """Threads that record and join without end: none fails, and when `set_consent` has returned nothing is kept."""
+    server, clock = FakeServer(PLAIN), Clock()
+    failures, stop = [], threading.Event()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+
+        def work(number):
+            try:
+                while not stop.is_set():
+                    handle.record(("tea", "coffee")[number % 2])
+                    device.join(bytes([number]) * 16, signed=None).record("an answer of somebody's")
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            device.set_consent(False)
+            assert b"an answer of somebody's" not in on_disk(tmp_path)
+            with Store(tmp_path / "store.db").transaction() as db:
+                assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+            device.set_consent(True)
+        device.set_consent(False)
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+        assert failures == []
+        assert b"an answer of somebody's" not in on_disk(tmp_path)

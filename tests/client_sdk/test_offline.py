@@ -1,0 +1,226 @@
+"""The first launch without a network: answers are kept before the survey is known, and judged once it is."""
+
+from dataclasses import replace
+
+import httpx
+import pytest
+from changeling_client import BadSurvey, EnrolmentOver, Recorded, Status, TooCostly, entries
+from changeling_client.entries import MOST_PENDING, Entry
+from changeling_client.recorder import _kept_for_later
+from changeling_client.wrapping import Wrapping
+from changeling_protocol import MutationSpace, TimeBounded
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from .device import LATE, PLAIN, START, Clock, FakeServer, all_nodes, by_node, client
+
+CHANGES = MutationSpace(3)
+YEAR = 365 * 86_400
+STRANGER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
+
+
+def out_of_reach(_request):
+    raise httpx.ConnectError("no network")
+
+
+def on_disk(path):
+    return b"".join(file.read_bytes() for file in path.iterdir())
+
+
+def test_what_was_recorded_before_the_survey_was_known_is_what_is_reported(tmp_path):
+    """No network for five periods, the app started anew in each: nothing raises, nothing is lost, no call asks anybody;
+    and once the survey comes, in the middle of a period, each node holds the change that was made in it."""
+    server, clock, told = FakeServer(PLAIN), Clock(), []
+    server.reply = out_of_reach
+    for period, answer in ((0.5, "tea"), (2.5, "coffee"), (4.2, None)):
+        clock.now = START + 60 * period
+        with client(tmp_path, server, clock, on_error=told.append) as device:
+            handle = device.join(PLAIN.id, signed=None)
+            before = len(server.requests)
+            assert (handle.record(answer) if answer else handle.retract()) is Recorded.PENDING
+            assert (handle.record(answer) if answer else handle.retract()) is Recorded.UNCHANGED
+            assert handle.answer() == answer
+            assert (handle.status, handle.survey, handle.ledger()) == (Status.ASKED, None, None)
+            assert len(server.requests) == before
+            assert "ConnectError" in device.flush().trouble
+    with client(tmp_path, server, clock, on_error=told.append) as device:
+        handle = device.join(PLAIN.id, signed=None)
+        server.reply = lambda _: None
+        clock.now = START + 60 * 4.6
+        assert device.flush().trouble is None
+        assert (handle.status, handle.answer()) == (Status.JOINED, None)
+        assert [handle.record(answer) for answer in ("neither", "tea")] == [Recorded.FROZEN] * 2
+        clock.now = LATE
+        device.flush()
+    moves = {(0, 1): (0, 1), (2, 3): (1, 2), (4, 5): (2, 0), (0, 2): (0, 1), (2, 4): (1, 2), (4, 6): (2, 0),
+             (0, 4): (0, 2), (4, 8): (2, 0)}  # fmt: skip
+    assert by_node(server) == {node: CHANGES.index(*moves.get(node, (0, 0))) for node in all_nodes(PLAIN)}
+    assert told == []
+
+
+def test_in_a_period_that_straddles_the_arrival_the_records_before_and_after_it_count_together(tmp_path):
+    """The first is a mutation too, and the last one is what the period's node holds."""
+    server, clock = FakeServer(PLAIN), Clock(START + 130)
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, signed=None)
+        assert handle.record("tea") is Recorded.PENDING
+        device.flush()
+        clock.now = START + 150
+        assert [handle.record("coffee"), handle.record("neither"), handle.record("tea")] == [
+            Recorded.COUNTED,
+            Recorded.COUNTED,
+            Recorded.FROZEN,
+        ]
+        clock.now = LATE
+        device.flush()
+    inputs = by_node(server)
+    assert set(inputs) == {node for node in all_nodes(PLAIN) if node[1] >= 3}
+    assert {node: true for node, true in inputs.items() if true} == dict.fromkeys(
+        [(2, 3), (2, 4), (0, 4)], CHANGES.index(0, 3)
+    )
+
+
+def test_an_entry_takes_part_from_when_the_app_asked(tmp_path):
+    """Not from when the survey came: what closed in between is answered as well, late."""
+    server, clock = FakeServer(PLAIN), Clock(START + 70)
+    server.reply = out_of_reach
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, signed=None)
+        clock.now = START + 60 * 5 + 20
+        server.reply = lambda _: None
+        device.flush()
+    assert {node for node in by_node(server) if node[1] - node[0] == 1} == {(1, 2), (2, 3), (3, 4), (4, 5)}
+
+
+ENDED = START + 60 * 8 + 1
+REFUSALS = {
+    "too costly": (TooCostly, {"max_epsilon": 0.5}, START),
+    "signed by a stranger": (BadSurvey, {}, START),
+    "ended": (EnrolmentOver, {}, ENDED),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_of_a_survey_that_is_refused_no_answer_is_left(tmp_path, name):
+    """The handle says that it is refused and why, `on_error` is told once, later records are dropped and counted, and
+    no byte of the answers that waited is left in any file."""
+    error, options, begins = REFUSALS[name]
+    server, clock, told = FakeServer(PLAIN), Clock(begins), []
+    if error is BadSurvey:
+        server.signed[PLAIN.id.hex()] = PLAIN.signed_by(STRANGER)
+    with client(tmp_path, server, clock, on_error=told.append, **options) as device:
+        handle = device.join(PLAIN.id, signed=None)
+        for answer in ("an answer of forty letters or thereabouts", "coffee", "tea"):
+            assert handle.record(answer) is Recorded.PENDING
+        assert b"an answer of forty letters" in on_disk(tmp_path)
+        for _ in range(2):
+            device.flush()
+        assert [type(each) for each in told] == [error]
+        assert handle.status is Status.REFUSED
+        assert handle.reason == f"{error.__name__}: {told[0]}"
+        assert (handle.answer(), handle.survey) == (None, None)
+        assert handle.record("tea") is Recorded.DROPPED
+        assert device.ledger().drops == {"not-taking-part": 1}
+        content = on_disk(tmp_path)
+        assert not [word for word in (b"forty letters", b"coffee", b"tea") if word in content]
+
+
+def test_once_the_survey_is_known_the_words_and_times_of_what_waited_are_gone(tmp_path):
+    """What stays of them is what open nodes need."""
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, signed=None)
+        handle.record("no answer of the survey, so nowhere in it")
+        clock.now = START + 17.123
+        handle.record("tea")
+        moment = int(1000 * clock.now).to_bytes(8)
+        assert moment in on_disk(tmp_path)
+        clock.now = START + 18
+        device.flush()
+        content = on_disk(tmp_path)
+        assert moment not in content
+        assert b"so nowhere in it" not in content
+        assert handle.answer() == "tea"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_wrong_answers_that_waited_are_drops_that_are_counted(tmp_path, strict):
+    """Nobody could know them for wrong when they were recorded; the right ones around them count."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock, strict=strict) as device:
+        handle = device.join(PLAIN.id, entries=2, signed=None, answers=["cocoa", "tea"])
+        for answer in ("tea", "milk", "coffee", "beer"):
+            assert handle.record(answer) is Recorded.PENDING
+        device.flush()
+        assert device.ledger().drops == {"wrong-answer": 3}
+        assert [handle.answer(0), handle.answer(1)] == ["coffee", "tea"]
+        assert [handle.record("neither"), handle.record("tea")] == [Recorded.COUNTED, Recorded.FROZEN]
+
+
+@pytest.mark.parametrize("wrong", [5, b"tea", "x" * 1_001], ids=["a number", "bytes", "too long"])
+def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
+    """A ValueError that does not repeat it of a strict client, else a counted drop; so with an unknown entry."""
+    for strict in (True, False):
+        with client(tmp_path / str(strict), FakeServer(), Clock(), strict=strict) as device:
+            handle = device.join(PLAIN.id, signed=None)
+            if strict:
+                with pytest.raises(ValueError, match="a text of the survey's"):
+                    handle.record(wrong)
+                with pytest.raises(ValueError, match="numbered 0 to 0, got 1"):
+                    handle.record("tea", 1)
+            else:
+                assert [handle.record(wrong), handle.record("tea", 1)] == [Recorded.DROPPED] * 2
+            assert device.ledger().drops == ({} if strict else {"wrong-answer": 2})
+            assert handle.answer() is None
+
+
+def test_what_waits_is_bounded_and_the_newest_stands():
+    """Of 10^5 records the first ones are kept and the last one, in a row of some kilobytes."""
+    entry = Entry(PLAIN.id, 0)
+    for number in range(100_000):
+        entry, recorded = _kept_for_later(entry, f"answer {number}", 1_000 * START + number)
+        assert recorded is Recorded.PENDING
+    kept = [each.answer for each in entry.pending]
+    assert kept == [*(f"answer {number}" for number in range(MOST_PENDING - 1)), "answer 99999"]
+    assert len(entries._row(Wrapping(None), entry)[-1]) < 10_000
+
+
+def test_a_thousand_records_before_the_survey_is_known_leave_a_small_file(tmp_path):
+    """And the newest of them is the answer once it is."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, signed=None)
+        device.store._connection.execute("PRAGMA synchronous = OFF")
+        for number in range(1_000):
+            handle.record(("tea", "coffee")[number % 2])
+        handle.record("neither")
+        assert handle.answer() == "neither"
+        device.flush()
+        assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 200_000
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(tmp_path, bundled):
+    """Neither if the server gives the survey but tells no time: then it is asked again. What was recorded by the wrong
+    clock counts as recorded now."""
+    asked = replace(PLAIN, constraint=TimeBounded(100), epsilon_micro=10**9)
+    server, clock, told = FakeServer(asked), Clock(START + 1), []
+    server.reply = out_of_reach
+    with client(tmp_path, server, clock, on_error=told.append) as device:
+        handle = device.join(asked.id, signed=None)
+        assert handle.record("tea") is Recorded.PENDING
+        clock.now = START + YEAR
+        device.flush()
+        assert handle.record("coffee") is Recorded.PENDING
+        server.reply, server.headers = lambda _: None, {}
+        if bundled:
+            device.join(asked.id)
+        else:
+            assert device.flush().trouble == "the server told no time"
+            assert handle.status is Status.ASKED
+        clock.now, server.headers = START + 80, None
+        device.flush()
+        assert (handle.status, handle.answer(), told) == (Status.JOINED, "coffee", [])
+        clock.now = LATE
+        device.flush()
+    moved = {node: true for node, true in by_node(server).items() if true and node[1] - node[0] == 1}
+    assert moved == {(0, 1): CHANGES.index(0, 1), (1, 2): CHANGES.index(1, 2)}

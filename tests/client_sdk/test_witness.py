@@ -1,0 +1,417 @@
+"""A store that was put back, copied or lost is silent for good; whatever happens, no closing is answered twice."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import changeling_client.store as store_module
+import httpx
+import pytest
+from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble, witnessing
+from changeling_client.witness import Seen
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from .device import PLAIN, START, Clock, FakeServer, client
+
+OTHER = replace(PLAIN, question="And what would you rather?")
+ENTRIES = 2
+
+
+class Phone:
+    """A device's folders: the store, and its witness beside it; backups of both; and a server that remembers."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.told = root, []
+        self.store, self.sidecar = root / "data", root / "witness"
+        self.server, self.clock = FakeServer(PLAIN, OTHER), Clock(START + 1)
+        self._numbers = count()
+
+    def start(self, **options):
+        return client(self.store, self.server, self.clock, witness=self.sidecar, on_error=self.told.append, **options)
+
+    def install(self):
+        """The first start, in which the app joins; both entries answer every closing from then on."""
+        self.clock.now = START + 1
+        with self.start() as device:
+            device.join(PLAIN.id, entries=ENTRIES)
+
+    def period(self, number, answer="tea"):
+        """A start of the app in this period, in which it records and reports."""
+        self.clock.now = START + 60 * number + 20
+        with self.start() as device:
+            handle = device.join(PLAIN.id, entries=ENTRIES)
+            handle.record(answer)
+            return device.flush(), handle.status
+
+    def backup(self, folder):
+        copy = self.root / f"backup {next(self._numbers)}"
+        if folder.exists():
+            shutil.copytree(folder, copy)
+        return copy
+
+    def put_back(self, folder, copy):
+        """As a file-level copy does; what was there before is still somewhere, so that no file gets its number."""
+        if folder.exists():
+            folder.rename(self.root / f"old {next(self._numbers)}")
+        if copy.exists():
+            shutil.copytree(copy, folder)
+
+    def assert_silent(self):
+        """For good: it sends nothing more, in no later period, and says so once."""
+        sent = len(self.server.bodies)
+        for number in (5, 6):
+            flushed, status = self.period(number)
+            assert (flushed.sent, flushed.waiting, status) == (0, 0, Status.SILENCED)
+        with self.start() as device:
+            handle = device.join(PLAIN.id, entries=ENTRIES)
+            assert (handle.record("coffee"), handle.answer(), handle.survey) == (Recorded.DROPPED, None, None)
+            assert device.join(OTHER.id).record("tea") is Recorded.COUNTED
+            self.clock.now += 60
+            assert device.flush().sent == 1
+        assert len(self.server.bodies) == sent + 1
+        assert [type(error) for error in self.told] == [Silenced]
+        assert PLAIN.id.hex() in str(self.told[0])
+
+
+@pytest.fixture
+def phone(tmp_path):
+    phone = Phone(tmp_path)
+    phone.install()
+    return phone
+
+
+def test_nothing_is_said_as_long_as_nothing_is_put_back(phone):
+    """Over starts, records and reports the store and its witness agree."""
+    for number in range(1, 9):
+        flushed, status = phone.period(number, ("tea", "coffee")[number % 2])
+        assert flushed.sent == 2
+    assert (status, phone.told) == (Status.ENDED, [])
+
+
+def test_a_backup_of_the_store_that_is_put_back_is_silent(phone):
+    """The witness saw more than it knows."""
+    phone.period(1)
+    copy = phone.backup(phone.store)
+    phone.period(2)
+    phone.put_back(phone.store, copy)
+    phone.assert_silent()
+
+
+def test_a_backup_of_store_and_sidecar_is_silent(phone):
+    """A sidecar that was copied knows that it was, though it agrees with the store."""
+    phone.period(1)
+    copies = phone.backup(phone.store), phone.backup(phone.sidecar)
+    phone.period(2)
+    phone.put_back(phone.store, copies[0])
+    phone.put_back(phone.sidecar, copies[1])
+    phone.assert_silent()
+
+
+def test_a_sidecar_that_was_deleted_and_put_back_is_known_for_it(phone):
+    """Also where the file system gives its files the numbers that they had before."""
+    phone.period(1)
+    copies = phone.backup(phone.store), phone.backup(phone.sidecar)
+    phone.period(2)
+    for folder, copy in zip((phone.store, phone.sidecar), copies, strict=True):
+        shutil.rmtree(folder)
+        shutil.copytree(copy, folder)
+    phone.assert_silent()
+
+
+def test_what_was_put_back_stays_silent_if_the_newest_is_put_back_after_it(phone):
+    """Nobody knows what was done with it in between."""
+    phone.period(1)
+    copy = phone.backup(phone.store)
+    phone.period(2)
+    newest = phone.backup(phone.store)
+    phone.put_back(phone.store, copy)
+    _, status = phone.period(3)
+    assert status is Status.SILENCED
+    phone.put_back(phone.store, newest)
+    phone.told.clear()
+    phone.assert_silent()
+
+
+def test_a_fresh_store_after_a_lost_one_does_not_join_what_that_one_had_joined(phone):
+    """Its entries would answer nodes again. Surveys that the lost store did not know are joined."""
+    phone.period(1)
+    shutil.rmtree(phone.store)
+    phone.assert_silent()
+
+
+def test_a_fresh_store_is_silent_of_all_that_any_store_before_it_had_joined(phone):
+    """Also of what the one before the last had joined."""
+    phone.period(1)
+    for _ in range(3):
+        shutil.rmtree(phone.store)
+        with phone.start() as device:
+            assert device.join(PLAIN.id, entries=ENTRIES).status is Status.SILENCED
+
+
+@pytest.mark.parametrize("there", ["nothing", "a witness of its own"])
+def test_a_store_from_another_device_is_silent(phone, tmp_path, there):
+    """Whether its witness came along or not, and whether there is one on that device."""
+    phone.period(1)
+    another = Phone(tmp_path / "another")
+    another.server, another.clock = phone.server, phone.clock
+    if there != "nothing":
+        another.install()
+        another.period(1)
+    another.put_back(another.store, phone.store)
+    another.assert_silent()
+
+
+def test_a_store_that_is_ahead_by_more_than_a_step_is_silent(phone):
+    """Killed at the worst moment it is ahead by one; nothing that we do leaves it ahead by two."""
+    phone.period(1)
+    store = sqlite3.connect(phone.store / "store.db")
+    store.execute("UPDATE device SET generation = generation + 2")
+    store.commit()
+    store.close()
+    phone.assert_silent()
+
+
+def truncated(sidecar):
+    (sidecar / "witness").write_bytes((sidecar / "witness").read_bytes()[:-3])
+
+
+def rubbish(sidecar):
+    (sidecar / "witness").write_bytes((sidecar / "witness").read_bytes()[:16] + b"\x94\x01\xc4\x00\x00\x91\x91\x00")
+
+
+LOSSES = {
+    "the folder": shutil.rmtree,
+    "the file": lambda sidecar: (sidecar / "witness").unlink(),
+    "the tag": lambda sidecar: (sidecar / "CACHEDIR.TAG").unlink(),
+    "its end": truncated,
+    "all of it": lambda sidecar: (sidecar / "witness").write_bytes(b""),
+    "its sense": rubbish,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_store_without_its_witness_is_silent(phone, name):
+    """Deleted, truncated or overwritten: nobody knows then how far the store was."""
+    phone.period(1)
+    LOSSES[name](phone.sidecar)
+    phone.assert_silent()
+
+
+def test_a_witness_that_cannot_be_read_now_loses_nothing(phone):
+    """Nothing is answered as long as it cannot, records are kept, the app is told; afterwards all goes on."""
+    phone.period(1)
+    file = phone.sidecar / "witness"
+    file.rename(phone.sidecar / "elsewhere")
+    file.mkdir()
+    phone.clock.now = START + 60 * 3 + 20
+    with phone.start() as device:
+        handle = device.join(PLAIN.id, entries=ENTRIES)
+        assert [type(error) for error in phone.told] == [WitnessTrouble]
+        assert handle.record("coffee") is Recorded.COUNTED
+        flushed = device.flush()
+        assert "cannot be read" in flushed.trouble
+        assert (flushed.sent, handle.ledger().answered, handle.ledger().waiting) == (0, 1, 0)
+        file.rmdir()
+        (phone.sidecar / "elsewhere").rename(file)
+        flushed = device.flush()
+        assert (flushed.sent, flushed.trouble, handle.answer()) == (4, None, "coffee")
+
+
+def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
+    """Whatever they raise, nothing is raised into the app, nothing leaves that the host was not told, and afterwards
+    all goes on."""
+    kept, broken, told = [], [], []
+
+    def read():
+        if "read" in broken:
+            raise KeyError("a secret of the host's")
+        return kept[-1] if kept else None
+
+    def write(seen):
+        if "write" in broken:
+            raise OSError("no keychain")
+        kept.append(seen)
+
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
+    options = {"witness": Callbacks(read, write), "on_error": told.append}
+    with client(tmp_path, server, clock, **options) as device:
+        handle = device.join(PLAIN.id)
+        sent = 0
+        for period, broken in enumerate((["read"], [], ["write"], ["read", "write"], []), 1):
+            clock.now = START + 60 * period + 20
+            flushed = device.flush()
+            sent += flushed.sent
+            assert (flushed.trouble is None) == (not broken)
+            assert flushed.sent == 0 or not broken
+            assert "secret" not in str(flushed.trouble)
+        assert (sent, handle.ledger().answered) == (5, 5)
+    broken = ["read"]
+    with client(tmp_path, server, clock, **options) as device:
+        assert [type(error) for error in told] == [WitnessTrouble]
+        broken = []
+        clock.now += 60
+        assert device.flush().sent == 1
+        assert device.join(PLAIN.id).status is Status.JOINED
+    assert Seen.decode(kept[-1]).surveys == {PLAIN.id}
+
+
+@pytest.mark.parametrize(
+    "seen", [b"", b"\xc1", b"\x90", b"\x05", b"\x94\x01\xc4\x00\x00\x91\x91\x00", b"\x94\x02\xc4\x00\x00\x90"]
+)
+def test_what_is_no_account_of_a_store_is_told_as_none(seen):
+    """Whatever bytes a witness brings, nothing but None comes of them."""
+    assert Seen.decode(seen) is None
+
+
+MARKS = st.binary(min_size=16, max_size=16)
+
+
+@settings(max_examples=200)
+@given(MARKS, MARKS, MARKS, st.integers(0, 2**40), st.frozensets(MARKS, max_size=3))
+def test_an_account_of_a_store_is_read_as_it_was_written(mark, before, new, generation, surveys):
+    """And admits its store as it was, or one drawing further from there; not a twin that drew as often."""
+    assume(len({mark, before, new}) == 3)
+    seen = Seen(mark + before, generation, surveys, tuple(range(len(surveys))))
+    assert Seen.decode(seen.encode()) == seen
+    assert [ahead for ahead in range(-3, 4) if seen.admits(mark + before, generation + ahead)] == [0]
+    assert [ahead for ahead in range(-3, 4) if seen.admits(new + mark, generation + ahead)] == [1]
+    assert not seen.admits(new + before, generation)
+    assert not seen.admits(new + new, generation + 1)
+
+
+class Killed(BaseException):
+    """As if the process were gone."""
+
+
+def killed_before_telling(monkeypatch, device):
+    """A flush that is killed when its answers are on disk, and the witness is not yet told."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(witnessing, "tell", killed)
+        with pytest.raises(Killed):
+            device.flush()
+
+
+def test_a_device_that_is_killed_between_answering_and_telling_goes_on(phone, monkeypatch):
+    """What it had answered is sent at the next start, as it was; nothing is answered again."""
+    phone.period(1)
+    phone.clock.now = START + 60 * 2 + 20
+    with phone.start() as device:
+        killed_before_telling(monkeypatch, device)
+        with device.store.transaction() as db:
+            ids = {id_ for (id_,) in db.execute("SELECT id FROM closings WHERE batch > 0")}
+    assert len(ids) == 2
+    for _ in range(2):
+        with phone.start() as device:
+            device.flush()
+            assert device.join(PLAIN.id, entries=ENTRIES).status is Status.JOINED
+    assert phone.told == []
+    assert {closing.id for closing in phone.server.closings() if closing.period == 2} == ids
+
+
+def test_a_second_process_that_starts_while_the_first_reports_silences_nobody(phone):
+    """Nor does it report meanwhile, and both go on."""
+    phone.clock.now = START + 80
+    others = []
+
+    def reply(request):
+        if request.method == "POST":
+            phone.server.reply = lambda _: None
+            other = phone.start()
+            others.append(other)
+            assert other.join(PLAIN.id, entries=ENTRIES).record("coffee") is Recorded.COUNTED
+        return None
+
+    with phone.start() as device:
+        handle = device.join(PLAIN.id, entries=ENTRIES)
+        phone.server.reply = reply
+        phone.clock.now = START + 140
+        assert device.flush().sent > 0
+        phone.clock.now = START + 200
+        assert others[0].flush().sent == 2
+        phone.clock.now = START + 260
+        assert device.flush().sent == 2
+        assert handle.status is Status.JOINED
+        others[0].close()
+    assert phone.told == []
+
+
+def test_a_sidecar_says_to_backups_that_they_leave_it_out(phone):
+    """By the mark of cache folders; and it holds no answer, only which store, how far, and which surveys."""
+    phone.period(1, "coffee")
+    assert (phone.sidecar / "CACHEDIR.TAG").read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+    seen = Seen.decode(Sidecar(phone.sidecar).read())
+    assert (seen.generation, seen.surveys) == (1, {PLAIN.id})
+    assert {file.name for file in phone.sidecar.iterdir()} == {"CACHEDIR.TAG", "witness"}
+
+
+LIVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("live"), st.sampled_from([1, 40, 70]), st.sampled_from(PLAIN.answers)),
+        st.tuples(st.sampled_from(["killed", "unheard"]), st.sampled_from([40, 70]), st.none()),
+        st.tuples(st.just("back up"), st.none(), st.none()),
+        st.tuples(st.just("put back"), st.integers(0, 3), st.sampled_from(["store", "sidecar", "both"])),
+        st.tuples(st.just("lose"), st.none(), st.sampled_from(["store", "sidecar", "both"])),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+@settings(max_examples=50)
+@given(LIVES)
+def test_over_any_lives_no_closing_is_sent_with_two_ids_or_two_symbols(steps):
+    """Starts, records, reports, kills before the witness is told, answers of the server's that are lost, and any
+    earlier store or sidecar that is put back, or lost, in any order."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "_PRAGMAS", ("journal_mode = WAL", "synchronous = OFF"))
+        patch.setattr(os, "fsync", lambda _: None)
+        phone, copies = Phone(Path(folder)), []
+        phone.install()
+        for action, number, name in steps:
+            folders = [each for each in (phone.store, phone.sidecar) if name in (each.name, "both")]
+            if action == "back up":
+                copies.append({each: phone.backup(each) for each in (phone.store, phone.sidecar)})
+            elif action == "put back":
+                for each in folders if copies else ():
+                    phone.put_back(each, copies[number % len(copies)][each])
+            elif action == "lose":
+                for each in folders:
+                    shutil.rmtree(each, ignore_errors=True)
+            else:
+                phone.clock.now += number
+                lived(phone, patch, action, name)
+        phone.clock.now = START + 60 * 8 + 20
+        lived(phone, patch, "live", "tea")
+        said = {}
+        for closing, reports in phone.server.answers():
+            heard = closing.id, [(each.track, each.node, each.symbol) for each in reports]
+            said.setdefault(closing.period, set()).add(repr(heard))
+        assert all(len(heard) <= ENTRIES for heard in said.values())
+
+
+def lived(phone, monkeypatch, how, answer):
+    """One start of the app that records and reports, and perhaps does not end well."""
+    if how == "unheard":
+        phone.server.reply = lambda request: httpx.Response(502) if request.method == "POST" else None
+    with phone.start() as device, suppress(EnrolmentOver):
+        handle = device.join(PLAIN.id, entries=ENTRIES)
+        if answer is not None:
+            handle.record(answer)
+        if how == "killed" and handle.status is Status.JOINED:
+            with monkeypatch.context() as patch, suppress(Killed):
+                patch.setattr(witnessing, "tell", killed)
+                device.flush()
+        else:
+            device.flush()
+    phone.server.reply = lambda _: None
+
+
+def killed(*_):
+    raise Killed

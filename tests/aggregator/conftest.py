@@ -1,4 +1,4 @@
-"""A store in a temporary folder, the command line in one, and a server under a movable clock that tests of HTTP share."""
+"""A store in a temporary folder, the command line, and a server whose clock moves, which the tests of HTTP share."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -195,7 +195,7 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine:
 
 
 def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, machine: Machine) -> None:
-    """A server that starts 25 hours ahead stamps so, and folds nothing; set right, it counts what came as in time."""
+    """A server that starts 25 hours ahead stamps so and folds nothing, nor when set to 15; set right it counts all."""
     log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
     serve(store, machine).folding.fold_now()
     machine.run(61)
@@ -206,7 +206,11 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     with store.reading() as connection:
         assert latest_arrival(connection) > 1000 * (NOW + 25 * 3600)
     service.folding.fold_now()
-    machine.wall -= 25 * 3600
+    machine.wall -= 10 * 3600
+    assert service.guarded_clock
+    assert service.guarded_clock.doubt is Doubt.JUMPED
+    service.folding.fold_now()
+    machine.wall -= 15 * 3600
     service.folding.fold_now()
     machine.run(1)
     service.committer.submit([envelope(log.survey, log.key, [report(1)])]).result(20)

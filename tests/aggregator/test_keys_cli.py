@@ -43,7 +43,7 @@ def test_a_sealing_key_from_its_making_to_the_next(
 
 
 def test_the_store_key_can_be_replaced(tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
-    """keys reencrypt puts the private keys under another; the old one opens nothing then, and no server starts with it."""
+    """keys reencrypt puts the private keys under another; the old one opens nothing, and no server starts with it."""
     cli("authority", "new", "-o", ".")
     for name in ("old", "new"):
         (tmp_path / name).write_text(name.encode().hex().ljust(64, "0"))

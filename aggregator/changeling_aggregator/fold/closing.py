@@ -37,12 +37,17 @@ def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
 
     now: Unix seconds, of a clock that is believed. What is not folded has then arrived now, and is not late for it.
     """
-    with store.reading() as connection:
-        if latest_arrival(connection) <= max(_ms(now) + MOST_AHEAD_MS, held_arrival(connection)):
-            return
+    if not arrivals_are_ahead(store, now):
+        return
     with store.writing() as connection:
         stop_appending(connection)
         set_back_arrivals(connection, _ms(now))
+
+
+def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
+    """Whether arrivals were given out so far ahead of now that a clock was wrong. now: Unix seconds."""
+    with store.reading() as connection:
+        return latest_arrival(connection) > max(_ms(now) + MOST_AHEAD_MS, held_arrival(connection))
 
 
 def _close(store: Store, now: UnixSeconds) -> bool:

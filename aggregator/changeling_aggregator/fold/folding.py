@@ -20,7 +20,7 @@ from ..store.pruning import hold
 from ..store.runs import chunks_near
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, readable
-from .closing import close_what_ended, set_arrivals_right
+from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
 from .counting import count
 from .runs import add_run
 
@@ -45,12 +45,15 @@ def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES, *, closin
     """Fold what the log holds by now, then seal the closings and destroy the keys whose time is over.
 
     now: Unix seconds. batch: the most envelopes of one transaction. closing: False where `now` may be wrong, so that
-    nothing is sealed or destroyed. What is appended meanwhile may wait for the next time, so that uploads which never
-    stop keep nothing from being sealed.
+    nothing is sealed or destroyed, nor folded where arrivals are ahead of it: what is folded as late is late for good.
+    What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
+    sealed.
     """
     total = FoldReport()
     if closing:
         set_arrivals_right(store, now)
+    elif arrivals_are_ahead(store, now):
+        return total
     with store.reading() as connection:
         waiting = unfolded(connection)
     while total.envelopes < waiting:

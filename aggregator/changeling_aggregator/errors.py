@@ -4,6 +4,7 @@
     ├── StoreError         a store that is from the future, or another program's
     ├── Overtaken          another folder counted the same envelopes first; nothing of ours was kept
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
+    ├── Unwritable         the store's file is gone, or its disk is full: nothing that is appended would be kept
     ├── TurnedDown         a request that the server answers with an error
     ├── SpoolError         a relay's folder that another process uses, or that is of another authority
     ├── UpstreamTrouble    a relay's server did not do what the relay asked of it
@@ -33,6 +34,10 @@ class Overtaken(AggregatorError):
 
 class Overloaded(AggregatorError):
     """More waits than we keep in memory; the sender should come again."""
+
+
+class Unwritable(AggregatorError):
+    """What is appended to the store now would be lost; the sender should come again."""
 
 
 class TurnedDown(AggregatorError):

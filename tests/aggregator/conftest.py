@@ -1,12 +1,13 @@
-"""A store in a temporary folder, and one server under a movable clock that the tests of HTTP share."""
+"""A store in a temporary folder, the command line, and a server whose clock moves, which the tests of HTTP share."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.store import Store
+from changeling_commands.__main__ import main as run
 
-from .serving import ServerProcess
+from .serving import TOKEN, Cli, ServerProcess
 
 
 @pytest.fixture
@@ -16,8 +17,29 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """One that a test shares with no other, as of two keys one is valid at a time."""
+    with ServerProcess(tmp_path, "--movable-clock") as running:
+        running.move_clock(1_800_000_000)
+        yield running
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("server"), "--movable-clock") as running:
         running.move_clock(1_800_000_000)
         yield running
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in a folder of its own; returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CHANGELING_ADMIN_TOKEN", TOKEN)
+
+    def call(*arguments: str) -> str:
+        assert run(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return call

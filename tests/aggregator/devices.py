@@ -67,10 +67,10 @@ class Log:
     stream: int
 
     @classmethod
-    def of(cls, store: Store, survey: Survey, expires: int = FOREVER) -> "Log":
+    def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> "Log":
         with store.writing() as connection:
             add_survey(connection, survey.id, survey.signed_by(AUTHORITY))
-            key = SealingKey(make_key(connection), 0, expires)
+            key = SealingKey(make_key(connection, store.at_rest), begins, expires)
             publish_key(connection, key, key.signed_by(AUTHORITY))
             return cls(store, survey, key, open_stream(connection))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import httpx
 from changeling_aggregator.server.app import make_app
 from changeling_aggregator.server.service import Service
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.sealing_keys import make_key
 from changeling_protocol import Calendar, SealingKey, Survey, canonical
 
@@ -25,6 +27,8 @@ from .devices import FOREVER, body
 
 TOKEN = "the operator's token"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
+Cli = Callable[..., str]
+"""What runs a command and returns what it printed; the fixture `cli`."""
 _numbers = count()
 
 
@@ -78,10 +82,15 @@ class ServerProcess:
         """A key made on the server's store, signed and published."""
         store = Store.open(self.store_path)
         with store.writing() as connection:
-            key = SealingKey(make_key(connection), begins, expires)
+            key = SealingKey(make_key(connection, IN_CLEAR), begins, expires)
         store.close()
         self.http.put("/v1/keys", content=key.signed_by(AUTHORITY), headers=ADMIN).raise_for_status()
         return key
+
+    @cached_property
+    def key(self) -> SealingKey:
+        """The one key of a server on which tests need no other: valid for ever."""
+        return self.new_key()
 
     def publish(self, published: Survey) -> Survey:
         signed = published.signed_by(AUTHORITY)

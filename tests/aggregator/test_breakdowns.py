@@ -12,7 +12,7 @@ SYSTEM, CHANNEL = Breakdown("system", ("linux", "mac")), Breakdown("channel", ("
 
 @pytest.fixture(scope="module")
 def key(server: ServerProcess) -> SealingKey:
-    return server.new_key()
+    return server.key
 
 
 def test_a_union_of_strata_is_what_its_entries_said(server: ServerProcess, key: SealingKey) -> None:

@@ -6,7 +6,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -19,23 +18,7 @@ from changeling_protocol.wire.paths import KEYS
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import envelope, report
-from .serving import TOKEN, ServerProcess
-
-Cli = Callable[..., str]
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in a folder of its own; returns what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CHANGELING_ADMIN_TOKEN", TOKEN)
-
-    def call(*arguments: str) -> str:
-        assert run(arguments) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return call
-
+from .serving import Cli, ServerProcess
 
 SURVEY = (
     *("survey", "new", "--question", "Tea?", "--answers", "yes, no", "--start", "2027-01-31"),
@@ -82,6 +65,12 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
             ("2", "yes"),
             ("2", "no"),
         ]
+
+
+def test_the_clock_is_confirmed_by_the_machine_where_it_is_typed(tmp_path: Path, cli: Cli) -> None:
+    """The server takes it where it shows the same time."""
+    with ServerProcess(tmp_path) as server:
+        assert "believes" in cli("clock", "confirm", "--server", server.url)
 
 
 def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:

@@ -1,14 +1,21 @@
 """Group commit: who waits together shares a commit; who is acknowledged is on disk."""
 
+from pathlib import Path
+
 import pytest
-from changeling_aggregator.errors import Overloaded
+from changeling_aggregator.errors import Overloaded, Unwritable
+from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import Committer, committer
-from changeling_aggregator.store import Store
+from changeling_aggregator.store import Store, database
 from changeling_aggregator.store.counted import refusals_of
+from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_protocol import Calendar
 from changeling_protocol.refusal import Refusal
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
+from ..protocol.examples import survey
+from .devices import Log
 from .refolding import whole_log
 
 
@@ -48,6 +55,39 @@ def test_nothing_is_acknowledged_when_the_database_fails(store: Store) -> None:
     waiting.submit([b"kept"]).result(timeout=10)
     waiting.close()
     assert appended(store) == [b"kept"]
+
+
+def test_a_store_whose_file_is_gone_acknowledges_nothing(tmp_path: Path) -> None:
+    """SQLite would write on, into a file that has no name any more; when it is there again uploads are taken."""
+    path = tmp_path / "server.db"
+    store = Store.open(path)
+    waiting = Committer(store, lambda: 5.0)
+    waiting.start()
+    path.rename(tmp_path / "moved.db")
+    with pytest.raises(Unwritable, match="is gone"):
+        waiting.submit([b"lost"]).result(timeout=10)
+    assert waiting.trouble
+    (tmp_path / "moved.db").rename(path)
+    waiting.submit([b"kept"]).result(timeout=10)
+    assert waiting.trouble is None
+    waiting.close()
+    assert appended(store) == [b"kept"]
+    store.close()
+
+
+def test_the_last_bytes_of_a_disk_are_left_to_sealing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads are turned away before it is full, so that keys are destroyed in time."""
+    log = Log.of(store, survey(calendar=Calendar(0, 60, 8)), expires=600)
+    waiting = Committer(store, lambda: 5.0)
+    waiting.start()
+    monkeypatch.setattr(database, "LEAST_FREE_BYTES", 2**60)
+    with pytest.raises(Unwritable, match="disk is full"):
+        waiting.submit([b"too much"]).result(timeout=10)
+    fold(store, 600.0 + log.survey.grace + 1)
+    with store.reading() as connection:
+        assert private_keys(connection, store.at_rest) == {}
+    monkeypatch.undo()
+    waiting.close()
 
 
 def test_what_waits_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

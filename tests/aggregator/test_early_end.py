@@ -56,7 +56,7 @@ def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProce
     published = server.publish(
         replace(survey(calendar=Calendar(server.now, 60, 8), grace=120), question="Ended after three?")
     )
-    server.new_key()
+    assert server.key
     calendar = published.calendar
     with Client(
         path=tmp_path / "device.db",

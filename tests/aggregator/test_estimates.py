@@ -14,7 +14,7 @@ from .serving import ServerProcess, survey_path
 
 @pytest.fixture(scope="module")
 def key(server: ServerProcess) -> SealingKey:
-    return server.new_key()
+    return server.key
 
 
 def answer(

@@ -10,25 +10,31 @@ from pathlib import Path
 from random import Random
 
 import msgpack
+import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.closing import close_what_ended
+from changeling_aggregator.fold.checks import judged
+from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_run, merged
+from changeling_aggregator.ingest import Registry
 from changeling_aggregator.store import LoggedEnvelope, Store
+from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.log import open_stream, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, seal
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, Survey, seal
 from changeling_protocol.ending import EarlyEnd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
 
-from ..protocol.examples import survey
+from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, Said, envelope, report
 from .refolding import present, refold, shown, whole_log
 
@@ -229,7 +235,7 @@ def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
 def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     """Whatever a device seals is counted or refused; an envelope of nothing is refused at the door."""
     with log.store.reading() as connection:
-        keys = private_keys(connection)
+        keys = private_keys(connection, IN_CLEAR)
     entry = LoggedEnvelope(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
     count([entry], {log.survey.id: log.survey}, keys, lambda *_: (), {})
 
@@ -254,7 +260,7 @@ def test_tallies_are_a_function_of_the_log(log: Log) -> None:
         fold_batch(log.store, batch)
     fold(log.store, END, batch=13)
     with log.store.reading() as connection:
-        entries, keys = list(whole_log(connection)), private_keys(connection)
+        entries, keys = list(whole_log(connection)), private_keys(connection, IN_CLEAR)
     surveys = {log.survey.id: log.survey}
     for size in (5, 60):
         batches = [entries[i : i + size] for i in range(0, len(entries), size)]
@@ -277,7 +283,7 @@ def test_two_folders_at_once_count_once(log: Log, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         assert sum(pool.map(fold_beside, range(2))) == 80
     with log.store.reading() as connection:
-        whole = refold([whole_log(connection)], {log.survey.id: log.survey}, private_keys(connection))
+        whole = refold([whole_log(connection)], {log.survey.id: log.survey}, private_keys(connection, IN_CLEAR))
     assert log.tallies() == shown(whole)
     assert log.attendance() == present(whole)
 
@@ -323,7 +329,7 @@ def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_
     """Their bytes are in none of the store's files; what was counted stays."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
     with store.reading() as connection:
-        private = private_keys(connection)[log.key.id].private_bytes_raw()
+        private = private_keys(connection, IN_CLEAR)[log.key.id].private_bytes_raw()
     log.append_reports(END, [report(8)])
     fold(store, END + GRACE)
     assert any(private in path.read_bytes() for path in tmp_path.iterdir())
@@ -336,7 +342,7 @@ def test_bytes_of_a_destroyed_key_that_a_reader_kept_go_at_the_next_fold(store: 
     """While somebody reads, the write-ahead log cannot be emptied; afterwards it is, though nothing else is due."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
     with store.reading() as connection:
-        private = private_keys(connection)[log.key.id].private_bytes_raw()
+        private = private_keys(connection, IN_CLEAR)[log.key.id].private_bytes_raw()
         fold(store, END + GRACE + 1)
         assert any(private in path.read_bytes() for path in tmp_path.iterdir())
     fold(store, END + GRACE + 1)
@@ -348,7 +354,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
 ) -> None:
     """Though something new waits whenever the fold looks, it ends, seals, and destroys what no waiter can need."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=closes(1))
-    lasting = Log.of(store, log.survey)
+    lasting = Log.of(store, log.survey, begins=closes(1))
     log.append_reports(closes(1), [report(1)])
     now = closes(1) + GRACE
 
@@ -362,7 +368,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
         fold(store, now)
     with store.reading() as connection:
         assert sealed_period(connection, log.survey.id) == 1
-        assert set(private_keys(connection)) == {lasting.key.id}
+        assert set(private_keys(connection, IN_CLEAR)) == {lasting.key.id}
 
 
 def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
@@ -462,6 +468,76 @@ def test_envelopes_go_at_arrival_and_grace(log: Log) -> None:
     assert arrivals(log) == []
 
 
+def test_a_survey_that_is_over_keeps_nothing_for_others(log: Log) -> None:
+    """Its grace counts until its last closing is sealed, also if it was ended early."""
+    wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
+    with log.store.writing() as connection:
+        add_survey(connection, wide.id, wide.signed_by(AUTHORITY))
+    log.append_reports(END, [report(8)])
+    fold(log.store, END + GRACE + 1)
+    assert arrivals(log) == [END]
+    with log.store.writing() as connection:
+        end = EarlyEnd(wide.id, 1)
+        add_end(connection, end, end.signed_by(AUTHORITY))
+    fold(log.store, closes(1) + 20 * GRACE)
+    assert arrivals(log) == [END]
+    fold(log.store, closes(1) + 20 * GRACE + 1)
+    assert arrivals(log) == []
+
+
+def test_no_grace_keeps_the_log_and_expired_keys_for_ever(store: Store) -> None:
+    """A survey of eight minutes that takes reports for 7,000 years holds both for 90 days."""
+    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=7000 * 365 * 86_400), expires=END)
+    log.append_reports(END, [report(8)])
+    fold(store, END + MOST_RETENTION_SECONDS)
+    with store.reading() as connection:
+        assert (len(arrivals(log)), len(private_keys(connection, IN_CLEAR))) == (1, 1)
+    fold(store, END + MOST_RETENTION_SECONDS + 1)
+    with store.reading() as connection:
+        assert (arrivals(log), private_keys(connection, IN_CLEAR)) == ([], {})
+    assert log.tallies()[0, 8][0] == 1
+
+
+def test_a_survey_that_cannot_be_read_harms_no_other(log: Log) -> None:
+    """A store may hold one of a version with other bounds; the others are folded, and sealed in their time."""
+    bad = b"survey of 16 by."
+    with log.store.writing() as connection:
+        add_survey(connection, bad, b"a grace of ten to the eleventh weeks")
+    log.append_reports(closes(1), [report(1)])
+    log.append(closes(1), bytes([1]) + bad + log.key.id + bytes(200))
+    done = fold(log.store, closes(1) + GRACE + 1)
+    assert (done.reports, done.refused) == (1, {"unopenable": 1})
+    with log.store.reading() as connection:
+        assert sealed_period(connection, log.survey.id) == 1
+    registry = Registry(log.store)
+    registry.refresh()
+    assert (list(registry.surveys), list(registry.unreadable)) == ([log.survey.id], [bad])
+
+
+def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it added stays in the log and is told; a store that fails is no survey's trouble, and stops the fold."""
+    other = replace(log.survey, question="Another?")
+    with log.store.writing() as connection:
+        add_survey(connection, other.id, other.signed_by(AUTHORITY))
+    log.append_reports(closes(1), [report(1)])
+    log.append(closes(1), envelope(other, log.key, [report(1)]))
+
+    def defective(closings: pl.DataFrame, of: Survey, last: int) -> pl.DataFrame:
+        if of == other:
+            raise error
+        return judged(closings, of, last)
+
+    monkeypatch.setattr("changeling_aggregator.fold.counting.judged", defective)
+    error: Exception = OperationalError("", {}, Exception())
+    with pytest.raises(OperationalError):
+        fold(log.store, closes(1))
+    error = pl.exceptions.ComputeError("overflow")
+    done = fold(log.store, closes(1))
+    assert (done.envelopes, done.reports, done.uncounted) == (2, 1, {other.id: 1})
+    assert log.tallies()[0, 1][0] == 1
+    assert len(arrivals(log)) == 2
+
+
 def test_the_log_is_pruned_a_bounded_number_at_a_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each stream; what a fold leaves goes in the next."""
     monkeypatch.setattr("changeling_aggregator.store.pruning._MOST_AT_ONCE", 4)
@@ -498,7 +574,7 @@ def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int
         if random.random() < 0.5:
             fold(store, at, batch=random.choice([1, 3, 100]))
             with store.reading() as connection:
-                left, keys = list(whole_log(connection)), private_keys(connection)
+                left, keys = list(whole_log(connection)), private_keys(connection, IN_CLEAR)
                 sealed = sealed_period(connection, log.survey.id)
             again = refold([left], {log.survey.id: log.survey}, keys)
             still, here = shown(again), present(again)

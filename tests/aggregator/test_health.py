@@ -1,12 +1,23 @@
-"""Health tells when a server takes reports that it cannot count."""
+"""Health tells what is wrong: 503 where uploads are turned away, lost or not counted."""
+
+import os
+import resource
+from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import fold_loop
+from changeling_aggregator.server import MovableClock, fold_loop
+from changeling_aggregator.server.health import covered_until, troubles_of
 from changeling_aggregator.server.service import Service, Settings
-from changeling_aggregator.store import Store
+from changeling_aggregator.store import AtRest, Store, database
+from changeling_aggregator.store.sealing_keys import make_key, publish_key
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import Calendar, SealingKey
 
-from ..protocol.examples import PINNED
-from .serving import eventually, in_process
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .devices import Log, body, envelope, report
+from .serving import ServerProcess, eventually, in_process
+
+NOW, DAY = 1_800_000_000, 86_400
 
 
 def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,7 +25,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
     monkeypatch.setattr(fold_loop, "EVERY_SECONDS", 0.05)
     folding = fold_loop.fold
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, closing: bool) -> None:  # noqa: ARG001
         raise OSError("no space left")
 
     service = Service(store, Settings(PINNED, None, lambda: 1_800_000_000.0))
@@ -23,8 +34,120 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
         monkeypatch.setattr(fold_loop, "fold", broken)
         assert eventually(lambda: get("/health").status_code, 503)
         told = get("/health").json()
-        assert told["status"] == "the fold fails: the log says why"
+        assert told["status"] == "bad"
+        assert told["troubles"][0] == {"name": "fold", "severity": "bad", "detail": "the fold fails: the log says why"}
         assert told["fold_failures"] >= 3
         assert told["fold_age"] > 0
         monkeypatch.setattr(fold_loop, "fold", folding)
         assert eventually(lambda: get("/health").json()["status"], "ok")
+
+
+def told(store: Store, now: float) -> dict[str, str]:
+    """The troubles of a server on this store, at a time: their severity by name."""
+    service = Service(store, Settings(PINNED, None, MovableClock(now)))
+    service.committer.start()
+    service.folding.start()
+    troubles = {trouble.name: trouble.severity.value for trouble in troubles_of(service)}
+    service.committer.close()
+    service.folding.close()
+    return troubles
+
+
+def test_health_names_every_trouble_and_its_status_is_the_worst(store: Store) -> None:
+    """What is only to be known leaves it ok."""
+    Log.of(store, survey(calendar=Calendar(NOW, 60, 8)))
+    with in_process(Service(store, Settings(PINNED, None, MovableClock(NOW)))) as get:
+        told = get("/health")
+        assert (told.status_code, told.json()["status"]) == (200, "ok")
+        assert [(each["name"], each["severity"]) for each in told.json()["troubles"]] == [("keys-in-clear", "ok")]
+        assert told.json()["troubles"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("days", "severity"),
+    [
+        *((-1, "degraded"), (0, None), (185.9, None), (186.1, "degraded"), (199.9, "degraded")),
+        *((200.1, "bad"), (307.9, "bad"), (308.1, None)),
+    ],
+)
+def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(
+    store: Store, days: float, severity: str | None
+) -> None:
+    """14 days before, while a survey takes answers, its grace included. Before it begins there is time: a warning."""
+    Log.of(store, survey(calendar=Calendar(NOW, DAY, 301), grace=7 * DAY), begins=NOW, expires=NOW + 200 * DAY)
+    assert told(store, NOW + days * DAY).get("keys") == severity
+
+
+def test_no_key_is_needed_once_the_last_survey_is_over(store: Store) -> None:
+    """Nor by a server without a survey, nor one that is as long as the survey."""
+    assert "keys" not in told(store, NOW)
+    Log.of(store, survey(calendar=Calendar(NOW, DAY, 8), grace=7 * DAY), begins=NOW, expires=NOW + 15 * DAY)
+    for day in (0, 14.9, 15.1, 400):
+        assert "keys" not in told(store, NOW + day * DAY), day
+
+
+def test_a_key_that_follows_is_as_good_as_a_longer_one(store: Store) -> None:
+    """A warning is of the last of those that follow without a gap; a gap is none of them."""
+    calendar = Calendar(NOW, DAY, 1000)
+    Log.of(store, survey(calendar=calendar), begins=NOW, expires=NOW + 30 * DAY)
+    assert told(store, NOW + 28 * DAY)["keys"] == "degraded"
+    with store.writing() as connection:
+        for begins, expires in ((30, 60), (61, 90)):
+            key = SealingKey(make_key(connection, store.at_rest), NOW + begins * DAY, NOW + expires * DAY)
+            publish_key(connection, key, key.signed_by(AUTHORITY))
+    assert "keys" not in told(store, NOW + 28 * DAY)
+    assert told(store, NOW + 58 * DAY)["keys"] == "degraded"
+    assert told(store, NOW + 60.5 * DAY)["keys"] == "bad"
+
+
+def test_which_key_is_the_last_of_those_that_follow() -> None:
+    """From the one valid now on, through shared seconds."""
+    keys = [
+        SealingKey(bytes(31) + bytes([at]), begins, ends) for at, begins, ends in ((1, 0, 10), (2, 10, 20), (3, 21, 30))
+    ]
+    assert [covered_until(reversed(keys), now) for now in (0, 10, 20, 20.5, 21, 31)] == [
+        keys[1], keys[1], keys[1], None, keys[2], None
+    ]  # fmt: skip
+
+
+def test_a_survey_that_is_not_run_is_told(store: Store) -> None:
+    """By its id."""
+    with store.writing() as connection:
+        add_survey(connection, b"survey of 16 by.", b"not a survey")
+    assert told(store, NOW)["survey"] == "degraded"
+
+
+def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gone, replaced, not writable, or on a full disk: what SQLite goes on writing to would be lost or is refused."""
+    path = tmp_path / "server.db"
+    store = Store.open(path, AtRest(bytes(32)))
+    assert told(store, NOW) == {}
+    path.rename(tmp_path / "moved.db")
+    assert told(store, NOW) == {"store": "bad"}
+    path.write_bytes((tmp_path / "moved.db").read_bytes())
+    assert told(store, NOW) == {"store": "bad"}
+    (tmp_path / "moved.db").rename(path)
+    assert told(store, NOW) == {}
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "LEAST_FREE_BYTES", 2**60)
+        assert told(store, NOW) == {"store": "bad"}
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert told(store, NOW) == {"store": "bad"}
+    store.close()
+
+
+def test_health_is_bad_while_uploads_are_turned_away(tmp_path: Path) -> None:
+    """While no file can grow every upload is answered 503, and health is too; then both are well again."""
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(NOW)
+        key, asked = server.new_key(), server.new_survey()
+        server.move_clock(asked.calendar.time(1) + 1)
+        upload = envelope(asked, key, [report(1)])
+        limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, limit[1]))
+        assert server.http.post("/v1/uploads", content=body(upload)).status_code == 503
+        told = server.http.get("/health")
+        assert (told.status_code, told.json()["troubles"][0]["name"]) == (503, "uploads")
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
+        assert eventually(lambda: server.http.get("/health").json()["status"], "ok"), "though nobody sent anything"
+        assert server.upload(upload) == []

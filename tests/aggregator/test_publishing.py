@@ -1,5 +1,6 @@
 """Publishing surveys and keys over HTTP, and who may."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,26 +92,29 @@ def test_a_survey_that_is_not_here_is_not_found(server: ServerProcess, path: str
     assert response.json()["detail"]
 
 
-def test_keys_are_served_while_they_are_valid(server: ServerProcess) -> None:
-    """As the authority signed them; not before they begin and not after they expire."""
-    now = server.now
-    present, future = server.new_key(now - 10, now + 1000), server.new_key(now + 500, FOREVER)
+def test_one_key_is_served_while_it_is_valid(own_server: ServerProcess) -> None:
+    """As the authority signed it; the next from the second in which the last expires: there is always one."""
+    server, now = own_server, own_server.now
+    future, present = server.new_key(now + 1000, FOREVER), server.new_key(now - 10, now + 1000)
 
     def served() -> set[bytes]:
         content = canonical.decode(server.http.get("/v1/keys").content)
         keys = {SealingKey.from_signed(key, PINNED).id for key in content["keys"]}
-        return keys & {present.id, future.id}
+        assert len(keys) == 1
+        return keys
 
     assert served() == {present.id}
+    server.move_clock(now + 999)
+    assert served() == {present.id}
     server.move_clock(now + 1000)
-    assert served() == {present.id, future.id}
+    assert served() == {future.id}
     server.move_clock(now + 1001)
     assert served() == {future.id}
 
 
 def test_a_bad_key_is_refused_in_one_sentence(server: ServerProcess) -> None:
     """One not made here, one a stranger signed, one published with other dates; the same again is fine."""
-    key = server.new_key()
+    key = server.key
 
     def put(content: bytes) -> tuple[int, str]:
         response = server.http.put("/v1/keys", content=content, headers=ADMIN)
@@ -145,9 +149,12 @@ def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProce
 
 
 def test_the_real_clock_cannot_be_moved(tmp_path: Path) -> None:
-    """Unless the server was started for it, nobody moves its clock; and without a survey it serves none."""
+    """Unless the server was started for it, nobody moves its clock: another time than it shows is no confirmation."""
     with ServerProcess(tmp_path) as server:
-        assert server.put_clock(FOREVER).status_code == 403
+        refused = server.put_clock(FOREVER)
+        assert refused.status_code == 409
+        assert "set it right, then confirm" in refused.json()["detail"]
+        assert server.put_clock(time.time()).status_code == 200
         assert server.http.get("/v1/surveys").json() == {"surveys": []}
 
 

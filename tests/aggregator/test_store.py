@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import StoreError
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.log import open_stream
+from changeling_aggregator.store.schema import VERSION
 from sqlalchemy import text
 
 
@@ -14,9 +16,9 @@ def test_a_store_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> No
     path = tmp_path / "server.db"
     store = Store.open(path)
     with store.writing() as connection:
-        connection.execute(text("UPDATE store SET version = 4"))
+        connection.execute(text(f"UPDATE store SET version = {VERSION + 1}"))
     store.close()
-    with pytest.raises(StoreError, match="schema version 4, this program knows 3"):
+    with pytest.raises(StoreError, match=f"schema version {VERSION + 1}, this program knows {VERSION}"):
         Store.open(path)
 
 
@@ -32,6 +34,20 @@ def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None
     with pytest.raises(StoreError, match="cannot be used"):
         Store.open(no_database)
     assert no_database.read_text().startswith("Dear Sir")
+
+
+@pytest.mark.parametrize("name", ["q?mode=memory.db", ":memory:", "file:a.db?mode=ro", "50%20a#b.db"])
+def test_a_store_is_in_the_file_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Whatever characters its name has, and it alone, its owner's, holds what was written."""
+    monkeypatch.chdir(tmp_path)
+    store = Store.open(Path(name))
+    with store.writing() as connection:
+        open_stream(connection)
+    store.forget_overwritten(changed=True)
+    assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm"}
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+    store.close()
+    assert (tmp_path / name).read_bytes().startswith(b"SQLite format 3")
 
 
 def test_only_the_owner_can_read_a_store(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from .serving import ServerProcess, eventually
 
 @pytest.fixture(scope="module")
 def key(server: ServerProcess) -> SealingKey:
-    return server.new_key()
+    return server.key
 
 
 def test_an_upload_sent_twice_counts_once(server: ServerProcess, key: SealingKey) -> None:
@@ -48,10 +48,12 @@ def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProce
     assert server.reports(survey) == {(0, 1): 160}
 
 
-def test_each_envelope_is_refused_for_its_own_reason(server: ServerProcess, key: SealingKey) -> None:
+def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) -> None:
     """The answer names its index and why; its neighbours are appended; the counters tell, a little later."""
+    server = own_server
     survey = server.new_survey()
     expired = server.new_key(expires=server.now + 10)
+    key = server.new_key(begins=server.now + 10)
     server.move_clock(survey.calendar.time(1) + 1)
     sound = envelope(survey, key, [report(1)])
     stranger = SealingKey(bytes(31) + b"\1", 0, 1)

@@ -9,8 +9,10 @@ from threading import Barrier, Event
 
 import numpy as np
 import pytest
-from changeling_aggregator.errors import Overtaken
-from changeling_aggregator.store import Store
+from changeling_aggregator.errors import Overtaken, StoreError
+from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.store.at_rest import IN_CLEAR
+from changeling_aggregator.store.clock import KeptTime, keep_time, kept_time
 from changeling_aggregator.store.counted import (
     add_attendance,
     add_refusals,
@@ -30,15 +32,21 @@ from changeling_aggregator.store.log import (
     hold_arrivals,
     latest_arrival,
     open_stream,
+    set_back_arrivals,
     stop_appending,
     unfolded,
     unread,
 )
 from changeling_aggregator.store.pruning import any_to_prune, hold, prune
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, replace_runs, run_sizes
+from changeling_aggregator.store.schema import sealing_keys
 from changeling_aggregator.store.sealing_keys import (
+    KeyState,
     any_expired,
     destroy_expired,
+    encrypt_again,
+    encrypt_in_clear,
+    key_lives,
     make_key,
     private_keys,
     publish_key,
@@ -49,6 +57,7 @@ from changeling_protocol import SealingKey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import Attendance, NodeTally
+from sqlalchemy import Connection, select, update
 
 from ..aggregator.refolding import whole_log
 from ..protocol.examples import AUTHORITY
@@ -284,6 +293,38 @@ def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: St
         assert first_unfolded(connection) == 1000
 
 
+def test_arrivals_given_out_ahead_are_set_back(store: Store, beside: Store) -> None:
+    """As far as nothing was sealed; what is not folded arrived then, too, and the order of appending stays."""
+    first, second = stream_of(store), stream_of(store)
+    put(store, first, b"folded", now=9000)
+    fold_next(store)
+    for number, stream in enumerate((second, first, second)):
+        put(store, stream, bytes([number]), now=9000)
+    with store.writing() as connection:
+        hold_arrivals(connection, 100)
+        stop_appending(connection)
+        set_back_arrivals(connection, 50)
+        assert latest_arrival(connection) == 100
+    put(beside, first, b"next", now=60)
+    put(beside, second, b"last", now=150)
+    with store.reading() as connection:
+        unseen = unread(connection, 9, 999)
+        assert [each.arrival for each in whole_log(connection) if each.envelope == b"folded"] == [9000]
+    assert [each.arrival for each in unseen[:3]] == [100, 100, 100]
+    assert [each.envelope for each in unseen[3:]] == [b"next", b"last"]
+    assert 100 < unseen[3].arrival < unseen[4].arrival == 150
+
+
+def test_the_time_that_was_kept_is_there_for_the_next_process(store: Store, beside: Store) -> None:
+    """None at first; then the last that was kept, also if it is earlier."""
+    for kept in (KeptTime(0, False), KeptTime(2**41, True), KeptTime(2**40, False)):
+        with store.writing() as connection:
+            if kept.told:
+                keep_time(connection, kept)
+        with beside.reading() as connection:
+            assert kept_time(connection) == kept
+
+
 # The fold
 
 
@@ -512,8 +553,8 @@ def test_of_many_who_publish_one_survey_one_is_the_first(place: Place, store: St
 def test_a_key_is_published_once_and_its_private_half_destroyed_when_it_is_over(store: Store, beside: Store) -> None:
     """Published again as it is it changes nothing; with other dates, or not made here, it is refused."""
     with store.writing() as connection:
-        key = SealingKey(make_key(connection), 10, 20)
-        unsigned = make_key(connection)
+        key = SealingKey(make_key(connection, IN_CLEAR), 10, 20)
+        unsigned = make_key(connection, IN_CLEAR)
     signed = key.signed_by(AUTHORITY)
     with beside.writing() as connection:
         assert publish_key(connection, key, signed)
@@ -526,13 +567,84 @@ def test_a_key_is_published_once_and_its_private_half_destroyed_when_it_is_over(
     with store.reading() as connection:
         (published,) = published_keys(connection).values()
         assert (published.key, published.signed) == (key, signed)
-        assert len(private_keys(connection)) == 2
+        assert len(private_keys(connection, IN_CLEAR)) == 2
         assert not any_expired(connection, 20)
         assert any_expired(connection, 21)
     with store.writing() as connection:
         assert (destroy_expired(connection, 20), destroy_expired(connection, 21)) == (0, 1)
     store.forget_overwritten(changed=True)
     with beside.reading() as connection:
-        (left,) = private_keys(connection).values()
+        (left,) = private_keys(connection, IN_CLEAR).values()
         assert left.public_key().public_bytes_raw() == unsigned
-        assert set(published_keys(connection)) == {key.id}
+        assert published_keys(connection) == {}
+
+
+def test_of_published_keys_one_is_valid_at_a_time(store: Store) -> None:
+    """One that would be valid along with another is refused with the dates to use; what joins is not."""
+    with store.writing() as connection:
+        middle, *others = [make_key(connection, IN_CLEAR) for _ in range(4)]
+        assert publish(connection, SealingKey(middle, 1000, 2000))
+        for begins, expires in ((0, 1001), (1999, 3000), (1200, 1300), (0, 9000)):
+            with pytest.raises(
+                ValueError, match=r"--begins 1970-01-01T00:33:20Z or later, .* 1970-01-01T00:16:40Z or e"
+            ):
+                publish(connection, SealingKey(others[0], begins, expires))
+        assert publish(connection, SealingKey(others[0], 2000, 3000))
+        assert publish(connection, SealingKey(others[1], 5, 1000))
+        assert len(published_keys(connection)) == 3
+
+
+def test_a_key_whose_private_half_is_gone_is_not_published(store: Store) -> None:
+    """Neither one that was, which is listed no more, nor one that never was."""
+    with store.writing() as connection:
+        key = SealingKey(make_key(connection, IN_CLEAR), 10, 20)
+        unsigned = SealingKey(make_key(connection, IN_CLEAR), 20, 30)
+        publish(connection, key)
+        destroy_expired(connection, 21)
+        connection.execute(update(sealing_keys).values(private=None))
+        assert published_keys(connection) == {}
+        with pytest.raises(ValueError, match="private half is destroyed"):
+            publish(connection, unsigned)
+        states = {life.id: life.state(25) for life in key_lives(connection)}
+    assert states == {key.id: KeyState.DESTROYED, unsigned.id: KeyState.DESTROYED}
+
+
+def test_the_life_of_a_key(store: Store) -> None:
+    """From unsigned over pending and active to expired; its last second is one in which it is active."""
+    with store.writing() as connection:
+        key = SealingKey(make_key(connection, IN_CLEAR), 10, 20)
+        (life,) = key_lives(connection)
+        assert life.state(15) is KeyState.UNSIGNED
+        publish(connection, key)
+        (life,) = key_lives(connection)
+    assert [life.state(now).value for now in (9, 10, 20, 21)] == ["pending", "active", "active", "expired"]
+
+
+def test_private_keys_are_encrypted_under_the_store_key(store: Store) -> None:
+    """They open under it alone, also once it was replaced; what is stored says nothing of them."""
+    first, second = (AtRest(bytes([number]) * 32) for number in (1, 2))
+    with store.writing() as connection:
+        make_key(connection, IN_CLEAR)
+        assert encrypt_in_clear(connection, first)
+        assert not encrypt_in_clear(connection, first)
+        make_key(connection, first)
+        private = private_keys(connection, first)
+        assert not any(life.in_clear for life in key_lives(connection))
+        for other in (IN_CLEAR, second):
+            with pytest.raises(StoreError, match="store key"):
+                private_keys(connection, other)
+            with pytest.raises(StoreError, match="store key"):
+                make_key(connection, other)
+        assert encrypt_again(connection, first, second) == 2
+        again = private_keys(connection, second)
+        with pytest.raises(StoreError, match="another store key"):
+            private_keys(connection, first)
+        kept = connection.execute(select(sealing_keys.c.private)).scalars().all()
+    assert {id_: each.private_bytes_raw() for id_, each in again.items()} == {
+        id_: each.private_bytes_raw() for id_, each in private.items()
+    }
+    assert not any(each.private_bytes_raw() in stored for each in private.values() for stored in kept)
+
+
+def publish(connection: Connection, key: SealingKey) -> bool:
+    return publish_key(connection, key, key.signed_by(AUTHORITY))

@@ -16,7 +16,6 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_protocol.quantities import UnixSeconds
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .files import read_private_key, write_private_key
@@ -97,6 +96,7 @@ def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: f
     with store.writing() as connection:
         add_survey(connection, survey.id, survey.signed_by(authority))
         keys = [published.key for published in published_keys(connection).values()]
-        if not any(key.valid_at(UnixSeconds(now)) and key.expires > until for key in keys):
-            key = SealingKey(make_key(connection), survey.calendar.start, until + KEY_SECONDS)
+        if not any(key.begins <= now and key.expires > until for key in keys):
+            begins = max([survey.calendar.start, *(key.expires for key in keys)])
+            key = SealingKey(make_key(connection, store.at_rest), begins, until + KEY_SECONDS)
             publish_key(connection, key, key.signed_by(authority))

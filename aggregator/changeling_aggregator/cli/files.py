@@ -1,11 +1,12 @@
 """The files of keys that operators handle.
 
 An authority's private key is PEM (PKCS #8), readable by its owner alone; its public key is 64 hexadecimal digits, as
-apps pin it. A signed sealing key is the very bytes that the server publishes.
+apps pin it, and so is a store key. A signed sealing key is the very bytes that the server publishes.
 """
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from changeling_protocol import MalformedBytes, SealingKey
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -17,7 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+if TYPE_CHECKING:
+    from ..store.at_rest import AtRest
+
 KEY_BYTES = 32
+STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
 
 
 def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:
@@ -36,6 +41,24 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError(f"{path} holds no Ed25519 private key: make one with `changeling authority new`")
     return key
+
+
+def read_store_key(path: Path | None) -> "AtRest":
+    """The store key in a file, else in the environment, as 64 hexadecimal digits; keys lie in the clear without one.
+
+    Raises ValueError, which says where no store key is, or OSError.
+    """
+    from ..store.at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
+
+    where = f"${STORE_KEY_VARIABLE}" if path is None else str(path)
+    digits = (os.environ.get(STORE_KEY_VARIABLE, "") if path is None else path.read_text()).strip()
+    if path is None and not digits:
+        return IN_CLEAR
+    try:
+        return AtRest(bytes.fromhex(digits))
+    except ValueError:
+        digits_needed = f"that is one line of {2 * STORE_KEY_BYTES} hexadecimal digits"
+        raise ValueError(f"{where} holds no store key: {digits_needed}") from None
 
 
 def write_public_key(path: Path, public: bytes) -> None:

@@ -1,40 +1,95 @@
 """`changeling keys`: sealing keys, made on the server, signed where the authority is, published."""
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from changeling_protocol import SealingKey
+from changeling_protocol.calendar import LAST_INSTANT
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire.paths import KEYS
 from changeling_statistics.instants import format_instant, parse_instant
+from rich.table import Table
 
-from .files import read_private_key, read_public_key, read_signed_key, write_public_key
+from .files import read_private_key, read_public_key, read_signed_key, read_store_key, write_public_key
 from .remote import admin_token, put
+from .tables import console
 
 app = typer.Typer(help="Make, sign and publish the keys that uploads are sealed to.", no_args_is_help=True)
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
+StoreKeyFile = Annotated[
+    Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
+]
 
 
 @app.command()
 def new(
     store: Annotated[Path, typer.Option(help="The server's store, on the server itself; it may be running.")],
     output: Output,
+    store_key_file: StoreKeyFile = None,
 ) -> None:
     """Make a sealing key in the server's store, and write the request that the authority signs.
 
     The private key never leaves the store; the request holds the public one.
     """
     from ..store import Store
-    from ..store.sealing_keys import make_key
+    from ..store.sealing_keys import make_key, published_keys
 
-    opened = Store.open(store)
-    with opened.writing() as connection:
-        public = make_key(connection)
-    opened.close()
+    with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.writing() as connection:
+        public = make_key(connection, opened.at_rest)
+        last = max((each.key.expires for each in published_keys(connection).values()), default=0)
     write_public_key(output, public)
-    typer.echo(f"wrote {output}; sign it with `changeling keys sign` where the authority's key is")
+    when = f" --begins {_shown(last)}, as the last key expires then" if last > time.time() else ""
+    typer.echo(f"wrote {output}; sign it with `changeling keys sign`{when}, where the authority's key is")
+
+
+@app.command("list")
+def list_(
+    store: Annotated[Path, typer.Option(help="The server's store, on the server itself; it may be running.")],
+) -> None:
+    """Show every sealing key in the server's store: where it is in its life, its dates, and the days that are left.
+
+    A key is unsigned, then pending, active, expired, and destroyed one grace after that.
+    """
+    from ..store import Store
+    from ..store.sealing_keys import key_lives
+
+    now = UnixSeconds(time.time())
+    with closing(Store.open(store)) as opened, opened.reading() as connection:
+        lives = key_lives(connection)
+    table = Table()
+    for column in ("key", "state", "begins", "expires", "days left", "in the store"):
+        table.add_column(column, justify="right" if column == "days left" else "left")
+    for life in lives:
+        dates = (
+            ("", "", "")
+            if life.begins is None or life.expires is None
+            else (_shown(life.begins), _shown(life.expires), f"{max(0.0, (life.expires - now) // 86_400):.0f}")
+        )
+        kept = "" if life.destroyed else "in the clear" if life.in_clear else "encrypted"
+        table.add_row(life.id.hex(), life.state(now).value, *dates, kept)
+    console().print(table)
+
+
+@app.command()
+def reencrypt(
+    store: Annotated[Path, typer.Option(help="The server's store, on the server itself, which must not be running.")],
+    new_store_key_file: Annotated[Path, typer.Option(help="File with the new store key: 64 hexadecimal digits.")],
+    store_key_file: StoreKeyFile = None,
+) -> None:
+    """Put the private sealing keys in the store under another store key. Start the server with the new one then."""
+    from ..store import Store
+    from ..store.sealing_keys import encrypt_again
+
+    new = read_store_key(new_store_key_file)
+    with closing(Store.open(store, read_store_key(store_key_file))) as opened:
+        with opened.writing() as connection:
+            count = encrypt_again(connection, opened.at_rest, new)
+        opened.forget_overwritten(changed=True)
+    typer.echo(f"{count} private keys are encrypted under the new store key")
 
 
 @app.command()
@@ -43,7 +98,9 @@ def sign(
     key: Annotated[Path, typer.Option(help="The authority's private key.")],
     expires: Annotated[str, typer.Option(help="Until when devices seal to it: ISO 8601, UTC by default.")],
     output: Output,
-    begins: Annotated[str | None, typer.Option(help="From when on; by default at once.")] = None,
+    begins: Annotated[
+        str | None, typer.Option(help="From when on, best the moment in which the last one expires; else at once.")
+    ] = None,
 ) -> None:
     """Sign a sealing key, with its dates. Its private half is destroyed one grace after it expires."""
     first = int(time.time() if begins is None else parse_instant(begins))
@@ -63,6 +120,10 @@ def publish(
         Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
     ] = None,
 ) -> None:
-    """Publish a signed sealing key on the server that made it."""
+    """Publish a signed sealing key on the server that made it. One that is valid while another is, is refused."""
     added = put(server, KEYS, read_signed_key(file), admin_token(admin_token_file))
     typer.echo("the key is published" if added else "the key was published before")
+
+
+def _shown(time: int) -> str:
+    return format_instant(min(time, LAST_INSTANT))

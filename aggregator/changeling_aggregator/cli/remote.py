@@ -31,7 +31,7 @@ def put(server: str, path: str, body: bytes, token: str | None) -> bool:
     import httpx
 
     if token is None:
-        raise AggregatorError(f"publishing needs the server's admin token, in ${TOKEN_VARIABLE} or a file")
+        raise AggregatorError(f"this needs the server's admin token, in ${TOKEN_VARIABLE} or a file")
     response = httpx.put(
         server.rstrip("/") + path,
         content=body,

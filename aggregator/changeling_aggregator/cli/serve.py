@@ -1,6 +1,7 @@
 """`changeling serve`: the aggregation server, until it is told to stop."""
 
 import signal
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -9,7 +10,7 @@ import typer
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.signing import authority_key
 
-from .files import read_public_key
+from .files import read_public_key, read_store_key
 from .remote import admin_token
 
 
@@ -23,6 +24,9 @@ def serve(
     admin_token_file: Annotated[
         Path | None, typer.Option(help="File with the token that publishing needs; else $CHANGELING_ADMIN_TOKEN.")
     ] = None,
+    store_key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
+    ] = None,
     movable_clock: Annotated[
         bool, typer.Option("--movable-clock", help="For demos on loopback: a clock that stands until it is moved.")
     ] = False,
@@ -30,11 +34,14 @@ def serve(
     """Run the aggregation server: surveys and sealing keys out, sealed uploads in, histograms out.
 
     It prints its URL and serves until interrupted; then it finishes what it took in. Without an admin token
-    nothing can be published. A movable clock starts at Unix time 0, or at the store's latest arrival.
+    nothing can be published. With a store key, private sealing keys are encrypted in the store. A movable clock
+    starts at Unix time 0, or at the store's latest arrival.
     """
-    from ..server import Clock, MovableClock, Service, Settings, is_loopback, listen, make_server, real_time
+    from ..server import Clock, GuardedClock, MovableClock, Service, Settings, is_loopback, listen, make_server
     from ..store import Store
+    from ..store.clock import kept_time
     from ..store.log import latest_arrival
+    from ..store.sealing_keys import encrypt_in_clear, private_keys
 
     if movable_clock and not is_loopback(host):
         raise ValueError(f"a movable clock is for loopback only, not for {host}")
@@ -42,20 +49,25 @@ def serve(
     for key in keys:
         authority_key(key)
     token = admin_token(admin_token_file)
+    at_rest = read_store_key(store_key_file)
     listening, url = listen(host, port)
-    opened = Store.open(store)
-    clock: Clock = real_time
-    if movable_clock:
+    with listening, closing(Store.open(store, at_rest)) as opened:
+        with opened.writing() as connection:
+            encrypted = encrypt_in_clear(connection, at_rest)
+        opened.forget_overwritten(changed=encrypted)
         with opened.reading() as connection:
-            clock = MovableClock(UnixSeconds(latest_arrival(connection) / 1000))
-    service = Service(opened, Settings(keys, token, clock))
-    server = make_server(service)
-    signal.signal(signal.SIGTERM, interrupt)
-    typer.echo(f"changeling listens on {url}" + ("" if token else "; without an admin token nothing can be published"))
-    try:
-        server.run(sockets=[listening])
-    except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
-        typer.echo("changeling has stopped")
+            private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
+            last, kept = latest_arrival(connection), kept_time(connection)
+        clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
+        service = Service(opened, Settings(keys, token, clock))
+        server = make_server(service)
+        signal.signal(signal.SIGTERM, interrupt)
+        without = "" if token else "; without an admin token nothing can be published"
+        typer.echo(f"changeling listens on {url}{without}")
+        try:
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
+            typer.echo("changeling has stopped")
 
 
 def interrupt(_: int, __: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """What ends once the log is folded.
 
 Closings are sealed when their grace is over, private keys destroyed a grace after they have expired, and the envelopes
-deleted that no open closing needs.
+deleted that no open closing needs. The grace is the longest of the surveys that have something left to seal.
 """
 
 from math import ceil, floor
@@ -11,25 +11,49 @@ from sqlalchemy import Connection
 
 from ..store import ClosingKey, Store
 from ..store.counted import seal_closings, sealed_period
-from ..store.log import first_unfolded, hold_arrivals, stop_appending
+from ..store.early_ends import published_ends
+from ..store.log import first_unfolded, held_arrival, hold_arrivals, latest_arrival, set_back_arrivals, stop_appending
 from ..store.pruning import any_to_prune, prune
 from ..store.sealing_keys import any_expired, destroy_expired
-from ..store.surveys import published_surveys, survey_in
+from ..store.surveys import published_surveys, readable
+
+MOST_RETENTION_SECONDS = 90 * 86_400
+"""No survey keeps expired keys and folded envelopes longer than that, whatever its grace."""
+MOST_AHEAD_MS = 60_000
+"""Arrivals this far ahead of a clock that is believed come of one that was wrong."""
 
 
 def close_what_ended(store: Store, now: UnixSeconds) -> None:
     """Seal closings, destroy keys and prune the log, as of now; or of the first arrival that is not folded, if earlier.
 
-    now: Unix seconds. From then on no arrival is before that moment, so that whatever else comes for a sealed closing
-    is late, and nothing that waits was sealed to a key that is gone.
+    now: Unix seconds, of a clock that is believed. From then on no arrival is before that moment, so that whatever else
+    comes for a sealed closing is late, and nothing that waits was sealed to a key that is gone.
     """
     store.forget_overwritten(changed=_close(store, now))
+
+
+def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
+    """Where arrivals were given out far ahead of now, by a clock that was wrong, set them back.
+
+    now: Unix seconds, of a clock that is believed. What is not folded has then arrived now, and is not late for it.
+    """
+    if not arrivals_are_ahead(store, now):
+        return
+    with store.writing() as connection:
+        stop_appending(connection)
+        set_back_arrivals(connection, _ms(now))
+
+
+def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
+    """Whether arrivals were given out so far ahead of now that a clock was wrong. now: Unix seconds."""
+    with store.reading() as connection:
+        return latest_arrival(connection) > max(_ms(now) + MOST_AHEAD_MS, held_arrival(connection))
 
 
 def _close(store: Store, now: UnixSeconds) -> bool:
     """Does it, in one transaction; returns whether a key was destroyed."""
     with store.reading() as connection:
-        before = UnixSeconds(now - _longest_grace(connection))
+        before = UnixSeconds(now - _retention(connection))
         if not (
             _to_seal(connection, now)
             or any_expired(connection, before)
@@ -43,7 +67,7 @@ def _close(store: Store, now: UnixSeconds) -> bool:
         hold_arrivals(connection, UnixMilliseconds(ceil(moment * 1000)))
         for survey, period in _to_seal(connection, moment):
             seal_closings(connection, survey, period)
-        before = UnixSeconds(moment - _longest_grace(connection))
+        before = UnixSeconds(moment - _retention(connection))
         prune(connection, _ms(before), _ms(moment))
         return destroy_expired(connection, before) > 0
 
@@ -55,11 +79,18 @@ def _ms(time: UnixSeconds) -> UnixMilliseconds:
 def _to_seal(connection: Connection, now: UnixSeconds) -> list[ClosingKey]:
     """Up to which period the closings of a survey can be sealed, of those where that is more than is sealed already."""
     ended = (
-        (id_, survey_in(signed).calendar.closed(UnixSeconds(now - survey_in(signed).grace)))
-        for id_, signed in published_surveys(connection).items()
+        (id_, survey.calendar.closed(UnixSeconds(now - survey.grace)))
+        for id_, survey in readable(published_surveys(connection)).items()
     )
     return [(id_, period) for id_, period in ended if period > sealed_period(connection, id_)]
 
 
-def _longest_grace(connection: Connection) -> int:
-    return max((survey_in(signed).grace for signed in published_surveys(connection).values()), default=0)
+def _retention(connection: Connection) -> int:
+    """For how many seconds what could still be folded again is kept: the longest grace with something left to seal."""
+    ends = published_ends(connection)
+    graces = (
+        survey.grace
+        for id_, survey in readable(published_surveys(connection)).items()
+        if sealed_period(connection, id_) < (ends[id_].last if id_ in ends else survey.calendar.periods)
+    )
+    return min(max(graces, default=0), MOST_RETENTION_SECONDS)

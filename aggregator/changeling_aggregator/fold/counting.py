@@ -4,7 +4,9 @@ Of several closings with the same period and id the first in the log's order cou
 with the others counts nowhere.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,6 +33,11 @@ Seen: TypeAlias = Callable[[ClosingKey, bytes], Iterable[bytes]]
 Each piece is ids laid end to end.
 """
 
+_OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
+"""What a defect raises in counting a survey; a store that fails, or memory that ends, is no survey's own trouble."""
+
+_log = logging.getLogger("changeling")
+
 _NOT_COUNTED = -1
 """Stands for the stratum of a closing that does not count."""
 
@@ -43,6 +50,7 @@ class Counted:
     closing and stratum. ids: of the closings that count, sorted.
     held: until when an envelope is needed to count an open node again, in Unix milliseconds, by the envelope's stream
     and position; only of envelopes with a closing that arrived before its period had ended.
+    uncounted: how many envelopes add nothing because their survey cannot be counted, by survey.
     """
 
     refused: RefusalCounts
@@ -50,6 +58,15 @@ class Counted:
     attendance: dict[AttendanceKey, Attendance] = field(default_factory=dict)
     ids: dict[ClosingKey, bytes] = field(default_factory=dict)
     held: dict[tuple[int, int], UnixMilliseconds] = field(default_factory=dict)
+    uncounted: Counter[SurveyId] = field(default_factory=Counter)
+
+    def add(self, other: "Counted") -> None:
+        """Add what a survey adds that is not in here yet."""
+        self.refused.update(other.refused)
+        self.tallies |= other.tallies
+        self.attendance |= other.attendance
+        self.ids |= other.ids
+        self.held |= other.held
 
 
 def count(
@@ -62,18 +79,29 @@ def count(
     """What these envelopes add.
 
     envelopes: in the log's order, after all whose ids are in `seen`. surveys: by id. keys: private keys by key id.
-    ends: of the surveys that were ended early, by id.
+    ends: of the surveys that were ended early, by id. A survey whose counting fails harms no other. Raises what `seen`
+    raises of a store that fails.
     """
     opened = open_envelopes(envelopes, surveys, keys)
     counted = Counted(opened.refused)
     for id_, uploads in opened.uploads.items():
-        rows = UploadRows(surveys[id_].plan, uploads)
         last = ends[id_].last if id_ in ends else surveys[id_].calendar.periods
-        fresh = _fresh_closings(counted, surveys[id_], last, rows.closings, seen)
-        for upload, until in early_uploads(fresh, surveys[id_]):
-            _hold(counted, uploads[upload], until)
-        _count_attendance(counted, id_, fresh)
-        _count_reports(counted, surveys[id_], rows, fresh)
+        try:
+            counted.add(_count_survey(surveys[id_], last, uploads, seen))
+        except _OF_A_SURVEY:
+            _log.exception("%d uploads of survey %s cannot be counted", len(uploads), id_.hex())
+            counted.uncounted[id_] += len(uploads)
+    return counted
+
+
+def _count_survey(survey: Survey, last: int, uploads: Sequence[OpenedUpload], seen: Seen) -> Counted:
+    counted = Counted(Counter())
+    rows = UploadRows(survey.plan, uploads)
+    fresh = _fresh_closings(counted, survey, last, rows.closings, seen)
+    for upload, until in early_uploads(fresh, survey):
+        _hold(counted, uploads[upload], until)
+    _count_attendance(counted, survey.id, fresh)
+    _count_reports(counted, survey, rows, fresh)
     return counted
 
 

@@ -5,10 +5,10 @@ and however many fold at once, each closing counts exactly once.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
 
 from ..errors import Overtaken
@@ -19,8 +19,8 @@ from ..store.log import advance_cursors, cursors_after, unfolded, unread
 from ..store.pruning import hold
 from ..store.runs import chunks_near
 from ..store.sealing_keys import private_keys
-from ..store.surveys import published_surveys, survey_in
-from .closing import close_what_ended
+from ..store.surveys import published_surveys, readable
+from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
 from .counting import count
 from .runs import add_run
 
@@ -30,20 +30,30 @@ BATCH_BYTES = 64 * 2**20
 
 @dataclass(slots=True)
 class FoldReport:
-    """What a fold did: envelopes read, reports counted, and how much was refused for which reason."""
+    """What a fold did: envelopes read, reports counted, and how much was refused for which reason.
 
-    envelopes: int
-    reports: int
-    refused: Counter[Refusal]
+    uncounted: envelopes of surveys that cannot be counted, by survey. They stay in the log for as long as it keeps any.
+    """
+
+    envelopes: int = 0
+    reports: int = 0
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    uncounted: Counter[SurveyId] = field(default_factory=Counter)
 
 
-def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES) -> FoldReport:
+def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES, *, closing: bool = True) -> FoldReport:
     """Fold what the log holds by now, then seal the closings and destroy the keys whose time is over.
 
-    now: Unix seconds. batch: the most envelopes of one transaction. What is appended meanwhile may wait for the
-    next time, so that uploads which never stop keep nothing from being sealed.
+    now: Unix seconds. batch: the most envelopes of one transaction. closing: False where `now` may be wrong, so that
+    nothing is sealed or destroyed, nor folded where arrivals are ahead of it: what is folded as late is late for good.
+    What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
+    sealed.
     """
-    total = FoldReport(0, 0, Counter())
+    total = FoldReport()
+    if closing:
+        set_arrivals_right(store, now)
+    elif arrivals_are_ahead(store, now):
+        return total
     with store.reading() as connection:
         waiting = unfolded(connection)
     while total.envelopes < waiting:
@@ -56,7 +66,9 @@ def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES) -> FoldRe
         total.envelopes += done.envelopes
         total.reports += done.reports
         total.refused += done.refused
-    close_what_ended(store, now)
+        total.uncounted += done.uncounted
+    if closing:
+        close_what_ended(store, now)
     return total
 
 
@@ -68,9 +80,9 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
     with store.reading() as connection:
         envelopes = unread(connection, most, BATCH_BYTES)
         if not envelopes:
-            return FoldReport(0, 0, Counter())
-        surveys = {id_: survey_in(signed) for id_, signed in published_surveys(connection).items()}
-        keys = private_keys(connection)
+            return FoldReport()
+        surveys = readable(published_surveys(connection))
+        keys = private_keys(connection, store.at_rest)
         seen = partial(chunks_near, connection)
         counted = count(envelopes, surveys, keys, seen, published_ends(connection))
     with store.writing() as connection:
@@ -84,4 +96,5 @@ def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
     refused: Counter[Refusal] = Counter()
     for (_, reason), times in counted.refused.items():
         refused[reason] += times
-    return FoldReport(len(envelopes), sum(tally.reports for tally in counted.tallies.values()), refused)
+    reports = sum(tally.reports for tally in counted.tallies.values())
+    return FoldReport(len(envelopes), reports, refused, counted.uncounted)

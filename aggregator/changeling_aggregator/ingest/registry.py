@@ -3,7 +3,7 @@
 What another process publishes on the same store is seen at the next refresh.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -17,7 +17,7 @@ from changeling_protocol.upload import CLOSING_BYTES, MOST_SPANNED_PERIODS
 from ..store import Store
 from ..store.early_ends import published_ends
 from ..store.sealing_keys import PublishedKey, published_keys
-from ..store.surveys import published_surveys, survey_in
+from ..store.surveys import published_surveys, readable
 
 _PACKING_BYTES = 5
 """The most that MessagePack needs for the head of an array or of a column, or for one of the numbers before them."""
@@ -44,11 +44,16 @@ class PublishedSurvey:
 
 @dataclass(slots=True)
 class Registry:
-    """Published surveys and keys of a store, by id."""
+    """Published surveys and keys of a store, by id.
+
+    keys: those whose private half is there: nothing is offered, or taken, that nobody could open.
+    unreadable: the published surveys that this version cannot read, and does not run.
+    """
 
     store: Store
     surveys: Mapping[SurveyId, PublishedSurvey] = field(default_factory=dict)
     keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
+    unreadable: Collection[SurveyId] = ()
     _refreshing: Lock = field(default_factory=Lock, repr=False)
 
     def refresh(self) -> None:
@@ -58,8 +63,17 @@ class Registry:
                 signed, keys = published_surveys(connection), published_keys(connection)
                 ends = published_ends(connection)
             known = {id_: each for id_, each in self.surveys.items() if id_ not in ends}
-            self.surveys = {id_: known.get(id_) or _published(bytes_, ends.get(id_)) for id_, bytes_ in signed.items()}
+            self.surveys = {
+                id_: known.get(id_) or _published(survey, signed[id_], ends.get(id_))
+                for id_, survey in readable(signed).items()
+            }
+            self.unreadable = signed.keys() - self.surveys.keys()
             self.keys = keys
+
+    def offered(self, now: UnixSeconds) -> PublishedKey | None:
+        """The one key that uploads are to be sealed to now. now: Unix seconds."""
+        valid = (each for each in self.keys.values() if each.key.valid_at(now))
+        return max(valid, key=lambda each: each.key.begins, default=None)
 
 
 def most_envelope_bytes(plan: ReleasePlan) -> int:
@@ -73,7 +87,6 @@ def most_envelope_bytes(plan: ReleasePlan) -> int:
     return HEAD_BYTES + SEAL_BYTES + 5 * _PACKING_BYTES + most_closings * CLOSING_BYTES + most_symbols
 
 
-def _published(signed: bytes, end: EarlyEnd | None) -> PublishedSurvey:
-    survey = survey_in(signed)
+def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> PublishedSurvey:
     last = survey.calendar.periods if end is None else end.last
     return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last)

@@ -1,7 +1,18 @@
 """The aggregation server over HTTP."""
 
 from .clock import Clock, MovableClock, real_time
+from .guarded_clock import GuardedClock
 from .listening import is_loopback, listen, make_server
 from .service import Service, Settings
 
-__all__ = ["Clock", "MovableClock", "Service", "Settings", "is_loopback", "listen", "make_server", "real_time"]
+__all__ = [
+    "Clock",
+    "GuardedClock",
+    "MovableClock",
+    "Service",
+    "Settings",
+    "is_loopback",
+    "listen",
+    "make_server",
+    "real_time",
+]

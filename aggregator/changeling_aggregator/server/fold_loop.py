@@ -4,19 +4,25 @@ import logging
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.quantities import SurveyId, UnixSeconds
 
 from ..fold import FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
+from ..store.clock import KeptTime, keep_time
 from .clock import Clock
+from .guarded_clock import AT_THE_START, GuardedClock
 
 EVERY_SECONDS = 1.0
+KEEP_TIME_SECONDS = 60
 _log = logging.getLogger("changeling")
 
 
 class FoldLoop:
-    """Folds the log of a store, and looks whether other processes published something on it."""
+    """Folds the log of a store, and looks whether other processes published something on it.
+
+    uncounted: the surveys some of whose uploads could not be counted since the start.
+    """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
@@ -28,6 +34,8 @@ class FoldLoop:
         self.failures = 0
         """How often in a row folding has failed since."""
         self._folded = monotonic()
+        self.uncounted: set[SurveyId] = set()
+        self._kept: KeptTime | None = None
 
     def start(self) -> None:
         """Begin to fold about every second."""
@@ -52,19 +60,37 @@ class FoldLoop:
     def fold_now(self) -> FoldReport:
         """Fold to the log's end, waiting for a fold in hand. Raises what the store raises."""
         with self._one_at_a_time:
+            guard = self._clock if isinstance(self._clock, GuardedClock) else None
+            doubt = guard.doubt if guard is not None else None
             now = self._clock()
             try:
-                report = fold(self._store, now)
+                # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
+                waits = doubt in AT_THE_START
+                report = FoldReport() if waits else fold(self._store, now, closing=doubt is None)
+                self._registry.refresh()  # keys may have been destroyed
+                if guard is not None:
+                    self._keep_time(guard.kept())
             except BaseException:
                 self.failures += 1
                 raise
+            self.uncounted |= report.uncounted.keys()
             self.last_fold, self.failures, self._folded = now, 0, monotonic()
             return report
+
+    def _keep_time(self, time: KeptTime | None) -> None:
+        """Remembers the clock's time across restarts: every minute, and at once when it jumped or was set right."""
+        if time is None:
+            return
+        kept = self._kept
+        if kept and kept.jumped == time.jumped and 0 <= time.told - kept.told < 1000 * KEEP_TIME_SECONDS:
+            return
+        with self._store.writing() as connection:
+            keep_time(connection, time)
+        self._kept = time
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):
             try:
                 self.fold_now()
-                self._registry.refresh()
             except Exception:  # a full disk today is no reason not to try again
                 _log.exception("the fold failed and will be tried again")

@@ -1,4 +1,4 @@
-"""Sealing keys over HTTP: those valid now, and publishing one that was made here and signed by the authority.
+"""Sealing keys over HTTP: the one valid now, and publishing one that was made here and signed by the authority.
 
 Keys are made with `changeling keys new` on the store itself, never over the network.
 """
@@ -19,11 +19,10 @@ MOST_KEY_BYTES = 4096
 
 
 async def list_keys(request: Request) -> Response:
-    """GET the keys that are valid by the server's clock, as the authority signed them."""
+    """GET the key that is valid by the server's clock, as the authority signed it: a list of one, or none."""
     service = service_of(request)
-    now = service.clock()
-    published = service.registry.keys.values()
-    return packed(encode_key_list(each.signed for each in published if each.key.valid_at(now)))
+    offered = service.registry.offered(service.clock())
+    return packed(encode_key_list([] if offered is None else [offered.signed]))
 
 
 async def put_key(request: Request) -> Response:

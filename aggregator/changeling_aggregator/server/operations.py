@@ -1,4 +1,4 @@
-"""For operators: what a survey's reports look like, folding now, health, and a demo's clock."""
+"""For operators: what a survey's reports look like, folding now, health, and what time it is."""
 
 import json
 from math import inf
@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from ..errors import TurnedDown
 from ..store.counted import refusals_of, sealed_period, tallies_of
 from ..store.log import unfolded
+from .health import Severity, status_of, troubles_of
 from .publishable import closed_tallies
 from .requests import read_body, require_admin, service_of, survey_in_path
 
@@ -55,11 +56,13 @@ def fold_now(request: Request) -> Response:
 
 
 async def move_clock(request: Request) -> Response:
-    """PUT {"time": Unix seconds}: only on a server started with a movable clock, and only forward."""
+    """PUT {"time": Unix seconds}: moves a demo's clock forward; confirms a real one, if that is what it shows."""
     require_admin(request)
-    clock = service_of(request).movable_clock
-    if clock is None:
-        raise TurnedDown(ErrorCode.FORBIDDEN, "this server's clock is the real one: nobody moves it")
+    service = service_of(request)
+    movable, guarded = service.movable_clock, service.guarded_clock
+    tell = movable.move_to if movable else guarded.confirm if guarded else None
+    if tell is None:
+        raise TurnedDown(ErrorCode.FORBIDDEN, "this server's clock is the machine's: it needs nobody's word")
     try:
         content = json.loads(await read_body(request, MOST_JSON_BYTES))
     except ValueError as error:
@@ -67,20 +70,22 @@ async def move_clock(request: Request) -> Response:
     match content:
         case {"time": int() | float() as time} if not isinstance(time, bool) and -inf < time < inf:
             try:
-                clock.move_to(UnixSeconds(time))
+                tell(UnixSeconds(time))
             except ValueError as error:
                 raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
-            return JSONResponse({"time": clock()})
+            return JSONResponse({"time": service.clock()})
     raise TurnedDown(ErrorCode.MALFORMED, 'the body is {"time": Unix seconds}')
 
 
 async def show_health(request: Request) -> Response:
-    """GET: 200 and "ok", or 503 and what is wrong; and the seconds since the last fold that reached the log's end."""
+    """GET: what is wrong, each with its name, 503 where that is bad; and how old the last whole fold is, in seconds."""
     service = service_of(request)
-    trouble = service.trouble
-    status = {
-        "status": trouble or "ok",
+    troubles = troubles_of(service)
+    worst = status_of(troubles)
+    content = {
+        "status": worst.value,
+        "troubles": [{"name": each.name, "severity": each.severity.value, "detail": each.detail} for each in troubles],
         "fold_age": round(service.folding.age, 1),
         "fold_failures": service.folding.failures,
     }
-    return JSONResponse(status, 503 if trouble else 200)
+    return JSONResponse(content, 503 if worst is Severity.BAD else 200)

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..errors import Overloaded, TurnedDown
+from ..errors import Overloaded, TurnedDown, Unwritable
 
 RETRY_AFTER_SECONDS = 5
 _OF_THE_ROUTER = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
@@ -57,6 +57,7 @@ HANDLERS: dict[Any, Any] = {
     HTTPException: _no_route,
     NotEstimable: _not_estimable,
     Overloaded: _come_again,
+    Unwritable: _come_again,
     DBAPIError: _come_again,
     Exception: _failed,
 }

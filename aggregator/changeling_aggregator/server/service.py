@@ -8,9 +8,7 @@ from ..store import Store
 from .clock import Clock, MovableClock
 from .estimating import Estimating
 from .fold_loop import FoldLoop
-
-MOST_FAILURES = 3
-"""So many failures of the fold in a row are more than a busy disk: the server is no longer healthy."""
+from .guarded_clock import GuardedClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,8 @@ class Settings:
     """How a server is run.
 
     authority: the public keys whose surveys and sealing keys it takes. admin_token: what operators show;
-    without one nothing can be published here. clock: Unix seconds; a MovableClock can be moved over HTTP.
+    without one nothing can be published here. clock: Unix seconds; a MovableClock can be moved over HTTP, and a
+    GuardedClock that is in doubt keeps everything from being sealed or destroyed.
     """
 
     authority: Sequence[bytes]
@@ -57,10 +56,6 @@ class Service:
         self.store.close()
 
     @property
-    def trouble(self) -> str | None:
-        """Why this server cannot do its work; None where it can."""
-        if not (self.committer.running and self.folding.running):
-            return "a thread has died"
-        if self.folding.failures >= MOST_FAILURES:
-            return "the fold fails: the log says why"
-        return None
+    def guarded_clock(self) -> GuardedClock | None:
+        """The clock, where it is compared with a steady one."""
+        return self.clock if isinstance(self.clock, GuardedClock) else None

@@ -14,12 +14,14 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
   waited for another transaction then sees what that one did.
 - After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and closings that are
   sealed, never go back.
+- Of published keys one is valid at a time, and a key whose private half is destroyed is published no more.
 - What is pruned, and private keys that are destroyed, stand in none of the store's files once `forget_overwritten` had
   its turn while nobody was reading.
 """
 
+from .at_rest import AtRest
 from .counted import AttendanceKey, ClosingKey, TallyKey
 from .database import Store
 from .log import LoggedEnvelope
 
-__all__ = ["AttendanceKey", "ClosingKey", "LoggedEnvelope", "Store", "TallyKey"]
+__all__ = ["AtRest", "AttendanceKey", "ClosingKey", "LoggedEnvelope", "Store", "TallyKey"]

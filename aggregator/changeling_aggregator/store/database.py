@@ -5,16 +5,18 @@ writers one at a time from their first statement on, deleted bytes overwritten.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from ..errors import StoreError
 from . import schema
+from .at_rest import IN_CLEAR, AtRest
 
 _PRAGMAS = (
     "busy_timeout = 10000",
@@ -23,23 +25,35 @@ _PRAGMAS = (
     "secure_delete = ON",
 )
 
+LEAST_FREE_BYTES = 32 * 2**20
+"""With less than that on its disk a store is as good as full. The rest is for the fold, for sealing, and for destroying
+keys."""
+
 
 class Store:
-    """An open store. Threads may share it; a transaction belongs to one of them."""
+    """An open store. Threads may share it; a transaction belongs to one of them.
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    at_rest: what its private keys are encrypted under.
+    """
+
+    def __init__(self, engine: Engine, path: Path, at_rest: AtRest) -> None:
+        self.engine, self.at_rest = engine, at_rest
+        self._path, self._file = path, _identity(path)
         self._overwritten = True  # by a process that was killed, perhaps
 
     @classmethod
-    def open(cls, path: Path) -> "Store":
-        """The embedded store in this file, made if there is none. Raises StoreError, or OSError."""
+    def open(cls, path: Path, at_rest: AtRest = IN_CLEAR) -> "Store":
+        """The embedded store in this file, made if there is none. Raises StoreError, or OSError.
+
+        at_rest: what its private keys are encrypted under; needed only by who makes or uses them.
+        """
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         # hide_parameters: what is stored never shows in an error message.
-        engine = create_engine(f"sqlite:///{path}", hide_parameters=True)
+        # URL.create and an absolute path: no character of its name is taken for anything else.
+        engine = create_engine(URL.create("sqlite", database=str(path.absolute())), hide_parameters=True)
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
-        store = cls(engine)
+        store = cls(engine, path, at_rest)
         try:
             store._claim(path)
         except DatabaseError as error:
@@ -85,6 +99,19 @@ class Store:
         finally:
             connection.close()
 
+    def trouble(self) -> str | None:
+        """Why no upload should be appended to it, as far as the file system tells; None where all is well."""
+        try:
+            if _identity(self._path) != self._file:
+                return "the store's file was replaced by another: start the server again"
+            if os.statvfs(self._path).f_flag & os.ST_RDONLY or not os.access(self._path, os.W_OK):
+                return "the store's file cannot be written"
+            if shutil.disk_usage(self._path).free < LEAST_FREE_BYTES:
+                return f"the disk is full: less than {LEAST_FREE_BYTES // 2**20} MiB are free"
+        except OSError as error:
+            return f"the store's file is gone: {error.strerror}"
+        return None
+
     def close(self) -> None:
         """Close its connections; a transaction in hand is lost."""
         self.engine.dispose()
@@ -95,6 +122,7 @@ class Store:
             if not tables:
                 schema.metadata.create_all(connection)
                 row = {"program": schema.PROGRAM, "version": schema.VERSION, "arrival": 0, "stream": 0}
+                row |= {"held": 0, "told": 0, "jumped": False}
                 connection.execute(insert(schema.store).values(row))
             elif schema.store.name not in tables:
                 raise StoreError(f"{path} belongs to another program: name a file of its own for the store")
@@ -106,6 +134,12 @@ class Store:
                 f"{path} has schema version {written_by.version}, this program knows {schema.VERSION}: "
                 "use the version of changeling that wrote it, or a later one"
             )
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file this is, whatever it is called."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _prepare(connection: SQLiteConnection, _: object) -> None:

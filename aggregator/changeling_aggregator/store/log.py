@@ -58,8 +58,29 @@ def stop_appending(connection: Connection) -> None:
 
 
 def hold_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
-    """From here on no arrival is before `now`, in Unix milliseconds."""
+    """From here on no arrival is before `now`, in Unix milliseconds, also where arrivals are set back."""
+    connection.execute(update(store).where(store.c.held < now).values(held=now))
     connection.execute(update(store).where(store.c.arrival < now).values(arrival=now, stream=0))
+
+
+def set_back_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
+    """Give out arrivals from `now` on again, or from where they are held, where a clock that was ahead gave out later.
+
+    now: Unix milliseconds. What is not folded arrived now, too; what is folded keeps its arrival. Call `stop_appending`
+    before, in the same transaction.
+    """
+    back = max(now, held_arrival(connection))
+    for stream, position in _behind(connection):
+        ahead = log.c.stream == stream, log.c.position > position, log.c.arrival > back
+        connection.execute(update(log).where(*ahead).values(arrival=back))
+    last = select(func.coalesce(func.max(streams.c.id), 0)).scalar_subquery()  # so that the next arrival is after these
+    connection.execute(update(store).where(store.c.arrival > back).values(arrival=back, stream=last))
+
+
+def held_arrival(connection: Connection) -> UnixMilliseconds:
+    """The moment that no arrival is before, in Unix milliseconds; 0 for an empty store."""
+    held: UnixMilliseconds = connection.execute(select(store.c.held)).scalar_one()
+    return held
 
 
 def latest_arrival(connection: Connection) -> UnixMilliseconds:

@@ -3,10 +3,10 @@
 Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fixed-width values.
 """
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, MetaData, String, Table
 
 PROGRAM = "changeling-aggregator"
-VERSION = 3
+VERSION = 4
 
 metadata = MetaData()
 
@@ -17,8 +17,13 @@ store = Table(
     Column("version", Integer, nullable=False),
     Column("arrival", BigInteger, nullable=False),
     Column("stream", Integer, nullable=False),
+    Column("held", BigInteger, nullable=False),
+    Column("told", BigInteger, nullable=False),
+    Column("jumped", Boolean, nullable=False),
 )
-"""One row: whose file this is, and the latest arrival given out, with the stream that got it."""
+"""One row: whose file this is; the latest arrival given out, with the stream that got it; the moment that no arrival is
+before, as something was sealed then; the latest time of a clock that was believed, 0 for none; and whether that clock
+was set to another time since."""
 
 surveys = Table(
     "surveys",
@@ -46,7 +51,8 @@ sealing_keys = Table(
     Column("begins", BigInteger),
     Column("expires", BigInteger),
 )
-"""`private` is null once destroyed; the last three are null until the authority has signed. Unix seconds."""
+"""`private` may be encrypted, and is null once destroyed; the last three are null until the authority has signed. Unix
+seconds."""
 
 streams = Table(
     "streams",

@@ -9,7 +9,7 @@ KEYS = "/v1/keys"
 FOLD = "/v1/fold"
 """POST to count now what has been uploaded."""
 CLOCK = "/v1/clock"
-"""PUT a time, where a server's clock can be moved."""
+"""PUT the time: a demo's clock is moved to it, a real one confirmed."""
 HEALTH = "/health"
 """GET whether the server can do its work."""
 

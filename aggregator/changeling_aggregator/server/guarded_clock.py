@@ -1,0 +1,134 @@
+"""A server's clock, and whether it may be believed for what cannot be undone: sealing, and destroying keys.
+
+The machine's clock is compared with one that nobody sets, and at the start with the time that the store remembers. A
+clock that is set while the server runs is not followed: the time goes on from where it was.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from threading import Lock
+
+from changeling_protocol.calendar import LAST_INSTANT
+from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_statistics.instants import format_instant
+
+from ..store.clock import KeptTime
+from .clock import Clock, real_time
+
+MOST_STEP = 60.0
+"""Seconds. A clock that moves by more against the steady one has been set."""
+MOST_DOWNTIME = 3600.0
+"""Seconds. A server that starts believes at once that it was down for so long."""
+STEADY_SECONDS = 3600.0
+"""A longer downtime is believed when the clock has run so long without being set. A walk in smaller steps than
+MOST_STEP gets no further than one of them in such a time."""
+LONGEST_DOWNTIME = 7 * 86_400.0
+"""Seconds. A still longer one is believed on an operator's word alone: a clock that is wrong from the start on, and
+stays so, looks just the same, and would destroy keys."""
+
+_log = logging.getLogger("changeling")
+
+
+class Doubt(StrEnum):
+    """Why a clock is not believed. Each says what to do."""
+
+    DOWNTIME = (
+        "the server was down for hours, or the clock is ahead: uploads wait until it has run for an hour, or is "
+        "confirmed with `changeling clock confirm`"
+    )
+    LONG_DOWNTIME = (
+        "the server was down for more than a week, or the clock is ahead: uploads wait until it is set right, or is "
+        "confirmed with `changeling clock confirm`"
+    )
+    JUMPED = "the clock was set to another time: set it right, or confirm it with `changeling clock confirm`"
+
+
+AT_THE_START = (Doubt.DOWNTIME, Doubt.LONG_DOWNTIME)
+"""The doubts of a clock that is shown although it may be wrong, as what it shows is likely."""
+
+
+def steady_time() -> float:
+    """Seconds of a clock that nobody sets; on Linux it runs on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
+class GuardedClock:
+    """A clock for a server. Threads may share it.
+
+    kept: what the store remembers. wall: the machine's clock, Unix seconds. steady: seconds of one that nobody sets.
+    """
+
+    def __init__(self, kept: KeptTime, wall: Clock = real_time, steady: Callable[[], float] = steady_time) -> None:
+        self._wall, self._steady = wall, steady
+        self._lock = Lock()
+        self._doubt: Doubt | None = None
+        self._since = steady()
+        """When it was believed, or confirmed, last; or when its doubt about a downtime began."""
+        shown = wall()
+        self._known = (kept.told / 1000 if kept.told else shown) - self._since
+        """What the steady clock lacks to the time that is vouched for."""
+        self._slack = MOST_DOWNTIME
+        self._shown = shown - self._since
+        """The same, to what the wall clock showed at the start."""
+        downtime = shown - self._known - self._since
+        self._downtime_possible = not kept.jumped and downtime > 0
+        self._of_downtime = Doubt.DOWNTIME if downtime <= LONGEST_DOWNTIME else Doubt.LONG_DOWNTIME
+        self()
+
+    def __call__(self) -> UnixSeconds:
+        """What the machine's clock shows; if that has jumped, the time as it went on without it."""
+        with self._lock:
+            wall, steady = self._wall(), self._steady()
+            if -MOST_STEP <= wall - (self._known + steady) <= self._slack:
+                if self._doubt or self._slack != MOST_STEP or steady - self._since >= STEADY_SECONDS:
+                    self._believe(wall, steady)
+                return wall
+            if self._downtime_possible and abs(wall - (self._shown + steady)) <= MOST_STEP:
+                if self._of_downtime is Doubt.DOWNTIME and steady - self._since >= STEADY_SECONDS:
+                    self._believe(wall, steady)
+                else:
+                    self._distrust(self._of_downtime, wall)
+                return wall
+            self._downtime_possible = False
+            self._distrust(Doubt.JUMPED, wall)
+            return UnixSeconds(self._known + steady)
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why nothing may be sealed or destroyed by this clock now; None where it is believed."""
+        self()
+        return self._doubt
+
+    def kept(self) -> KeptTime | None:
+        """What the store should remember now; None where it should leave what it has."""
+        now, doubt = self(), self._doubt
+        if doubt in AT_THE_START:
+            return None
+        return KeptTime(UnixMilliseconds(int(now * 1000)), doubt is Doubt.JUMPED)
+
+    def confirm(self, time: UnixSeconds) -> None:
+        """Believe what the machine's clock shows, on the word of an operator who says what time it is.
+
+        time: Unix seconds. Raises ValueError where the clock shows another time.
+        """
+        with self._lock:
+            wall, steady = self._wall(), self._steady()
+            if not abs(wall - time) <= MOST_STEP:
+                shown, said = (format_instant(UnixSeconds(min(max(t, 0.0), LAST_INSTANT))) for t in (wall, time))
+                raise ValueError(f"this server's clock shows {shown}, and not {said}: set it right, then confirm")
+            self._believe(wall, steady)
+
+    def _believe(self, wall: float, steady: float) -> None:
+        if self._doubt:
+            _log.warning("the clock is believed again, and what is due is sealed")
+        self._known, self._slack, self._since = wall - steady, MOST_STEP, steady
+        self._doubt, self._downtime_possible = None, False
+
+    def _distrust(self, doubt: Doubt, wall: UnixSeconds) -> None:
+        if self._doubt is not doubt:
+            shown = format_instant(UnixSeconds(min(max(wall, 0.0), LAST_INSTANT)))
+            _log.error("nothing is sealed or destroyed: %s; the clock shows %s", doubt.value, shown)
+        self._doubt = doubt

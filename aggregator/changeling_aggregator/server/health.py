@@ -1,0 +1,123 @@
+"""What is wrong with a server, each trouble by a name of its own.
+
+Read from memory and the file system alone, so that asking costs nothing and works while the store does not.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from changeling_protocol import SealingKey
+from changeling_protocol.quantities import UnixSeconds
+from changeling_statistics.durations import SECONDS
+
+from ..fold.closing import MOST_RETENTION_SECONDS
+from ..ingest import PublishedSurvey
+from ..store.at_rest import IN_CLEAR
+from .service import Service
+
+MOST_FAILURES = 3
+"""So many failures of the fold in a row are more than a busy disk."""
+WARNING_SECONDS = 14 * 86_400
+WARNING_SHARE = 10
+"""Before the last key expires operators are warned, for so long or this part of its life, whichever is shorter."""
+
+
+class Severity(StrEnum):
+    """How bad a trouble is."""
+
+    OK = "ok"
+    """Only to be known."""
+    DEGRADED = "degraded"
+    """Uploads are taken and counted; somebody has to look."""
+    BAD = "bad"
+    """Uploads are turned away, lost, or not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something wrong. name: for machines. detail: a sentence for people."""
+
+    name: str
+    severity: Severity
+    detail: str
+
+
+def troubles_of(service: Service) -> list[Trouble]:
+    """All that is wrong with a server now, the worst first."""
+    troubles = [*_of_the_process(service), *_of_the_store(service), *_of_the_surveys(service), *_of_the_keys(service)]
+    return sorted(troubles, key=lambda trouble: [*Severity].index(trouble.severity), reverse=True)
+
+
+def status_of(troubles: Iterable[Trouble]) -> Severity:
+    """The severity of the worst of them."""
+    return max((trouble.severity for trouble in troubles), key=[*Severity].index, default=Severity.OK)
+
+
+def covered_until(keys: Iterable[SealingKey], now: UnixSeconds) -> SealingKey | None:
+    """The last of the keys that follow the one valid now without a gap; None where none is valid.
+
+    now: Unix seconds.
+    """
+    last = None
+    for key in sorted(keys, key=lambda key: key.begins):
+        if key.expires >= now and key.begins <= (now if last is None else last.expires):
+            last = key
+    return last
+
+
+def _of_the_process(service: Service) -> Iterator[Trouble]:
+    if not service.folding.running:
+        yield Trouble("fold", Severity.BAD, "the thread that folds has died")
+    elif service.folding.failures >= MOST_FAILURES:
+        yield Trouble("fold", Severity.BAD, "the fold fails: the log says why")
+    if trouble := service.committer.trouble:
+        yield Trouble("uploads", Severity.BAD, trouble)
+    if (clock := service.guarded_clock) and (doubt := clock.doubt):
+        yield Trouble("clock", Severity.DEGRADED, f"nothing is sealed or destroyed: {doubt.value}")
+
+
+def _of_the_store(service: Service) -> Iterator[Trouble]:
+    if trouble := service.store.trouble():
+        yield Trouble("store", Severity.BAD, trouble)
+    if service.store.at_rest == IN_CLEAR:
+        yield Trouble("keys-in-clear", Severity.OK, "sealing keys lie in the store unencrypted: give it a store key")
+
+
+def _of_the_surveys(service: Service) -> Iterator[Trouble]:
+    for id_ in service.registry.unreadable:
+        yield Trouble("survey", Severity.DEGRADED, f"survey {id_.hex()} cannot be read by this version, and is not run")
+    for id_ in service.folding.uncounted:
+        detail = f"uploads of survey {id_.hex()} could not be counted: the log says why"
+        yield Trouble("survey", Severity.DEGRADED, detail)
+
+
+def _of_the_keys(service: Service) -> Iterator[Trouble]:
+    now = service.clock()
+    surveys = [each for each in service.registry.surveys.values() if now <= _answered_until(each)]
+    if not surveys:
+        return
+    keys = [each.key for each in service.registry.keys.values()]
+    last, needed = covered_until(keys, now), max(map(_answered_until, surveys))
+    if last is None:
+        begun = any(each.survey.calendar.start <= now for each in surveys)
+        coming = min((key.begins for key in keys if key.begins > now), default=None)
+        then = "none is to come" if coming is None else f"the next begins in {_shown(coming - now)}"
+        detail = f"no sealing key is valid, and {then}: no device can send anything"
+        yield Trouble("keys", Severity.BAD if begun else Severity.DEGRADED, detail)
+    elif last.expires < needed and last.expires - now < min(
+        WARNING_SECONDS, (last.expires - last.begins) / WARNING_SHARE
+    ):
+        detail = f"the last sealing key expires in {_shown(last.expires - now)}: publish the next"
+        yield Trouble("keys", Severity.DEGRADED, detail)
+
+
+def _answered_until(published: PublishedSurvey) -> int:
+    survey = published.survey
+    return survey.calendar.time(published.last) + min(survey.grace, MOST_RETENTION_SECONDS)
+
+
+def _shown(seconds: float) -> str:
+    """A duration in the widest unit of which it has two or more."""
+    unit = next((unit for unit, length in SECONDS.items() if seconds >= 2 * length), "s")
+    return f"{seconds // SECONDS[unit]:.0f}{unit}"

@@ -52,7 +52,7 @@ class Device:
         self._opened: Store | None = None
         self._recorder: Recorder | None = None
         self._lines: Lines | None = None
-        self._sending = threading.RLock()
+        self._sending, self._deciding = threading.RLock(), threading.RLock()
         forks.survive(self)
         if consent:
             self._open()
@@ -150,13 +150,14 @@ class Device:
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
-        if given == self.consent and (given or self._opened is None):
-            return
-        self.consent = given
-        if given:
-            self._open()
-        else:
-            self._wipe()
+        with self._deciding:
+            if given == self.consent and (given or self._opened is None):
+                return
+            self.consent = given
+            if given:
+                self._open()
+            else:
+                self._wipe()
 
     def account(self) -> Account:
         """What all surveys come to; without consent too, as what was spent stays so."""
@@ -274,7 +275,7 @@ class Device:
     def after_fork(self, in_child: bool) -> None:
         """A child waits for no thread that it does not have."""
         if in_child:
-            self._sending = threading.RLock()
+            self._sending, self._deciding = threading.RLock(), threading.RLock()
 
     def _witness(self, store: Store | None, told: ClientError | None = None) -> None:
         """Lets the witness know that surveys were left, or with None that there is no store any more.

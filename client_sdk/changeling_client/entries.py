@@ -127,7 +127,7 @@ def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: E
     except OverflowError:  # a number of more than 64 bits
         row = None
     if row is None:
-        raise ValueError(f"entries are numbered 0 to {count(db, survey) - 1}, got {number}")
+        raise ValueError(f"entries are numbered 0 to {len(numbers(db, survey)) - 1}, got {number}")
     return _entry(wrapping, row)
 
 
@@ -137,10 +137,16 @@ def load_all(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId) -> li
     return [_entry(wrapping, row) for row in db.execute(query, (survey,))]
 
 
-def count(db: sqlite3.Connection, survey: SurveyId) -> int:
-    """How many entries the store keeps of a survey."""
-    (entries,) = db.execute("SELECT count(*) FROM entries WHERE survey = ?", (survey,)).fetchone()
-    return int(entries)
+def numbers(db: sqlite3.Connection, survey: SurveyId) -> list[EntryNumber]:
+    """The numbers of the survey's entries, rising."""
+    query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
+    return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
+
+
+def have_answered(db: sqlite3.Connection, survey: SurveyId, period: int) -> bool:
+    """Whether every entry of the survey has answered or dropped all nodes that end by a period."""
+    query = "SELECT 1 FROM entries WHERE survey = ? AND answered < ? LIMIT 1"
+    return db.execute(query, (survey, period)).fetchone() is None
 
 
 def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Drawn:
@@ -180,11 +186,18 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     return entry.survey, entry.number, *public, private
 
 
+def _first_in(filled_up: bytes) -> Any:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(filled_up)
+    return unpacker.unpack()
+
+
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(wrapping.unwrap(private, _place(survey, number)))
-    group, used, score, mutations, first_s, kept, pending = unpacker.unpack()
+    piece = wrapping.unwrap(private, _place(survey, number))
+    group, used, score, mutations, first_s, kept, pending = (
+        _first_in(piece) if wrapping.has_key else msgpack.unpackb(piece)
+    )
     return Entry(
         survey,
         number,

@@ -82,7 +82,7 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
     """What the clients' own ledgers say, equal ones together."""
     known = [ledger for handle in handles if (ledger := handle.ledger()) is not None]
-    rows = Counter((ledger.epsilon, ledger.answered, ledger.waiting, ledger.dropped) for ledger in known)
+    rows = Counter((ledger.epsilon, ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in known)
     table = Table(title="The clients' ledgers")
     for column in ("clients", "epsilon, whole survey", "answered through period", "waiting", "dropped"):
         table.add_column(column, justify="right")

@@ -29,7 +29,8 @@ class Explanation:
     public: what the server learns as it is, beside the reports: each breakdown, with its values.
     stratum_changes: how often an entry may change the values of those.
     goes_on: whether the survey goes on from another one, whose cost it adds to.
-    epsilon: the most that the survey can cost the entry. per_week: that for each week of its calendar, rounded up.
+    epsilon: the most that the survey can cost the entry. per_week: that on average over the weeks of its calendar,
+    rounded up; a bound on no single week.
     epsilon_if_restored: the most that it costs if a backup was put back once, and nothing noticed.
     """
 
@@ -129,8 +130,9 @@ def _about_the_rest(explanation: Explanation) -> Sequence[str]:
         shown,
         f"{before}What other surveys tell about you, those before and after this one too, adds to what is said here.",
         f"For experts: local differential privacy of the whole history of an entry, epsilon {explanation.epsilon} over "
-        f"the survey, {explanation.per_week} for each week of it, {explanation.epsilon_if_restored} with a backup put "
-        "back once; delta 0.",
+        f"the whole survey, {explanation.epsilon_if_restored} with a backup put back once; delta 0. Shared among its "
+        f"weeks that is {explanation.per_week} each on average, which bounds no single week or report: one alone may "
+        "tell more.",
     )
 
 

@@ -100,7 +100,7 @@ class SurveyHandle:
             entries.update(db, wrapping, replace(kept, stratum=number, stratum_changes=kept.stratum_changes + 1))
 
     def ledger(self, entry: int = 0) -> Ledger | None:
-        """How far the entry has answered, and what it costs; None until the survey is known.
+        """How far the entry has answered, and what it costs, in words if printed; None until the survey is known.
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """

@@ -35,6 +35,12 @@ class Status(IntEnum):
     SILENCED = 5
     """The witness saw more than the store knows. It is never joined again."""
 
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
 
 @dataclass(frozen=True, slots=True)
 class Known:

@@ -18,6 +18,8 @@ def series_table(experiment: Experiment) -> Table:
     times, errors = experiment.times(), experiment.standard_errors
     chosen = sorted({round((len(times) - 1) * column / (COLUMNS - 1)) for column in range(COLUMNS)})
     table = Table(title=f"Percent of {experiment.entries:,} entries: the truth, and the estimate ± 2 standard errors")
+    if np.isnan(errors[chosen]).any():
+        table.caption = "–: so few reported that the variance was estimated below zero"
     table.add_column("answer", no_wrap=True)
     table.add_column("")
     table.add_column(f"{times[0]:%b %Y} to {times[-1]:%b %Y}", no_wrap=True)

@@ -14,6 +14,7 @@ from changeling_protocol import Breakdown, Survey
 from .conclusion import BEFORE, Conclusion, conclude, percent_down, percent_up
 from .ledger import cost_if_restored
 from .truthfulness import Truthfulness, most_telling
+from .wording import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,8 @@ def in_the_open(breakdowns: Sequence[Breakdown]) -> str:
 def _about_reports(explanation: Explanation) -> Sequence[str]:
     sent = "one report" if explanation.reports == 1 else f"{explanation.reports:,} reports"
     return (
-        f"Your device sends at most {sent}, until {_at(explanation.ends)}; one that is late may leave it until "
-        f"{_at(explanation.last_sent)}. Whether and when it sends has nothing to do with what you answer.",
+        f"Your device sends at most {sent}, until {moment(explanation.ends)}; one that is late may leave it until "
+        f"{moment(explanation.last_sent)}. Whether and when it sends has nothing to do with what you answer.",
         *(f"{one}" for one in explanation.one_report),
     )
 
@@ -134,7 +135,3 @@ def _about_the_rest(explanation: Explanation) -> Sequence[str]:
         f"weeks that is {explanation.per_week} each on average, which bounds no single week or report: one alone may "
         "tell more.",
     )
-
-
-def _at(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M} UTC"

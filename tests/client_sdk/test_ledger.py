@@ -42,12 +42,12 @@ def test_a_survey_that_is_not_joined_says_how_it_stands(tmp_path):
     """One that was asked for and not heard of, and one that was refused, with the reason."""
     server = ContractServer()
     with client(tmp_path, server, Clock(), max_epsilon=0.1) as device:
-        device.join(PLAIN.id)
+        device.join(PLAIN.id, signed=None)
         assert str(device.ledger().surveys[0]).endswith("(asked): not known yet, so nothing is sent and nothing counts")
         device.leave(PLAIN.id)
     server = ContractServer(PLAIN)
     with client(tmp_path / "other", server, Clock(), max_epsilon=0.1) as device:
-        handle = device.join(PLAIN.id)
+        handle = device.join(PLAIN.id, signed=None)
         device.flush()
         (account,) = device.ledger().surveys
         assert account.reason == handle.reason

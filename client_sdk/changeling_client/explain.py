@@ -131,7 +131,7 @@ def _about_the_rest(explanation: Explanation) -> Sequence[str]:
         shown,
         f"{before}What other surveys tell about you, those before and after this one too, adds to what is said here.",
         f"For experts: local differential privacy of the whole history of an entry, epsilon {explanation.epsilon} over "
-        f"the whole survey, {explanation.epsilon_if_restored} with a backup put back once; delta 0. Shared among its "
-        f"weeks that is {explanation.per_week} each on average, which bounds no single week or report: one alone may "
+        f"the whole survey, {explanation.epsilon_if_restored} with a backup put back once; delta 0. On average over "
+        f"its weeks epsilon is {explanation.per_week} a week, which bounds no single week or report: one alone may "
         "tell more.",
     )

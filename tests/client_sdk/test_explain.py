@@ -260,7 +260,7 @@ def test_a_person_reads_no_epsilon_but_in_the_experts_line():
         *lines, experts = str(explain(asked)).splitlines()
         assert experts.startswith("- For experts: ")
         assert f"epsilon {asked.epsilon} over the whole survey" in experts
-        assert f"{asked.per_week} each on average, which bounds no single week or report" in experts
+        assert f"{asked.per_week} a week, which bounds no single week or report" in experts
         words = "\n".join(lines).lower()
         assert not any(word in words for word in ("epsilon", "ε", "nats", " : 1", "entry", "randomiz"))
 

@@ -43,7 +43,8 @@ class Flushed:
     sent: how many the server acknowledged.
     waiting: how many are kept for the next flush.
     dropped: how many came too late, past their grace or after the survey's end.
-    trouble: what went wrong with the server, in words; None if nothing did.
+    trouble: what went wrong with the server, or what the app was told, such as that a survey may not be joined, in
+    words; None if nothing did.
     """
 
     sent: int

@@ -7,7 +7,7 @@ time to drop what is too late, and keeps all of it in one transaction before any
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from changeling_protocol import Closing, Coins, Report, Standing, Survey
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
@@ -57,14 +57,14 @@ def answer_due(
         if past_grace(survey, period, now_ms):
             if not may_drop:
                 break
-            entry = replace(entry.dropping(entry.standing), answered=period, delay_ms=draw_delay(survey, coins))
+            entry = entry.dropping(entry.standing)._replace(answered=period, delay_ms=draw_delay(survey, coins))
         elif now_ms > due_ms(survey, entry, period):
             if answers and period >= answers[0].closing.period + MOST_SPANNED_PERIODS:
                 return Answered(entry, drawn, tuple(answers), more=True)
             answer, slots = _answer(survey, entry, drawn, period, coins)
             answers.append(answer)
-            entry = replace(
-                entry, slots=slots, standing=Standing.KNOWN, answered=period, delay_ms=draw_delay(survey, coins)
+            entry = entry._replace(
+                slots=slots, standing=Standing.KNOWN, answered=period, delay_ms=draw_delay(survey, coins)
             )
         else:
             break
@@ -74,7 +74,7 @@ def answer_due(
         )
         kept = states.pruned(entry.states, entry.needed(survey.plan, drawn))
         if kept != entry.states:
-            entry = replace(entry, states=kept)
+            entry = entry._replace(states=kept)
     return Answered(entry, drawn, tuple(answers), more=False)
 
 

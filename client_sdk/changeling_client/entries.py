@@ -7,8 +7,8 @@ and from what the app tells in public.
 import sqlite3
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgpack
 from changeling_protocol import ReleasePlan, Standing
@@ -47,8 +47,7 @@ class Pending:
     answer: str | None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a survey; printing it shows nothing.
 
     survey: the survey's id.
@@ -83,13 +82,16 @@ class Entry:
     standing: Standing = Standing.NEW
     stratum_changes: int = 0
 
+    def __repr__(self) -> str:
+        return "<an entry>"
+
     def needed(self, plan: ReleasePlan, drawn: Drawn) -> Needed:
         """Which closes its nodes still need. drawn: as `drawn_nodes` gives it."""
         return Needed(plan, self.group, self.answered, drawn)
 
     def waiting_for(self, pending: Pending) -> "Entry":
         """The entry with one more answer that waits to be judged."""
-        return replace(self, pending=(*self.pending[: MOST_PENDING - 1], pending))
+        return self._replace(pending=(*self.pending[: MOST_PENDING - 1], pending))
 
     def dropping(self, *standings: Standing) -> "Entry":
         """The entry with more closings dropped, of these standings.
@@ -98,11 +100,11 @@ class Entry:
         """
         known = all(standing is Standing.KNOWN for standing in standings)
         standing = self.standing if known else Standing.MISSED
-        return replace(self, dropped=self.dropped + len(standings), standing=standing)
+        return self._replace(dropped=self.dropped + len(standings), standing=standing)
 
     def emptied(self) -> "Entry":
         """The entry without anything that it knew of answers, or drew."""
-        return replace(self, delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
+        return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
 
 
 def insert(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId
@@ -100,7 +99,7 @@ class SurveyHandle:
                 return
             if kept.stratum_changes >= (most := survey.stratum_changes):
                 raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
-            entries.update(db, wrapping, replace(kept, stratum=number, stratum_changes=kept.stratum_changes + 1))
+            entries.update(db, wrapping, kept._replace(stratum=number, stratum_changes=kept.stratum_changes + 1))
 
     def ledger(self, entry: int = 0) -> Ledger | None:
         """How far the entry has answered, and what it costs, in words if printed; None until the survey is known.

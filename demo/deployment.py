@@ -40,7 +40,9 @@ class Deployment:
     def series(self) -> list[dict[str, Any]]:
         """The published histograms of all periods."""
         published: list[dict[str, Any]] = self._done(
-            self.admin.get(survey_path(self.survey.id.hex()) + f"{SERIES}?until={self.survey.calendar.periods}")
+            self.admin.get(
+                survey_path(self.survey.id.hex()) + f"{SERIES}?until={self.survey.calendar.periods}&covariance=true"
+            )
         )["series"]
         return published
 

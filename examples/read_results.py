@@ -31,7 +31,9 @@ def main() -> None:
         raise SystemExit(f"the server has no results: {response.json()['detail']}")
     published = response.json()
     series = [at for at in published["series"] if at["values"] is not None]  # a period that nobody reported is a gap
-    estimates = [Estimate(np.array(at["values"]), np.array(at["covariance"])) for at in series]
+    estimates = [
+        Estimate(np.array(at["values"]), np.diag(np.square(np.array(at["standard_errors"], float)))) for at in series
+    ]
 
     table = Table(title=f"{published['question']} With {LEVEL:.0%} all of it lies within the bands.")
     for column in ("period ends", *published["answers"]):

@@ -118,7 +118,9 @@ class ServerProcess:
     def status(self, published: Survey) -> dict[str, Any]:
         """After a fold."""
         self.fold()
-        answer: dict[str, Any] = self.http.get(survey_path(published) + "/status").raise_for_status().json()
+        answer: dict[str, Any] = (
+            self.http.get(survey_path(published) + "/status", headers=ADMIN).raise_for_status().json()
+        )
         return answer
 
     def reports(self, published: Survey) -> dict[tuple[int, int], int]:
@@ -140,18 +142,18 @@ def eventually(read: Callable[[], object], expected: object) -> bool:
 
 
 @contextmanager
-def in_process(service: Service, raises: bool = True) -> Iterator[Callable[[str], httpx.Response]]:
-    """A service in this process; gives what GETs a path from it. raises: also what a defect of it raises."""
+def in_process(service: Service, raises: bool = True) -> Iterator[Callable[..., httpx.Response]]:
+    """A service in this process; gives what GETs a path from it, with headers. raises: also what a defect raises."""
     app = make_app(service)
 
-    async def get(path: str) -> httpx.Response:
+    async def get(path: str, headers: dict[str, str]) -> httpx.Response:
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app, raise_app_exceptions=raises), base_url="http://here"
         ) as http:
-            return await http.get(path)
+            return await http.get(path, headers=headers)
 
     service.start()
     try:
-        yield lambda path: asyncio.run(get(path))
+        yield lambda path, headers=None: asyncio.run(get(path, headers or {}))
     finally:
         service.close()

@@ -19,16 +19,16 @@ def test_a_union_of_strata_is_what_its_entries_said(server: ServerProcess, key: 
     """Everybody, one value, two values; who is enrolled and heard is of the same entries."""
     survey = server.new_survey(breakdowns=(SYSTEM, CHANNEL), minimum=3)
     server.move_clock(survey.calendar.time(1) + 30)
-    sizes = {0: 5, 1: 4, 2: 6, 3: 7}
+    sizes = {0: 25, 1: 20, 2: 30, 3: 35}
     for stratum, size in sizes.items():
         envelopes = [envelope(survey, key, [report(1, 1, stratum=stratum)]) for _ in range(size)]
         assert server.upload(*envelopes) == []
     for query, entries in (
-        ({}, 22),
-        ({"stratum": "system:mac"}, 13),
-        ({"stratum": "channel:beta"}, 11),
-        ({"stratum": ["system:linux", "channel:release"]}, 5),
-        ({"stratum": ["system:linux", "system:mac"]}, 22),
+        ({}, 110),
+        ({"stratum": "system:mac"}, 65),
+        ({"stratum": "channel:beta"}, 55),
+        ({"stratum": ["system:linux", "channel:release"]}, 25),
+        ({"stratum": ["system:linux", "system:mac"]}, 110),
     ):
         status, found = get(server, survey, "histogram", period=1, **query)  # type: ignore[arg-type]
         assert status == 200
@@ -46,11 +46,14 @@ def test_a_stratum_that_nobody_declared_is_refused_by_name(server: ServerProcess
 
 
 def test_an_entry_of_a_small_stratum_is_seen_only_among_all(server: ServerProcess, key: SealingKey) -> None:
-    """Two entries, of a minimum of three: neither their stratum nor all the others is shown, but everybody is."""
+    """Two entries, of a minimum of three: once sealed everybody is shown, but neither their stratum nor all others."""
     survey = server.new_survey(breakdowns=(SYSTEM,), minimum=3)
     server.move_clock(survey.calendar.time(1) + 30)
     for stratum, size in {0: 2, 1: 9}.items():
         server.upload(*(envelope(survey, key, [report(1, 1, stratum=stratum)]) for _ in range(size)))
+    assert get(server, survey, "histogram", period=1)[0] == 409
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + survey.grace + 1)
     statuses = [get(server, survey, "histogram", period=1, stratum=f"system:{value}")[0] for value in SYSTEM.values]
     assert statuses == [409, 409]
     assert get(server, survey, "histogram", period=1)[0] == 200

@@ -48,7 +48,7 @@ def test_the_histogram_is_the_sum_of_its_nodes_with_their_covariance(server: Ser
     wide, narrow = [0] * 20 + [4, 5, 5, 12], [0] * 20 + [1, 2, 3, 3]
     answer(server, key, survey, 1, wide, track=1)
     answer(server, key, survey, 3, narrow, standing=Standing.KNOWN)
-    status, found = get(server, survey, "histogram", period=3)
+    status, found = get(server, survey, "histogram", period=3, covariance="true")
     parts = [
         histogram_change(counterpart_of(track.randomizer).tally(np.array(symbols, np.uint64)), track.randomizer)
         for track, symbols in ((survey.plan.tracks[1], wide), (survey.plan.tracks[0], narrow))
@@ -75,13 +75,13 @@ def test_a_negative_variance_is_null(server: ServerProcess, key: SealingKey) -> 
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1) + 60)
     answer(server, key, survey, 1, [0])
-    _, found = get(server, survey, "histogram")
+    _, found = get(server, survey, "histogram", covariance="true")
     negative = [found["covariance"][i][i] < 0 for i in range(3)]
     assert [error is None for error in found["standard_errors"]] == negative
 
 
-def test_the_series_ends_with_the_last_period_that_was_answered(server: ServerProcess, key: SealingKey) -> None:
-    """By default a period counts once its close, the skew and the spread are over; `until` takes any closed one."""
+def test_the_series_ends_with_the_last_period_that_is_shown(server: ServerProcess, key: SealingKey) -> None:
+    """A period is shown once its close, the skew and the spread are over; `until` takes any closed one."""
     survey = server.new_survey()
     close = survey.calendar.time(2)
     server.move_clock(close + 1)
@@ -90,38 +90,40 @@ def test_the_series_ends_with_the_last_period_that_was_answered(server: ServerPr
     _, found = get(server, survey, "series")
     assert [at["period"] for at in found["series"]] == [1]
     _, found = get(server, survey, "series", until=2)
+    assert [(at["period"], at["values"] is None) for at in found["series"]] == [(1, False), (2, True)]
+    assert get(server, survey, "histogram", period=2)[0] == 409
+    server.move_clock(close + survey.skew + survey.spread + 1)
+    _, found = get(server, survey, "series")
     assert [at["period"] for at in found["series"]] == [1, 2]
-    alone = get(server, survey, "histogram", period=2)[1]
+    _, alone = get(server, survey, "histogram")
+    assert alone["period"] == 2
     assert found["nodes"] == alone["nodes"]
     assert not any("nodes" in at for at in found["series"]), "of T times they would make T² lines"
     assert found["series"][1]["values"] == pytest.approx(alone["values"])
-    server.move_clock(close + survey.skew + survey.spread + 1)
-    _, found = get(server, survey, "histogram")
-    assert found["period"] == 2
 
 
 def test_what_is_missing_is_named(server: ServerProcess, key: SealingKey) -> None:
-    """Open periods, nodes without reports and nodes below the minimum are not estimable: 409, and which."""
+    """Open periods, nodes without reports, and those that wait until they are sealed are not estimable: 409, which."""
     survey = server.new_survey(minimum=5)
-    assert get(server, survey, "histogram")[1]["detail"] == "no period of this survey has closed and been answered yet"
-    server.move_clock(survey.calendar.time(1) + 1)
-    answer(server, key, survey, 1, [0] * 4)
+    assert "nothing of this survey is shown yet" in get(server, survey, "histogram")[1]["detail"]
+    server.move_clock(survey.calendar.time(1) + 16)
+    answer(server, key, survey, 1, [0] * 5)
     status, found = get(server, survey, "histogram", period=1)
     assert (status, found["error"]) == (409, "not_estimable")
     assert "(0, 1]" in found["detail"]
-    answer(server, key, survey, 1, [0])
-    assert get(server, survey, "histogram", period=1)[0] == 200
     assert get(server, survey, "histogram", period=2) == (
         409,
         {"error": "not_estimable", "detail": "period 2 has not closed"},
     )
+    server.move_clock(survey.calendar.time(1) + survey.grace + 1)
+    assert get(server, survey, "histogram", period=1)[0] == 200
 
 
 def test_a_histogram_is_found_by_time(server: ServerProcess, key: SealingKey) -> None:
     """The end of the last period until then: at its very end, or before the next one's."""
     survey = server.new_survey()
     calendar = survey.calendar
-    server.move_clock(calendar.time(2) + 1)
+    server.move_clock(calendar.time(2) + 16)
     answer(server, key, survey, 1, [0])
     answer(server, key, survey, 1, [0], track=1)
     for time, period in ((calendar.time(1), 1), (calendar.time(1) + 59, 1), (calendar.time(2), 2)):
@@ -161,16 +163,16 @@ def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess,
     status, window = get(server, survey, "change", after=1, until=2)
     assert (status, window["after"], window["until"], window["upper_bound"]) == (200, 1, 2, False)
     assert len(window["nodes"]) == 3
-    _, found = get(server, survey, "series", window=1)
+    _, found = get(server, survey, "windows", width=1)
     assert [(at["after"], at["until"]) for at in found["series"]] == [(0, 1), (1, 2)]
     assert found["series"][1]["values"] == pytest.approx(window["values"])
     assert found["nodes"] == window["nodes"]
     _, first = get(server, survey, "series", until=1)
-    _, all_ = get(server, survey, "series", until=1, retrospective="true")
+    _, all_ = get(server, survey, "series", until=1, method="retrospective")
     assert [len(each["nodes"]) for each in (first, all_)] == [1, 3]
-    assert get(server, survey, "series", window=9)[1]["nodes"] == []
-    _, online = get(server, survey, "histogram", period=1)
-    _, later = get(server, survey, "histogram", period=1, retrospective="true")
+    assert get(server, survey, "windows", width=9)[1]["nodes"] == []
+    _, online = get(server, survey, "histogram", period=1, covariance="true")
+    _, later = get(server, survey, "histogram", period=1, covariance="true", method="retrospective")
     assert len(online["nodes"]) == 1
     assert len(later["nodes"]) == 3
     assert np.trace(later["covariance"]) < np.trace(online["covariance"])
@@ -182,9 +184,9 @@ def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess,
         ("change", {}, "after"),
         ("change", {"after": "1", "until": "1"}, "0 <= start < end"),
         ("change", {"after": "-1", "until": "1"}, "after"),
-        ("series", {"window": "0"}, "at least one period"),
-        ("series", {"window": "x"}, "window"),
-        ("histogram", {"retrospective": "maybe"}, "true or false"),
+        ("windows", {"width": "0"}, "at least one period"),
+        ("windows", {"width": "x"}, "width"),
+        ("histogram", {"method": "maybe"}, "online or retrospective"),
     ],
 )
 def test_impossible_windows_are_refused(server: ServerProcess, what: str, query: dict[str, str], says: str) -> None:

@@ -1,11 +1,13 @@
-"""Estimates are made a few at a time, and once for what they are made of."""
+"""Answers are made a few at a time, once for what they are made of, and not for those who have gone."""
 
-from threading import Barrier, Event
+import asyncio
+from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import estimates, estimating
+from changeling_aggregator.server import answers, estimating
 from changeling_aggregator.server.estimating import Estimating
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
@@ -16,82 +18,128 @@ from .devices import Log, report
 from .serving import in_process
 
 
-def test_no_more_than_two_at_a_time_and_few_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one too many is told to come again; once they are done there is room again."""
+class Slow:
+    """Makes answers that wait until they are let go; counts them."""
+
+    def __init__(self) -> None:
+        self.go_on, self.made = Event(), list[str]()
+
+    def make(self, name: str) -> Callable[[], bytes]:
+        def make() -> bytes:
+            self.made.append(name)
+            self.go_on.wait(10)
+            return name.encode()
+
+        return make
+
+
+def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are made, three wait, the one too many is told to come again; once they are done there is room again."""
     monkeypatch.setattr(estimating, "MOST_WAITING", 3)
-    making, go_on, begun = Estimating(), Event(), Barrier(3)
 
-    def slow() -> bytes:
-        begun.wait(10)
-        go_on.wait(10)
-        return b"done"
+    async def asked() -> None:
+        making, slow = Estimating(), Slow()
+        waiting = [asyncio.create_task(making.answer(name, slow.make(name))) for name in "abcde"]
+        await asyncio.sleep(0.2)
+        assert sorted(slow.made) == ["a", "b"]
+        with pytest.raises(Overloaded):
+            await making.answer("f", slow.make("f"))
+        slow.go_on.set()
+        assert await asyncio.gather(*waiting) == [b"a", b"b", b"c", b"d", b"e"]
+        assert await making.answer("f", slow.make("f")) == b"f"
+        making.close()
 
-    waiting = [making.submit(slow) for _ in range(2)]
-    begun.wait(10)
-    waiting += [making.submit(lambda: b"done") for _ in range(3)]
-    with pytest.raises(Overloaded):
-        making.submit(lambda: b"")
-    assert not any(future.done() for future in waiting)
-    go_on.set()
-    assert [future.result(10) for future in waiting] == [b"done"] * 5
-    assert making.submit(lambda: b"again").result(10) == b"again"
-    making.close()
+    asyncio.run(asked())
 
 
-def test_an_answer_is_made_once_even_by_two_who_ask_at_once() -> None:
-    """The second waits for the first; an error is told to both and not kept."""
-    making, go_on, made = Estimating(), Event(), []
+def test_what_nobody_waits_for_any_more_is_not_made() -> None:
+    """Sixty-six readers ask and go, as often as they like: the next question has room, and waits for two at most."""
 
-    def make() -> bytes:
-        made.append(1)
-        go_on.wait(10)
-        if len(made) == 1:
+    async def asked() -> None:
+        making, slow = Estimating(), Slow()
+        for _ in range(3):
+            gone = [asyncio.create_task(making.answer(n, slow.make(str(n)))) for n in range(66)]
+            await asyncio.sleep(0.1)
+            for each in gone:
+                each.cancel()
+            await asyncio.gather(*gone, return_exceptions=True)
+        patient = asyncio.create_task(making.answer("mine", slow.make("mine")))
+        await asyncio.sleep(0.1)
+        slow.go_on.set()
+        assert await patient == b"mine"
+        assert slow.made == ["0", "1", "mine"]
+        making.close()
+
+    asyncio.run(asked())
+
+
+def test_an_answer_is_made_once_even_by_many_who_ask_at_once() -> None:
+    """One who goes takes it from nobody; an error is told to all and not kept."""
+
+    async def asked() -> None:
+        making, slow, failed = Estimating(), Slow(), list[int]()
+
+        def fail() -> bytes:
+            failed.append(1)
+            slow.go_on.wait(10)
             raise ValueError("no")
-        return b"answer"
 
-    both = [making.submit(lambda: making.once("key", make)) for _ in range(2)]
-    go_on.set()
-    assert {type(future.exception(10)) for future in both} <= {ValueError, type(None)}
-    assert making.once("key", make) == making.once("key", make) == b"answer"
-    assert len(made) == 2
-    making.close()
+        many = [asyncio.create_task(making.answer("key", slow.make("x"))) for _ in range(20)]
+        errors = [asyncio.create_task(making.answer("bad", fail)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        many.pop().cancel()
+        slow.go_on.set()
+        assert set(await asyncio.gather(*many)) == {b"x"}
+        assert [str(each) for each in await asyncio.gather(*errors, return_exceptions=True)] == ["no"] * 5
+        assert await making.answer("key", slow.make("y")) == b"x"
+        assert await making.answer("bad", slow.make("z")) == b"z"
+        assert (slow.made, failed) == (["x", "z"], [1])
+        making.close()
+
+    asyncio.run(asked())
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 25), ("MOST_KEPT", 2)])
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     """Of answers that exceed it together the one asked for longest ago goes."""
-    monkeypatch.setattr(estimating, "MOST_KEPT_BYTES", 25)
-    making, made = Estimating(), []
+    monkeypatch.setattr(estimating, bound, most)
 
-    def ask(key: str) -> None:
-        making.once(key, lambda: made.append(key) or bytes(10))  # type: ignore[func-returns-value]
+    async def asked() -> None:
+        making, made = Estimating(), list[str]()
+        for key in ("a", "b", "a", "c", "a", "b"):
+            await making.answer(key, lambda key=key: made.append(key) or bytes(10))  # type: ignore[misc]
+        assert made == ["a", "b", "c", "b"]
+        making.close()
 
-    for key in ("a", "b", "a", "c", "a", "b"):
-        ask(key)
-    assert made == ["a", "b", "c", "b"]
-    making.close()
+    asyncio.run(asked())
+
+
+@pytest.fixture
+def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[float], list[Any], Service]:
+    """A survey with three periods answered, its clock, what was worked out, and a server."""
+    log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
+    clock, solved = [1_800_000_200.0], list[Any]()
+    series = answers.histogram_figures
+
+    def counted(*arguments: Any) -> Any:
+        solved.append(arguments)
+        return series(*arguments)
+
+    monkeypatch.setattr(answers, "histogram_figures", counted)
+    log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
+    return log, clock, solved, Service(store, Settings(PINNED, None, lambda: clock[0]))
 
 
 def test_the_same_question_is_answered_once_until_the_answer_changes(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    asked: tuple[Log, list[float], list[Any], Service],
 ) -> None:
     """Asked again, nothing is solved again; a new report, another period or another question is another answer."""
-    log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
-    clock = [1_800_000_200.0]
-    solved = []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        solved.append(arguments)
-        return estimates_series(*arguments, **options)
-
-    estimates_series = estimates.series
-    monkeypatch.setattr(estimates, "series", counted)
-    log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
-    service = Service(store, Settings(PINNED, None, lambda: clock[0]))
+    log, clock, solved, service = asked
     path = f"/v1/surveys/{log.survey.id.hex()}/series"
     with in_process(service) as get:
         service.folding.fold_now()
         first = get(path)
-        assert get(path).content == first.content
+        assert get(path).content == get(path + "?until=3&method=online").content == first.content
         assert len(solved) == 1
         assert get(path + "?until=1").json()["series"] == first.json()["series"][:1]
         assert len(solved) == 2
@@ -103,3 +151,46 @@ def test_the_same_question_is_answered_once_until_the_answer_changes(
         clock[0] += 60
         service.folding.fold_now()
         assert len(get(path).json()["series"]) == len(first.json()["series"]) + 1
+
+
+def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(
+    asked: tuple[Log, list[float], list[Any], Service],
+) -> None:
+    """Unknown parameters, repeated ones, and long ones: 422, and nothing is worked out or kept for them."""
+    log, _, solved, service = asked
+    path = f"/v1/surveys/{log.survey.id.hex()}/series"
+    with in_process(service) as get:
+        service.folding.fold_now()
+        for query, named in (
+            ("?x=1", "'x'"),
+            ("?until=1&until=2", "until"),
+            ("?" + "y" * 60_000, "y" * 40),
+            ("?confidence=2", "confidence"),
+            ("?window=3", "'window'"),
+            ("?format=xml", "format"),
+            ("?until=1&time=2027-01-15T08:00Z", "until and time"),
+        ):
+            refused = get(path + query)
+            assert refused.status_code == 422
+            assert named in refused.json()["detail"]
+            assert len(refused.content) < 400
+        assert not solved
+        assert not service.estimating._kept
+
+
+def test_an_entity_tag_saves_the_answer(asked: tuple[Log, list[float], list[Any], Service]) -> None:
+    """Who shows the tag gets 304 and nothing is worked out, until something else is shown; each form has its own."""
+    log, clock, solved, service = asked
+    path = f"/v1/surveys/{log.survey.id.hex()}/series"
+    with in_process(service) as get:
+        service.folding.fold_now()
+        first = get(path)
+        tag = {"if-none-match": first.headers["etag"]}
+        assert (get(path, tag).status_code, get(path, tag).content) == (304, b"")
+        assert get(path, {"if-none-match": '"other", W/' + first.headers["etag"]}).status_code == 304
+        assert "no-cache" in first.headers["cache-control"]
+        assert get(path + "?format=csv", tag).status_code == 200
+        log.append_reports(clock[0], [report(2, 3)])
+        service.folding.fold_now()
+        assert get(path, tag).status_code == 200
+        assert len(solved) == 3

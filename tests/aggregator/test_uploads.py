@@ -24,7 +24,7 @@ def key(server: ServerProcess) -> SealingKey:
 def test_an_upload_sent_twice_counts_once(server: ServerProcess, key: SealingKey) -> None:
     """Both are acknowledged; the second is a duplicate, before and after a fold."""
     survey = server.new_survey()
-    server.move_clock(survey.calendar.time(1) + 1)
+    server.move_clock(survey.calendar.time(1) + 16)
     upload = envelope(survey, key, [report(1)])
     assert server.upload(upload, upload) == []
     assert server.reports(survey) == {(0, 1): 1}
@@ -36,7 +36,7 @@ def test_an_upload_sent_twice_counts_once(server: ServerProcess, key: SealingKey
 def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProcess, key: SealingKey) -> None:
     """From eight connections at once, while the fold runs."""
     survey = server.new_survey()
-    server.move_clock(survey.calendar.time(1) + 1)
+    server.move_clock(survey.calendar.time(1) + 16)
 
     def device(_: int) -> int:
         with httpx.Client(base_url=server.url, timeout=20) as http:
@@ -54,7 +54,7 @@ def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) 
     survey = server.new_survey()
     expired = server.new_key(expires=server.now + 10)
     key = server.new_key(begins=server.now + 10)
-    server.move_clock(survey.calendar.time(1) + 1)
+    server.move_clock(survey.calendar.time(1) + 16)
     sound = envelope(survey, key, [report(1)])
     stranger = SealingKey(bytes(31) + b"\1", 0, 1)
     envelopes = [
@@ -130,15 +130,15 @@ def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, c
 
 
 def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: SealingKey) -> None:
-    """A report from a fast clock is held in the tally of its node until the node closes."""
+    """A report from a fast clock is held in the tally of its node until the node has closed and is due."""
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1))
     assert server.upload(envelope(survey, key, [report(1), report(2), report(3)])) == []
     assert server.reports(survey) == {}
     assert server.status(survey)["refused"] == {"future": 1}
-    server.move_clock(survey.calendar.time(1) + 1)
+    server.move_clock(survey.calendar.time(1) + 16)
     assert server.reports(survey) == {(0, 1): 1}
-    server.move_clock(survey.calendar.time(2) + 1)
+    server.move_clock(survey.calendar.time(2) + 16)
     assert server.reports(survey) == {(0, 1): 1, (0, 2): 1}
 
 
@@ -147,12 +147,12 @@ def test_a_server_killed_after_acknowledging_loses_nothing(tmp_path: Path) -> No
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(1_800_000_000)
         key, survey = server.new_key(), server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 1)
+        server.move_clock(survey.calendar.time(1) + 16)
         uploads = [envelope(survey, key, [report(1)]) for _ in range(5)]
         assert server.upload(*uploads[:3]) == []
         server.kill()
     with ServerProcess(tmp_path, "--movable-clock") as server:
-        assert server.now == survey.calendar.time(1) + 1
+        assert server.now == survey.calendar.time(1) + 16
         assert server.upload(*uploads[2:]) == []
         assert server.reports(survey) == {(0, 1): 5}
         server.kill()
@@ -166,7 +166,7 @@ def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path)
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(1_800_000_000)
         key, survey = server.new_key(), server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 1)
+        server.move_clock(survey.calendar.time(1) + 16)
         upload = envelope(survey, key, [report(1)])
         limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, limit[1]))

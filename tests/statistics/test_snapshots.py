@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 from changeling_protocol.quantities import NodeNumber, TrackNumber
-from changeling_statistics.snapshots import MINIMUMS, lots_to_show, snapshot_cost
+from changeling_statistics.snapshots import MINIMUMS, enough, lots_to_show, snapshot_cost
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +86,7 @@ def test_what_is_shown_never_goes_back_and_little_is_left_out(bursts: list[tuple
 
 def test_a_closing_is_shown_once_all_its_cells_are_large() -> None:
     """One small stratum makes it wait until it is sealed."""
-    large, small = {WHOLE: MINIMUMS * MINIMUM}, {WHOLE: MINIMUMS * MINIMUM - 1}
+    large, small = {WHOLE: enough(MINIMUM)}, {WHOLE: enough(MINIMUM) - 1}
     assert lots_to_show({}, {"a": large}, MINIMUM, sealed=False) == {"a"}
     assert lots_to_show({}, {"a": large, "b": {WHOLE: 0}}, MINIMUM, sealed=False) == {"a"}
     assert lots_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=False) == set()
@@ -96,7 +96,7 @@ def test_a_closing_is_shown_once_all_its_cells_are_large() -> None:
 
 @pytest.mark.parametrize(
     ("reports", "delay", "left_out"),
-    [(999, 600, Fraction(0)), (1000, 15, Fraction(99, 1000)), (9900, 15, Fraction(1, 100))],
+    [(989, 600, Fraction(0)), (990, 15, Fraction(1, 10)), (9900, 15, Fraction(1, 100))],
 )
 def test_the_cost_of_snapshots_is_a_delay_or_a_share(reports: int, delay: int, left_out: Fraction) -> None:
     """Skew and spread, and fewer than the minimum of reports; or the whole grace, and none."""

@@ -23,6 +23,7 @@ from ..store.surveys import published_surveys, readable
 from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
 from .counting import count
 from .runs import add_run
+from .snapshots import take_snapshots
 
 BATCH_ENVELOPES = 20_000
 BATCH_BYTES = 64 * 2**20
@@ -42,7 +43,7 @@ class FoldReport:
 
 
 def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES, *, closing: bool = True) -> FoldReport:
-    """Fold what the log holds by now, then seal the closings and destroy the keys whose time is over.
+    """Fold what the log holds by now, then seal what is over, destroy keys, and take snapshots of what may be shown.
 
     now: Unix seconds. batch: the most envelopes of one transaction. closing: False where `now` may be wrong, so that
     nothing is sealed or destroyed, nor folded where arrivals are ahead of it: what is folded as late is late for good.
@@ -69,6 +70,7 @@ def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES, *, closin
         total.uncounted += done.uncounted
     if closing:
         close_what_ended(store, now)
+        take_snapshots(store, now)
     return total
 
 

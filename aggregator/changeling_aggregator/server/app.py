@@ -18,6 +18,7 @@ from changeling_protocol.wire.paths import (
     STATUS,
     SURVEYS,
     UPLOADS,
+    WINDOWS,
 )
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -37,6 +38,7 @@ ROUTES = [
     Route(_SURVEY + END, early_ends.end_survey, methods=["PUT"]),
     Route(_SURVEY + HISTOGRAM, estimates.show_histogram, methods=["GET"]),
     Route(_SURVEY + SERIES, estimates.show_series, methods=["GET"]),
+    Route(_SURVEY + WINDOWS, estimates.show_windows, methods=["GET"]),
     Route(_SURVEY + CHANGE, estimates.show_change, methods=["GET"]),
     Route(_SURVEY + STATUS, operations.show_status, methods=["GET"]),
     Route(KEYS, keys.list_keys, methods=["GET"]),

@@ -2,49 +2,85 @@
 
 import json
 from math import inf
+from typing import Any
 
+from changeling_protocol import Survey
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire import ErrorCode
 from changeling_statistics.instants import format_instant
+from changeling_statistics.tallies import PlanNode
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
-from ..store.counted import refusals_of, sealed_period, tallies_of
+from ..store.counted import refusals_of
 from ..store.log import unfolded
 from .health import Severity, status_of, troubles_of
-from .publishable import closed_tallies
 from .requests import read_body, require_admin, service_of, survey_in_path
+from .service import Service
+from .shown import Shown
 
 MOST_JSON_BYTES = 1024
 
 
 def show_status(request: Request) -> Response:
-    """GET …/status: the reports of each closed node, what was refused and why, and how far the fold is."""
+    """GET …/status: how far a survey is, and of each node that is shown how many reports; operators see more.
+
+    Without the operator's token nothing in it hangs on an envelope's content but what snapshots show. Else whoever
+    sends an envelope again, once or a thousand times, could read from a counter what is sealed in it.
+    """
+    operator = "authorization" in request.headers
+    if operator:
+        require_admin(request)
     service, published = service_of(request), survey_in_path(request)
-    survey = published.survey
+    survey, shown = published.survey, service.showing.of(published)
+    nodes = [
+        {**(of_node := _span(survey, node)), "reports": tally.reports, "sealed": of_node["end"] <= shown.final}
+        for node, tally in sorted(shown.tallies().items())
+    ]
+    content = {
+        "survey": survey.id.hex(),
+        "question": survey.question,
+        "epsilon": float(survey.epsilon),
+        "minimum": survey.minimum,
+        "closed_periods": published.closed(service.clock()),
+        "shown_periods": shown.last,
+        "final_periods": shown.final,
+        "last_period": published.last,
+        "revision": shown.revision,
+        "nodes": nodes,
+        "closings": [
+            {"period": period, "heard": heard, "new": new} for period, (heard, new) in sorted(_heard(shown).items())
+        ],
+    }
+    if operator:
+        content |= _for_operators(service, survey)
+    return JSONResponse(content, headers={"cache-control": "no-store"})
+
+
+def _for_operators(service: Service, survey: Survey) -> dict[str, Any]:
     with service.store.reading() as connection:
-        tallies = closed_tallies(published, tallies_of(connection, survey.id), service.clock())
-        sealed, refused = sealed_period(connection, survey.id), refusals_of(connection, survey.id)
-        waiting = unfolded(connection)
-    nodes = []
-    for (number, node_number), tally in tallies.items():
-        node = survey.plan.tracks[number].node(node_number)
-        of_node = {"track": number, "start": node.start, "end": node.end}
-        nodes.append({**of_node, "reports": tally.reports, "sealed": node.end <= sealed})
+        refused, waiting = refusals_of(connection, survey.id), unfolded(connection)
     last = service.folding.last_fold
-    return JSONResponse(
-        {
-            "survey": survey.id.hex(),
-            "question": survey.question,
-            "closed_periods": published.closed(service.clock()),
-            "last_period": published.last,
-            "nodes": nodes,
-            "refused": {reason.value: count for reason, count in sorted(refused.items())},
-            "last_fold": None if last is None else format_instant(last),
-            "unfolded_envelopes": waiting,
-        }
-    )
+    return {
+        "refused": {reason.value: count for reason, count in sorted(refused.items())},
+        "last_fold": None if last is None else format_instant(last),
+        "unfolded_envelopes": waiting,
+    }
+
+
+def _span(survey: Survey, key: PlanNode) -> dict[str, Any]:
+    node = survey.plan.tracks[key[0]].node(key[1])
+    return {"track": key[0], "start": node.start, "end": node.end}
+
+
+def _heard(shown: Shown) -> dict[int, tuple[int, int]]:
+    """How many were heard at each closing that is shown, and how many of them had enrolled since the one before."""
+    heard: dict[int, tuple[int, int]] = {}
+    for (_, period), here in shown.tallies().attendance.items():
+        before = heard.get(period, (0, 0))
+        heard[period] = before[0] + here.heard, before[1] + here.new
+    return heard
 
 
 def fold_now(request: Request) -> Response:

@@ -9,6 +9,7 @@ from .clock import Clock, MovableClock
 from .estimating import Estimating
 from .fold_loop import FoldLoop
 from .guarded_clock import GuardedClock
+from .shown import Showing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Service:
         self.committer = Committer(store, self.clock)
         self.folding = FoldLoop(store, self.registry, self.clock)
         self.estimating = Estimating()
+        self.showing = Showing(store)
         self.body_bytes = 0
         """How many bytes of bodies that have not arrived whole are in memory."""
 

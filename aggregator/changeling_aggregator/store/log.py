@@ -174,6 +174,16 @@ def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]
             raise Overtaken(f"another folder has counted stream {stream} beyond {before}")
 
 
+def stop_folding(connection: Connection) -> None:
+    """Until this transaction ends nothing is folded: it reads what is counted by now, and no part of a batch."""
+    connection.execute(select(cursors.c.stream).order_by(cursors.c.stream).with_for_update()).all()
+
+
+def folded(connection: Connection) -> int:
+    """How many envelopes the fold has counted, since the store was made."""
+    return int(connection.execute(select(func.coalesce(func.sum(cursors.c.position), 0))).scalar_one())
+
+
 def unfolded(connection: Connection) -> int:
     """How many envelopes the fold has not counted."""
     query = select(func.coalesce(func.sum(streams.c.length - cursors.c.position), 0))

@@ -145,3 +145,31 @@ sealed = Table(
     Column("period", Integer, nullable=False),
 )
 """All closings up to this period are sealed, with the nodes that end there."""
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("period", Integer, primary_key=True),
+    Column("group", Integer, primary_key=True),
+    Column("stratum", Integer, primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("heard", BigInteger, nullable=False),
+    Column("new", BigInteger, nullable=False),
+    Column("missed", BigInteger, nullable=False),
+    Column("cells", LargeBinary, nullable=False),
+)
+"""What is shown of each closing: nothing else leaves the server. cells: [track, node, reports, slots] of each node that
+ends there, in canonical MessagePack."""
+
+shown = Table(
+    "shown",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("final", Integer, nullable=False),
+    Column("due", Integer, nullable=False),
+    Column("folded", BigInteger, nullable=False),
+)
+"""How often what is shown of a survey has changed; up to which closing it is final; and up to which closing, and after
+how many folded envelopes, it was looked at last."""

@@ -24,6 +24,8 @@ from .network import Indices
 
 RECENT = 5
 """Of how many closings the median says which share of the entries is heard."""
+AT_ONCE = 256
+"""For how many closings the share that is silent is worked out at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +100,26 @@ class Enrolment:
         """
         silence, enrolled = np.zeros(len(self.heard)), self.new + self.missed
         there = np.flatnonzero(self.heard)
-        if not self.missed.any() and np.array_equal(self.heard[there], enrolled[there]):
-            return silence
-        m = self.stands_for
-        for time in there.tolist():
-            alone = m[time] / self.heard[time] - m[time] / enrolled[time] - self.missing(time).lasting
-            silence[time] = max(0.0, alone)
+        m, heard = self.stands_for[there], self.heard[there]
+        afresh = m / heard - m / enrolled[there] - self._lasting(there)
+        silence[there] = np.maximum(0.0, afresh)
         return silence
+
+    def _lasting(self, there: Indices) -> Floats:
+        """`missing(t).lasting` at each of the times at which anybody was heard, of the same shape."""
+        lasting = np.zeros(len(there))
+        m, heard, new, missed = (each[there] for each in (self.stands_for, self.heard, self.new, self.missed))
+        for first in range(0, len(there), AT_ONCE):
+            rows = np.arange(first, min(first + AT_ONCE, len(there)))
+            enrolled = new[: rows[-1] + 1] + missed[rows, None]
+            shares = np.maximum(0.0, m[: rows[-1] + 1] / heard[: rows[-1] + 1] - m[: rows[-1] + 1] / enrolled)
+            later = np.arange(rows[-1] + 1) > rows[:, None]
+            least = np.where(later, np.inf, shares).min(1)
+            window = rows[:, None] - np.arange(RECENT)
+            recent = np.take_along_axis(shares, np.maximum(window, 0), axis=1)
+            median = np.nanmedian(np.where(window >= 0, recent, np.nan), axis=1)
+            lasting[rows] = np.maximum(0.0, median - least)
+        return lasting
 
 
 @dataclass(frozen=True, slots=True)

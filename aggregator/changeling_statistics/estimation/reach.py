@@ -35,7 +35,7 @@ def not_estimable(releases: Releases, time: int, until: int, origin: int = 0) ->
     track, node = missing
     return NotEstimable(
         f"{asked} is not estimable: it needs the node ({node.start}, {node.end}] of track {track}, "
-        "which has too few reports"
+        "which has too few reports, or is not shown before late ones are in"
     )
 
 

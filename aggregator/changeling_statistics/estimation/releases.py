@@ -5,7 +5,7 @@ are heard stand for (`enrolment`). How much an edge weighs depends on the plan, 
 designer expects, never on what was answered, nor on how many reported on the node itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,9 @@ from .network import Indices, Network
 
 LEAST_VARIANCE = 1e-9
 """Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
+
+MOST_AT_ONCE = 2**22
+"""How many figures of covariances are in memory at a time, where only their diagonals are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Releases:
     @cached_property
     def changes(self) -> Floats:
         """The estimated change on every edge, expanded to all entries; shape (E, z), in entries."""
-        return self._decoded[0]
+        return self._diagonals[0]
 
     @cached_property
     def covariances(self) -> Floats:
@@ -89,7 +92,50 @@ class Releases:
 
     def bounded(self, until: int) -> bool:
         """Whether the covariance of some node that closes by a time is an upper bound."""
-        return bool(self._decoded[2][self.network.end <= until].any())
+        return bool(self._diagonals[3][self.network.end <= until].any())
+
+    def bounded_by(self, times: Indices) -> NDArray[np.bool_]:
+        """`bounded` at several times, of the same shape."""
+        bounded: NDArray[np.bool_] = times >= self.network.end[self._diagonals[3]].min(initial=self.network.periods + 1)
+        return bounded
+
+    @property
+    def variances(self) -> Floats:
+        """The diagonals of `covariances`, shape (E, z), in entries squared."""
+        return self._diagonals[1]
+
+    @property
+    def response_variances(self) -> Floats:
+        """The diagonals of `responses`, shape (E, z), in entries squared."""
+        return self._diagonals[2]
+
+    @cached_property
+    def _diagonals(self) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """Changes, diagonals of covariances and of responses, and what is bounded, without all covariances at once."""
+        z = len(self.survey.answers)
+        step = max(1, MOST_AT_ONCE // z**2)
+        if len(self) <= step:
+            return self._own_diagonals
+        parts = [self._part(slice(at, at + step))._own_diagonals for at in range(0, len(self), step)]
+        changes, variances, responses, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return changes, variances, responses, bounded
+
+    @property
+    def _own_diagonals(self) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        covariances, responses = (np.diagonal(each, axis1=1, axis2=2) for each in (self.covariances, self.responses))
+        return self._decoded[0], covariances, responses, self._decoded[2]
+
+    def _part(self, edges: slice) -> "Releases":
+        """Some of the nodes."""
+        network = self.network
+        return replace(
+            self,
+            nodes=self.nodes[edges],
+            tallies=self.tallies[edges],
+            group=self.group[edges],
+            expansion=self.expansion[edges],
+            network=Network(network.periods, network.start[edges], network.end[edges], network.variance[edges]),
+        )
 
     @cached_property
     def products(self) -> Floats:
@@ -113,16 +159,13 @@ class Releases:
             return np.zeros_like(self._decoded[1])
         drawn = np.array([track.count / track.reports for track in self.survey.plan.tracks])[self.track]
         drawn /= shares(self.survey)[self.group]
-        own = np.eye(self.changes.shape[1])
+        changes = self._decoded[0]
+        own = np.eye(changes.shape[1])
         at_most = np.where(np.isnan(self.changed), self.enrolment.stands_for[self.network.end], self.changed)
         from_nothing = (self.network.start == 0)[:, None, None]
         spread = np.where(np.isnan(self.products), at_most[:, None, None] * own, self.products)
-        spread = np.where(from_nothing, self.changes[:, :, None] * own, spread)
-        spread -= (
-            self.changes[:, :, None]
-            * self.changes[:, None, :]
-            / self.enrolment.stands_for[self.network.end, None, None]
-        )
+        spread = np.where(from_nothing, changes[:, :, None] * own, spread)
+        spread -= changes[:, :, None] * changes[:, None, :] / self.enrolment.stands_for[self.network.end, None, None]
         added: Floats = (silence * drawn)[:, None, None] * spread
         return added
 

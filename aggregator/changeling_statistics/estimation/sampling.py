@@ -82,6 +82,38 @@ class Sampling:
         weights = self._row_weights(design, row)
         return weighed(weights, design, self._products, self._histograms), weights.bounded
 
+    def variances(
+        self, values: Floats, plus: Indices, minus: Indices, until: Indices
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """The diagonals of `covariance` of many estimates at once, of a survey of which everybody reports everything.
+
+        Then an entry's error is that of its states at two times alone, whatever the weights of nodes.
+        values: the estimates, of v_plus - v_minus, in the releases' units, shape (k, z). until: how much is known for
+        each, shape (k,). The histograms are needed only where some minus is above 0.
+        Returns shape (k, z), in entries squared, and (k,).
+        """
+        enrolment = self.releases.enrolment
+        known, which = np.unique(until, return_inverse=True)
+        designs = [self.design(time) for time in known.tolist()]
+        lasting = np.array([each.finite * (each.expansion[0] - each.whole) for each in designs])
+        common = (lasting * np.array([enrolment.scale(time) for time in known.tolist()]) ** 2)[which, None]
+        entries = np.array([each.entries for each in designs])[which, None]
+        apart, bounded = values.copy(), np.zeros(len(plus), np.bool_)
+        spans = np.flatnonzero(minus > 0)
+        if len(spans):
+            end, start, V = plus[spans], minus[spans], self._histograms
+            ways = self._routes(np.unique(np.concatenate([end, start])))
+            pair = ways.pair(start, end)
+            exact = ways.told[pair] & ((ways.hops[pair] == 1) | ((ways.hops[pair] > 1) & self._never_back))
+            chained = exact | ((ways.hops[pair] > 0) & (ways.expected[pair] <= 1))
+            changed = ways.incidence[pair] @ np.diagonal(self._products, axis1=1, axis2=2)[self._links.source]
+            apart[spans] = np.where(chained[:, None], changed, V[end] + V[start])
+            values = values.copy()
+            values[spans] = V[end] - V[start]
+            bounded[spans] = ~exact & (np.abs(common[spans, 0]) > NOTHING)
+        added: Floats = common * (apart - values**2 / entries)
+        return added, bounded
+
     def joint_covariance(self, rows: Floats, until: int) -> Floats:
         """What is added to the covariances between k estimates, shape (k, k, z, z), in entries squared.
 

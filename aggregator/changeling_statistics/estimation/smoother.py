@@ -15,7 +15,7 @@ from ..tallies import Tallies
 from .histograms import Histogram, Nodes
 from .network import Network, with_drift
 from .reach import check_period, not_estimable
-from .releases import releases
+from .releases import Releases, releases
 from .silence import Silence
 from .solution import Solution
 
@@ -59,6 +59,11 @@ def smoothed_series(
             raise not_estimable(known, period, network.periods if retrospective else period)
         histograms.append(Histogram(period, estimate, Nodes(solution, period, 0), Silence(solution, period, 0)))
     return Smoothed(drift, tuple(histograms))
+
+
+def smoothing(releases: Releases) -> Solution:
+    """The solution that smooths all nodes with the drift that is likeliest for them. Raises ValueError for too few."""
+    return Solution(releases, True, likely_drift(releases.network, releases.changes))
 
 
 def likely_drift(network: Network, changes: Floats) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..estimate import Estimate, Floats
 from .information import BestWeights
-from .network import Network, with_drift
+from .network import Indices, Network, with_drift
 from .reach import not_estimable
 from .recursion import run
 from .releases import Releases, UsedNode
@@ -93,14 +93,16 @@ class Solution:
         of_heard: whether it is about those alone who are heard, so that nothing is missing of those who are silent.
         """
         response = sandwich(row, self.releases.responses if of_heard else self.releases.covariances)
-        sampling, bounded = self.sampling.covariance(row, until, of_heard=of_heard)
+        sampling, bounded = np.zeros_like(response), False
+        if self.needs_sampling(np.array([until]), of_heard=of_heard):
+            sampling, bounded = self.sampling.covariance(row, until, of_heard=of_heard)
         return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded(until))
 
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""
         if self._best is not None:
             estimates: list[Estimate | None] = [None] * until
-            for time, row in self._best_rows(until):
+            for time, row in self.best_rows(until):
                 estimates[time - 1] = self.weighed(row, self.known_until(time))
             return estimates
         alone = self._retrospective(until) if self.retrospective else self._online(until)
@@ -124,7 +126,7 @@ class Solution:
         """`values` in the releases' units, of as many entries as those stand for who are heard."""
         values = np.full((until, len(self.releases.survey.answers)), np.nan)
         if self._best is not None:
-            for time, row in self._best_rows(until):
+            for time, row in self.best_rows(until):
                 values[time - 1] = row @ self.releases.changes / self.releases.enrolment.scale(self.known_until(time))
         elif self.retrospective:
             reached = self.network.components[1 : until + 1] == self.network.components[0]
@@ -176,6 +178,18 @@ class Solution:
         histories[1 : last + 1] = self._relative(last)
         return Sampling(known, histories)
 
+    @property
+    def weighs_groups(self) -> bool:
+        """Whether weights are those of `information`, and not the network's own."""
+        return self._best is not None
+
+    def needs_sampling(self, until: Indices, *, of_heard: bool = False) -> bool:
+        """Whether `sampling` adds anything to some estimates. until: what is known for each; at least one."""
+        if hangs_together(self.releases.survey):
+            return True
+        probe = Sampling(self.releases, np.zeros((0, 0)))
+        return any(probe.design(int(time), of_heard=of_heard).needed for time in np.unique(until))
+
     def known_until(self, time: int) -> int:
         """Up to which time nodes are used in an estimate at a time."""
         return self.network.periods if self.retrospective else time
@@ -190,8 +204,8 @@ class Solution:
         entries = float(known.enrolment.stands_for[-1])
         return best_weights(known.survey, self.network, known.group, known.track, entries)
 
-    def _best_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, K) of the histogram at each estimable time t up to `until`; none where the network weighs."""
+    def best_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
+        """(t, K) of the histogram at each estimable time t up to `until`; none unless `weighs_groups`."""
         for time, row in self._all_best_rows:
             if time <= until:
                 yield time, self.releases.enrolment.scale(self.known_until(time)) * row

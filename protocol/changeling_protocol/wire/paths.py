@@ -15,7 +15,7 @@ HEALTH = "/health"
 
 END = "/end"
 """Behind a survey's path: PUT its signed early end."""
-HISTOGRAM, SERIES, CHANGE, STATUS = "/histogram", "/series", "/change", "/status"
+HISTOGRAM, SERIES, WINDOWS, CHANGE, STATUS = "/histogram", "/series", "/windows", "/change", "/status"
 """Behind a survey's path: GET its estimates, and how its reports are doing."""
 
 

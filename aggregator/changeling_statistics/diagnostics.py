@@ -1,0 +1,132 @@
+"""Whether tallies are possible at all: a test that honest devices fail once in a thousand times, whatever they answer.
+
+Under every answer a symbol has at least a probability q and at most a p, which the randomizer says. So however the
+entries answer, a symbol's count among n reports is at least as large as a binomial of n and q, and at most as large as
+one of n and p; its tails are those of binomials, exactly. What lies further out was not made by these randomizers: made
+up, counted twice, or lost. Each symbol of each node is asked both ways, and the smallest p-value is multiplied by how
+many were asked (Bonferroni). Tallies that pass may be false all the same: whoever keeps to these rates is not seen.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from changeling_protocol import Randomizer
+
+from .estimate import Floats
+from .estimation.releases import Releases, UsedNode
+from .randomizers import counterpart_of
+from .randomizers.counted import Counted
+from .tallies import Counts
+
+FALSE_ALARMS = 1e-3
+"""How often a survey of honest devices is flagged at most."""
+FAR = 3.0
+"""Counts that are off by fewer standard deviations are never what flags a survey, so their tails are left out."""
+MOST_SYMBOLS = 4096
+MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A node that cannot be as it is.
+
+    p_value: of the whole survey, if this were its only node.
+    """
+
+    used: UsedNode
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a test of all tallies says.
+
+    tested, untested: how many nodes were tested; how many could not be, as their tallies are sums.
+    p_value: how likely honest devices make a count as strange as the strangest, at most; 1 for nothing strange.
+    suspects: the strangest of the nodes that flag the survey, at most MOST_NAMED.
+    """
+
+    tested: int
+    untested: int
+    p_value: float
+    suspects: tuple[Suspect, ...]
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the survey is flagged."""
+        return self.p_value < FALSE_ALARMS
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same in plain values."""
+        return {
+            "impossible": self.impossible,
+            "p_value": self.p_value,
+            "false_alarm_rate": FALSE_ALARMS,
+            "tested_nodes": self.tested,
+            "untested_nodes": self.untested,
+            "suspects": [
+                {
+                    "track": each.used.track,
+                    "start": each.used.node.start,
+                    "end": each.used.node.end,
+                    "p_value": each.p_value,
+                }
+                for each in self.suspects
+            ],
+        }
+
+
+@lru_cache(maxsize=8)
+def diagnosed(releases: Releases) -> Diagnosis:
+    """The test of all nodes of a release graph."""
+    strange: list[tuple[float, UsedNode]] = []
+    asked = tested = 0
+    for number, track in enumerate(releases.survey.plan.tracks):
+        edges = np.flatnonzero(releases.track == number).tolist()
+        rates = _rates(track.randomizer)
+        if not edges or rates is None:
+            continue
+        counts = np.array([releases.tallies[edge].slots for edge in edges])
+        reports = np.array([releases.tallies[edge].reports for edge in edges], np.int64)
+        tested += len(edges)
+        asked += 2 * counts.size
+        for edge, tail in zip(edges, _tails(counts, reports, *rates).tolist(), strict=True):
+            if tail < FALSE_ALARMS:
+                strange.append((tail, releases.nodes[edge]))
+    strange.sort(key=lambda each: each[0])
+    suspects = [Suspect(used, min(1.0, tail * asked)) for tail, used in strange[:MOST_NAMED]]
+    suspects = [each for each in suspects if each.p_value < FALSE_ALARMS]
+    least = min(1.0, strange[0][0] * asked) if strange else 1.0
+    return Diagnosis(tested, len(releases) - tested, least, tuple(suspects))
+
+
+def _tails(counts: Counts, reports: Counts, least: Floats, most: Floats) -> Floats:
+    """For each node the smallest tail probability of its counts, shape (nodes,); 1 where none is far out.
+
+    counts: shape (nodes, symbols). reports: shape (nodes,). least, most: q and p, shape (symbols,).
+    """
+    from scipy.special import bdtr, bdtrc  # late: it loads slowly
+
+    tails = np.ones(len(counts))
+    n = reports[:, None]
+    low = counts < n * least - FAR * np.sqrt(n * least * (1 - least))
+    high = counts > n * most + FAR * np.sqrt(n * most * (1 - most))
+    for far, rate, tail, shift in ((low, least, bdtr, 0), (high, most, bdtrc, 1)):
+        node, symbol = np.nonzero(far)
+        chances = tail(counts[node, symbol] - shift, reports[node], rate[symbol])
+        np.minimum.at(tails, node, chances)
+    return tails
+
+
+@lru_cache(maxsize=256)
+def _rates(randomizer: Randomizer) -> tuple[Floats, Floats] | None:
+    """The least and the most that each symbol's probability can be, shape (symbols,); None where tallies are sums."""
+    counterpart = counterpart_of(randomizer)
+    if not isinstance(counterpart, Counted) or randomizer.symbols > MOST_SYMBOLS:
+        return None
+    if counterpart.slots != randomizer.symbols:
+        return None
+    chances = counterpart.probabilities
+    return chances.min(0), chances.max(0)

@@ -16,7 +16,6 @@ from changeling_statistics.estimation import Gap, UsedNode
 from changeling_statistics.estimation.figures import Figures, histogram_figures, span_figures, window_figures
 from changeling_statistics.estimation.influence import false_entries
 from changeling_statistics.estimation.regions import NORMAL
-from changeling_statistics.estimation.smoother import smoothing
 from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.instants import format_instant
 
@@ -32,12 +31,13 @@ MOST_COVARIANCES = 4 * 10**6
 def answered(question: Question, published: PublishedSurvey, shown: Shown) -> dict[str, Any]:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
     survey = published.survey
-    solution = _solution(question, shown)
+    solution = shown.solution(question.strata, question.method)
     content = _head(published, question, shown, solution)
     if question.kind in (Kind.HISTOGRAM, Kind.CHANGE):
         span = Node(question.after, question.until)
-        (estimate,) = _estimates(question, survey, solution, span_figures(solution, span), shown)
-        nodes: Sequence[UsedNode] = solution.used(span.end, span.start)
+        nodes: Sequence[UsedNode]
+        figures, nodes = span_figures(solution, span)
+        (estimate,) = _estimates(question, survey, solution, figures, shown)
         content |= estimate
     else:
         if question.kind is Kind.SERIES:
@@ -65,13 +65,6 @@ def nodes_as_json(nodes: Sequence[UsedNode], final: int) -> list[dict[str, Any]]
         }
         for used in nodes
     ]
-
-
-def _solution(question: Question, shown: Shown) -> Solution:
-    releases = shown.releases(question.strata)
-    if question.method is Method.SMOOTHED:
-        return smoothing(releases)
-    return Solution(releases, question.method is Method.RETROSPECTIVE)
 
 
 def _head(published: PublishedSurvey, question: Question, shown: Shown, solution: Solution) -> dict[str, Any]:

@@ -11,17 +11,20 @@ from threading import Lock
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import StratumNumber, SurveyId
-from changeling_statistics.estimation.releases import Releases, releases
+from changeling_statistics.estimation.releases import releases
+from changeling_statistics.estimation.smoother import smoothing
+from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.strata import StratifiedTallies
 from changeling_statistics.tallies import Attendance, GroupClosing, NodeTally, PlanNode, Tallies
 
 from ..ingest import PublishedSurvey
 from ..store import Store
 from ..store.snapshots import Looked, Lot, LotKey, looked_at_survey, shown_lots
+from .questions import Method
 
 MOST_SURVEYS = 32
 MOST_UNIONS = 32
-MOST_GRAPHS = 4
+MOST_SOLUTIONS = 4
 
 
 @dataclass(eq=False)
@@ -32,7 +35,7 @@ class Shown:
     looked: Looked
     lots: Mapping[LotKey, Lot]
     _unions: OrderedDict[tuple[StratumNumber, ...] | None, Tallies] = field(default_factory=OrderedDict)
-    _graphs: OrderedDict[tuple[StratumNumber, ...] | None, Releases] = field(default_factory=OrderedDict)
+    _solutions: OrderedDict[object, Solution] = field(default_factory=OrderedDict)
     _stratified: StratifiedTallies | None = None
     _lock: Lock = field(default_factory=Lock)
 
@@ -61,16 +64,20 @@ class Shown:
             self._unions.move_to_end(strata)
             return self._unions[strata]
 
-    def releases(self, strata: tuple[StratumNumber, ...] | None = None) -> Releases:
-        """The same as a release graph, worked out once."""
-        tallies = self.tallies(strata)
+    def solution(self, strata: tuple[StratumNumber, ...] | None, method: Method) -> Solution:
+        """What estimates are made with, worked out once. Raises ValueError where a method needs more nodes."""
+        tallies, asked = self.tallies(strata), (strata, method)
         with self._lock:
-            if strata not in self._graphs:
-                self._graphs[strata] = releases(self.survey, tallies)
-                if len(self._graphs) > MOST_GRAPHS:
-                    self._graphs.popitem(last=False)
-            self._graphs.move_to_end(strata)
-            return self._graphs[strata]
+            if asked not in self._solutions:
+                graph = releases(self.survey, tallies)
+                if method is Method.SMOOTHED:
+                    self._solutions[asked] = smoothing(graph)
+                else:
+                    self._solutions[asked] = Solution(graph, method is Method.RETROSPECTIVE)
+                if len(self._solutions) > MOST_SOLUTIONS:
+                    self._solutions.popitem(last=False)
+            self._solutions.move_to_end(asked)
+            return self._solutions[asked]
 
     def _everybody(self) -> Tallies:
         nodes: dict[PlanNode, NodeTally] = {}

@@ -93,6 +93,21 @@ class Enrolment:
         return Missing(float(shares.min()), float(np.median(shares[-RECENT:])))
 
     @cached_property
+    def scales(self) -> Floats:
+        """`scale` at each time, shape (T+1,); 0 where nobody is enrolled."""
+        enrolled = self.new + self.missed
+        return np.divide(enrolled, self.stands_for, out=np.zeros_like(enrolled), where=self.stands_for > 0)
+
+    @cached_property
+    def lasting(self) -> Floats:
+        """`missing(t).lasting` at each time t, shape (T+1,)."""
+        there = np.flatnonzero(self.heard)
+        if not len(there):
+            return np.zeros(len(self.heard))
+        last = np.searchsorted(there, np.arange(len(self.heard)), side="right") - 1
+        return np.where(last >= 0, self._lasting(there)[last], 0.0)
+
+    @cached_property
     def silence(self) -> Floats:
         """m / heard - m / enrolled at each time, but for those who stay silent, as known then; shape (T+1,).
 

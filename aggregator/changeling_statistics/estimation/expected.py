@@ -94,9 +94,14 @@ def expected_moments(answers: int, expected: ExpectedChanges, periods: int) -> M
 
 def shares_there(expected: ExpectedChanges, times: Indices) -> Floats:
     """`share_there` of many times, of the same shape."""
-    distinct, which = np.unique(times, return_inverse=True)
-    shares: Floats = np.array([share_there(expected, time) for time in distinct.tolist()])[which]
-    return shares.reshape(times.shape)
+    shares: Floats = _all_shares(expected, int(times.max(initial=0)))[times]
+    return shares
+
+
+@lru_cache(maxsize=64)
+def _all_shares(expected: ExpectedChanges, last: int) -> Floats:
+    """`share_there` at the times 0 to `last`."""
+    return np.array([share_there(expected, time) for time in range(last + 1)])
 
 
 def share_there(expected: ExpectedChanges, time: int) -> float:

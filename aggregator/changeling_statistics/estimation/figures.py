@@ -20,7 +20,7 @@ from .network import Indices
 from .online_rows import online_rows
 from .reach import check_period, first_missing, missing_on_the_way
 from .regions import NORMAL
-from .releases import Releases
+from .releases import Releases, UsedNode
 from .sampling import Sampling
 from .solution import Solution
 from .weights import hangs_together
@@ -98,9 +98,10 @@ def window_figures(solution: Solution, width: int, until: int) -> tuple[Figures,
     return figures, gaps
 
 
-def span_figures(solution: Solution, span: Node) -> Figures:
-    """The figures of one span. Raises NotEstimable."""
-    return _figures(solution, iter([(span, solution.row(span.end, span.start))]))
+def span_figures(solution: Solution, span: Node) -> tuple[Figures, tuple[UsedNode, ...]]:
+    """The figures of one span, and the nodes they are made of. Raises NotEstimable."""
+    row = solution.row(span.end, span.start)
+    return _figures(solution, iter([(span, row)])), solution.weighing(row)
 
 
 def _series_rows(solution: Solution, until: int) -> Iterator[tuple[Node, Floats]]:
@@ -188,10 +189,10 @@ def _of_block(solution: Solution, spans: list[Node], weights: Floats) -> tuple[N
     until = np.full_like(plus, solution.network.periods) if solution.retrospective else plus
     values = weights @ known.changes
     variances = weights**2 @ known.variances
-    scale = np.array([enrolment.scale(time) for time in until.tolist()])
+    scale = enrolment.scales[until]
     common, bounded = _in_common(solution, weights, values / scale[:, None], plus, minus, until)
     bounded |= known.bounded_by(until)
-    enrolled = np.round([enrolment.enrolled(time) for time in until.tolist()])
+    enrolled = np.round((enrolment.new + enrolment.missed)[until])
     heard = np.round([enrolment.heard_last(time) for time in plus.tolist()])
     last = np.flatnonzero(enrolment.heard).max(initial=0)
     return (

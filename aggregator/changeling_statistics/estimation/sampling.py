@@ -93,11 +93,9 @@ class Sampling:
         Returns shape (k, z), in entries squared, and (k,).
         """
         enrolment = self.releases.enrolment
-        known, which = np.unique(until, return_inverse=True)
-        designs = [self.design(time) for time in known.tolist()]
-        lasting = np.array([each.finite * (each.expansion[0] - each.whole) for each in designs])
-        common = (lasting * np.array([enrolment.scale(time) for time in known.tolist()]) ** 2)[which, None]
-        entries = np.array([each.entries for each in designs])[which, None]
+        entries = enrolment.stands_for[until][:, None]
+        finite = entries / np.maximum(entries - 1.0, 1.0)
+        common = finite * (enrolment.lasting[until] * enrolment.scales[until] ** 2)[:, None]
         apart, bounded = values.copy(), np.zeros(len(plus), np.bool_)
         spans = np.flatnonzero(minus > 0)
         if len(spans):

@@ -80,7 +80,11 @@ class Solution:
 
     def used(self, plus: int, minus: int = 0) -> tuple[UsedNode, ...]:
         """The nodes that have a weight in the estimate of v_plus - v_minus. Raises NotEstimable."""
-        weights = np.abs(self.row(plus, minus))
+        return self.weighing(self.row(plus, minus))
+
+    def weighing(self, row: Floats) -> tuple[UsedNode, ...]:
+        """The nodes that have a weight in a row. row: shape (E,)."""
+        weights = np.abs(row)
         return tuple(self.releases.nodes[e] for e in np.flatnonzero(weights > NOTHING * weights.max(initial=0.0)))
 
     def estimate(self, plus: int, minus: int = 0) -> Estimate:
@@ -187,8 +191,7 @@ class Solution:
         """Whether `sampling` adds anything to some estimates. until: what is known for each; at least one."""
         if hangs_together(self.releases.survey):
             return True
-        probe = Sampling(self.releases, np.zeros((0, 0)))
-        return any(probe.design(int(time), of_heard=of_heard).needed for time in np.unique(until))
+        return not of_heard and bool((self.releases.enrolment.lasting[until] > 0).any())
 
     def known_until(self, time: int) -> int:
         """Up to which time nodes are used in an estimate at a time."""

@@ -1,0 +1,143 @@
+"""Measure 3 of a server: how long readers wait for histograms, series and windows, anew and again.
+
+Uncached is the first answer after a new snapshot: the server reads from its store what has changed, decodes it, and
+solves. Through the application in this process, without a socket.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+from changeling_aggregator.server.app import make_app
+from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import AtMost, Calendar, Group, MutationSpace, Odds, ReleasePlan, SignedSubset, Survey, Track
+from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber, UnixSeconds
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import Attendance
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SEED = 3
+REPORTS = 20_000
+TIMES = 9
+"""How often each is asked; the figure is the median."""
+WINDOWS = (1, 2, 3, 4, 7, 14, 28, 56)
+
+
+def measure() -> dict[str, float | None]:
+    """Milliseconds for a year of days and six answers; seconds for eight series of windows over 1,024 periods."""
+    figures: dict[str, float | None] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        year = _Served(Path(folder) / "year.db", answers=6, periods=365)
+        for name, question in (
+            ("histogram", "histogram?period=365"),
+            ("series", "series?until=365"),
+            ("retrospective series", "series?until=365&method=retrospective"),
+        ):
+            anew, again = year.asked(question)
+            figures[f"3_{name}_uncached_ms"] = 1e3 * anew
+            figures[f"3_{name}_cached_ms"] = 1e3 * again
+        year.close()
+        long = _Served(Path(folder) / "long.db", answers=4, periods=1024)
+        long.changes()
+        began = time.perf_counter()
+        for width in WINDOWS:
+            long.get(f"windows?width={width}&until=1024")
+        figures["3_eight_online_window_series_s"] = time.perf_counter() - began
+        long.close()
+    return figures
+
+
+class _Served:
+    """A server whose store shows a whole survey of a hierarchy that everybody reports, some of them silent at times."""
+
+    def __init__(self, path: Path, answers: int, periods: int) -> None:
+        widths = [2**layer for layer in range(9) if 2**layer <= periods]
+        randomizer = SignedSubset(MutationSpace(answers), Odds(20, 1), spoken=1)  # type: ignore[arg-type]
+        self.survey = Survey.at_cost(
+            question="What do you do?",
+            answers=tuple(f"answer {number}" for number in range(answers)),
+            calendar=Calendar(1_700_000_000, 86_400, periods),
+            constraint=AtMost(3),
+            plan=ReleasePlan((Group(tuple(Track(width, randomizer, 0, periods) for width in widths)),)),
+            skew=60,
+            spread=3600,
+            grace=86_400,
+            minimum=100,
+        )
+        self._store = Store.open(path)
+        self._generator = np.random.default_rng(SEED)
+        authority = Ed25519PrivateKey.generate()
+        with self._store.writing() as connection:
+            add_survey(connection, self.survey.id, self.survey.signed_by(authority))
+        self._lots = self._all_lots(randomizer)
+        self._revision = 0
+        self._put(self._lots)
+        now = UnixSeconds(self.survey.calendar.time(periods) + 10**6)
+        self._service = Service(self._store, Settings([authority.public_key().public_bytes_raw()], None, lambda: now))
+        transport = httpx.ASGITransport(make_app(self._service))
+        self._http = httpx.AsyncClient(transport=transport, base_url="http://here")
+        self._loop = asyncio.new_event_loop()
+
+    def changes(self) -> None:
+        """The last closing is shown anew."""
+        last = max(period for period, _, _ in self._lots)
+        self._put({key: lot for key, lot in self._lots.items() if key[0] == last})
+
+    def get(self, question: str) -> httpx.Response:
+        """The answer to a question."""
+        path = f"/v1/surveys/{self.survey.id.hex()}/{question}"
+        return self._loop.run_until_complete(self._http.get(path)).raise_for_status()
+
+    def asked(self, question: str) -> tuple[float, float]:
+        """Median seconds for an answer after a new snapshot, and for the same answer again."""
+        self.get(question)
+        anew, again = [], []
+        for _ in range(TIMES):
+            self.changes()
+            anew.append(_timed(lambda: self.get(question)))
+            again.append(statistics.median(_timed(lambda: self.get(question)) for _ in range(TIMES)))
+        return statistics.median(anew), statistics.median(again)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._loop.run_until_complete(self._http.aclose())
+        self._loop.close()
+        self._service.estimating.close()
+        self._store.close()
+
+    def _put(self, lots: dict[LotKey, Lot]) -> None:
+        self._revision += 1
+        periods = self.survey.calendar.periods
+        with self._store.writing() as connection:
+            held = [] if self._revision == 1 else list(lots)
+            put_snapshots(connection, self.survey.id, self._revision, lots, held)
+            put_looked(connection, self.survey.id, Looked(self._revision, periods - 1, periods, 0))
+
+    def _all_lots(self, randomizer: SignedSubset) -> dict[LotKey, Lot]:
+        counterpart = counterpart_of(randomizer)
+        heard = REPORTS - self._generator.integers(0, REPORTS // 20, self.survey.calendar.periods + 1)
+        lots: dict[LotKey, Lot] = {}
+        for period in range(1, self.survey.calendar.periods + 1):
+            new = REPORTS if period == 1 else 0
+            here = REPORTS if period == 1 else int(heard[period])
+            lots[period, 0, StratumNumber(0)] = Lot(Attendance(here, new, 0))
+        for number, track in enumerate(self.survey.plan.tracks):
+            for at in track.node_numbers():
+                lot = lots[track.node(at).end, 0, StratumNumber(0)]
+                symbols = self._generator.integers(0, randomizer.symbols, lot.attendance.heard).astype(np.uint64)
+                lot.nodes[TrackNumber(number), NodeNumber(at)] = counterpart.tally(symbols)
+        return lots
+
+
+def _timed(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began

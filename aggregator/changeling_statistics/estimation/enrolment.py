@@ -79,6 +79,13 @@ class Enrolment:
         there = np.flatnonzero(self.heard[: until + 1])
         return float(self.heard[there[-1]]) if len(there) else 0.0
 
+    @cached_property
+    def latest(self) -> Floats:
+        """`heard_last` at each time, shape (T+1,)."""
+        there = np.flatnonzero(self.heard)
+        last = np.searchsorted(there, np.arange(len(self.heard)), side="right")
+        return np.concatenate([[0.0], self.heard[there]])[last]
+
     def scale(self, until: int) -> float:
         """What takes estimates in units m to entries: enrolled / m, as known at a time."""
         return self.enrolled(until) / float(self.stands_for[until])

@@ -193,7 +193,7 @@ def _of_block(solution: Solution, spans: list[Node], weights: Floats) -> tuple[N
     common, bounded = _in_common(solution, weights, values / scale[:, None], plus, minus, until)
     bounded |= known.bounded_by(until)
     enrolled = np.round((enrolment.new + enrolment.missed)[until])
-    heard = np.round([enrolment.heard_last(time) for time in plus.tolist()])
+    heard = np.round(enrolment.latest[plus])
     last = np.flatnonzero(enrolment.heard).max(initial=0)
     return (
         values,

@@ -20,33 +20,48 @@ class _State:
     """The joint estimate of some times as rows of weights, in a table whose rows are used again.
 
     weights: shape (rows, E). planned: their covariance, shape (rows, rows). part: of each row the number of its
-    connected part. time: of each row; -1 for one that is free.
+    connected part, -1 for a row that is free.
     """
 
     def __init__(self, rows: int, edges: int) -> None:
-        self.weights = np.zeros((rows, edges))
+        self.weights, self._products = np.zeros((rows, edges)), np.empty((rows, edges))
         self.planned = np.zeros((rows, rows))
         self.part = np.full(rows, -1, np.intp)
-        self.time = np.full(rows, -1, np.intp)
+        self._free = list(range(rows - 1, -1, -1))
 
     def add(self, time: int) -> int:
         """A row for a time of which nothing is known."""
-        row = int(np.flatnonzero(self.time < 0)[0])
-        self.time[row], self.part[row] = time, time
+        row = self._free.pop()
+        self.part[row] = time
         self.weights[row] = 0.0
         self.planned[row] = 0.0
         self.planned[:, row] = 0.0
         return row
 
+    def drop(self, row: int) -> None:
+        """A row that is not needed any more. It goes on changing with the others until it is used again."""
+        self.part[row] = -1
+        self._free.append(row)
+
     def update(self, start: int, end: int, edge: int, variance: float) -> None:
         """One more edge between two rows of one part."""
         P, known = self.planned, slice(edge + 1)
         toward = P[end] - P[start]
-        gain = toward / (toward[end] - toward[start] + variance)
+        gain = (toward / (toward[end] - toward[start] + variance))[:, None]
         innovation = self.weights[start, known] - self.weights[end, known]
         innovation[edge] = 1.0
-        self.weights[:, known] += gain[:, None] * innovation
-        P -= gain[:, None] * toward
+        self.weights[:, known] += np.multiply(gain, innovation, out=self._products[:, known])
+        P -= gain * toward
+
+    def begin(self, fresh: int, start: int, edge: int, variance: float) -> None:
+        """The first edge to a row of which nothing is known: it is where the edge says."""
+        P = self.planned
+        self.weights[fresh, :edge] = self.weights[start, :edge]
+        self.weights[fresh, edge] = 1.0
+        P[fresh] = P[start]
+        P[:, fresh] = P[:, start]
+        P[fresh, fresh] = P[start, start] + variance
+        self.part[fresh] = self.part[start]
 
     def join(self, moved: NDArray[np.bool_], fixed: int, loose: int, edge: int, variance: float, sign: float) -> None:
         """The first edge between two parts: one is shifted as a whole to where the edge says it is."""
@@ -66,32 +81,38 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
     lag: how long times are kept; at least 0. K_s is that of the histogram at s as it is known at t.
     Each is of shape (E,), and only good until the next is asked for; None for one that no edges lead to.
     """
-    last = last_uses(network)
-    bounds = np.searchsorted(network.end, np.arange(until + 2))
-    times = np.arange(len(last))
-    open_at = np.zeros(until + 2, np.intp)
-    np.add.at(open_at, times[1:][times[1:] <= until], 1)
-    np.add.at(open_at, np.minimum(np.maximum(last, times + lag)[1:] + 1, until + 1)[:until], -1)
-    state = _State(int(np.cumsum(open_at).max(initial=0)) + 3, len(network.start))
+    until_used = np.maximum(last_uses(network), np.arange(network.periods + 1) + lag)[: until + 1].tolist()
+    dropped: list[list[int]] = [[] for _ in range(until + 1)]
+    for time in range(1, until + 1):
+        if until_used[time] <= until:
+            dropped[until_used[time]].append(time)
+    most = at_once = 1
+    for period in range(1, until + 1):
+        at_once += 1
+        most = max(most, at_once)
+        at_once -= len(dropped[period])
+    state = _State(most, len(network.start))
     row_of: dict[int, int] = {0: state.add(0)}
+    bounds = np.searchsorted(network.end, np.arange(until + 2)).tolist()
     starts, variances = network.start.tolist(), network.variance.tolist()
     for period in range(1, until + 1):
         here = row_of[period] = state.add(period)
-        for edge in range(int(bounds[period]), int(bounds[period + 1])):
+        for edge in range(bounds[period], bounds[period + 1]):
             i = row_of[starts[edge]]
-            if state.part[i] == state.part[here]:
+            if edge == bounds[period]:
+                state.begin(here, i, edge, variances[edge])
+            elif state.part[i] == state.part[here]:
                 state.update(i, here, edge, variances[edge])
             elif state.part[here] == GROUND:
                 state.join(state.part == state.part[i], here, i, edge, variances[edge], -1.0)
             else:
                 state.join(state.part == state.part[here], i, here, edge, variances[edge], 1.0)
-        earlier = row_of.get(period - lag) if period >= lag else None
+        earlier = row_of.get(period - lag) if lag and period >= lag else None
         linked = earlier is not None and state.part[earlier] == state.part[here]
         yield (
             period,
             state.weights[here] if state.part[here] == GROUND else None,
             state.weights[here] - state.weights[earlier] if linked else None,
         )
-        for time in [time for time in row_of if time and max(int(last[time]), time + lag) <= period]:
-            row = row_of.pop(time)
-            state.time[row] = state.part[row] = -1
+        for time in dropped[period]:
+            state.drop(row_of.pop(time))

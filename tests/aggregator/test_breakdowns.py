@@ -18,11 +18,12 @@ def key(server: ServerProcess) -> SealingKey:
 def test_a_union_of_strata_is_what_its_entries_said(server: ServerProcess, key: SealingKey) -> None:
     """Everybody, one value, two values; who is enrolled and heard is of the same entries."""
     survey = server.new_survey(breakdowns=(SYSTEM, CHANNEL), minimum=3)
-    server.move_clock(survey.calendar.time(1) + 30)
+    server.move_clock(survey.calendar.time(1) + 1)
     sizes = {0: 25, 1: 20, 2: 30, 3: 35}
     for stratum, size in sizes.items():
         envelopes = [envelope(survey, key, [report(1, 1, stratum=stratum)]) for _ in range(size)]
         assert server.upload(*envelopes) == []
+    server.move_clock(survey.calendar.time(1) + 30)
     for query, entries in (
         ({}, 110),
         ({"stratum": "system:mac"}, 65),

@@ -57,14 +57,25 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
         assert all(word in table for word in ("Tea?", "2027-02-02T00:00:00Z", "yes"))
         assert json.loads(cli("histogram", survey.id.hex(), *at_server, "--json"))["period"] == 2
         assert "period 1" in cli("histogram", "tea.json", *at_server, "--at", "2027-02-01T12:00:00")
-        assert "± " in cli("histogram", "tea.json", *at_server, "--series")
-        rows = list(csv.DictReader(StringIO(cli("histogram", "tea.json", *at_server, "--csv", "--series"))))
+        assert "all answers" in table
+        assert "95% interval" in table
+        assert "About 2 entries, of which 1 (50%) were heard" in table
+        assert "± " in cli("series", "tea.json", *at_server)
+        rows = list(csv.DictReader(StringIO(cli("series", "tea.json", *at_server, "--csv"))))
         assert [(row["period"], row["answer"]) for row in rows] == [
             ("1", "yes"),
             ("1", "no"),
             ("2", "yes"),
             ("2", "no"),
         ]
+        assert {"intervals_low", "simultaneous_high", "epsilon"} <= set(rows[0])
+        assert "change from the end of period 1" in cli("change", "tea.json", *at_server, "--after", "1")
+        windows = json.loads(cli("change", "tea.json", *at_server, "--width", "1", "--json"))["series"]
+        assert [(each["after"], each["until"]) for each in windows] == [(0, 1), (1, 2)]
+        assert run(["change", "tea.json", *at_server]) == 1
+        assert "biased" in cli("series", "tea.json", *at_server, "--method", "smoothed", "--json")
+        told = cli("status", "tea.json", *at_server)
+        assert all(word in told for word in ("epsilon 9", "up to 2", "Refused", "waiting to be counted"))
 
 
 def test_the_clock_is_confirmed_by_the_machine_where_it_is_typed(tmp_path: Path, cli: Cli) -> None:

@@ -150,7 +150,7 @@ def _wait(survey: Survey) -> int:
 
 def _line(survey: Survey, url: str, period: int, width: int) -> str:
     try:
-        answer = get_json(url, survey_path(survey.id.hex()) + HISTOGRAM, period=str(period))
+        answer = get_json(url, survey_path(survey.id.hex()) + HISTOGRAM, {"period": str(period)})
     except ServerAnswered as error:
         if error.code is not ErrorCode.NOT_ESTIMABLE:
             return f"{error}"

@@ -1,8 +1,9 @@
 """Requests to a server: the operator's token, and the server's errors as one sentence."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from changeling_protocol import MalformedBytes
 from changeling_protocol.wire import ErrorAnswer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "CHANGELING_ADMIN_TOKEN"  # noqa: S105
 TIMEOUT_SECONDS = 30
+Query: TypeAlias = Mapping[str, str | list[str]]
 
 
 def admin_token(file: Path | None) -> str | None:
@@ -42,14 +44,24 @@ def put(server: str, path: str, body: bytes, token: str | None) -> bool:
     return response.status_code == 201
 
 
-def get_json(server: str, path: str, **query: str) -> dict[str, Any]:
-    """What a server answers in JSON. Raises ServerAnswered or httpx.HTTPError."""
+def get_json(server: str, path: str, query: Query | None = None, token: str | None = None) -> dict[str, Any]:
+    """What a server answers in JSON. token: the operator's, if any. Raises ServerAnswered or httpx.HTTPError."""
+    content: dict[str, Any] = _get(server, path, token, query or {}).json()
+    return content
+
+
+def get_csv(server: str, path: str, query: Query) -> str:
+    """What a server answers in CSV. Raises ServerAnswered or httpx.HTTPError."""
+    return _get(server, path, None, {**query, "format": "csv"}).text
+
+
+def _get(server: str, path: str, token: str | None, query: Query) -> "httpx.Response":
     import httpx
 
-    response = httpx.get(server.rstrip("/") + path, params=query, timeout=TIMEOUT_SECONDS)
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    response = httpx.get(server.rstrip("/") + path, params=dict(query), headers=headers, timeout=TIMEOUT_SECONDS)
     _check(response)
-    content: dict[str, Any] = response.json()
-    return content
+    return response
 
 
 def _check(response: "httpx.Response") -> None:

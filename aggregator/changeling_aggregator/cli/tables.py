@@ -1,8 +1,7 @@
-"""What a plan costs and what an estimate says, as tables for people."""
+"""What a plan costs, as tables for people."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from changeling_protocol import Group, Survey, Track
 from changeling_protocol.cost import group_cost, track_cost
@@ -64,33 +63,6 @@ def _charge(survey: Survey, group: Group, track: Track) -> str:
     if group.joint is None:
         return f"{rounded_up(track_cost(track, *circumstances)):.4f}"
     return f"{rounded_up(group_cost(group, *circumstances)):.4f} jointly" if track is group.tracks[0] else ""
-
-
-def estimate_table(answer: Mapping[str, Any]) -> Table:
-    """One histogram as the server gives it."""
-    table = Table(title=f"{answer['question']}\nat {answer['time']}, the end of period {answer['period']}")
-    table.add_column("answer")
-    table.add_column("estimate", justify="right")
-    table.add_column("± standard error", justify="right")
-    for name, value, error in zip(answer["answers"], answer["values"], answer["standard_errors"], strict=True):
-        table.add_row(name, f"{value:,.1f}", shown_error(error))
-    return table
-
-
-def series_table(question: str, answers: Sequence[str], series: Sequence[Mapping[str, Any]]) -> Table:
-    """A series of histograms, a row each."""
-    table = Table(title=question)
-    table.add_column("period", justify="right")
-    table.add_column("at")
-    for answer in answers:
-        table.add_column(answer, justify="right")
-    for at in series:
-        cells = [
-            f"{value:,.1f} ± {shown_error(error)}"
-            for value, error in zip(at["values"], at["standard_errors"], strict=True)
-        ]
-        table.add_row(str(at["period"]), at["time"], *cells)
-    return table
 
 
 def shown_error(error: float | None, digits: int = 1) -> str:

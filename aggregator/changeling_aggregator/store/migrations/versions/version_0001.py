@@ -103,3 +103,23 @@ def upgrade() -> None:
         Column("survey", LargeBinary(16), primary_key=True),
         Column("period", Integer, nullable=False),
     )
+    op.create_table(
+        "snapshots",
+        Column("survey", LargeBinary(16), primary_key=True),
+        Column("period", Integer, primary_key=True),
+        Column("group", Integer, primary_key=True),
+        Column("stratum", Integer, primary_key=True),
+        Column("revision", BigInteger, nullable=False),
+        Column("heard", BigInteger, nullable=False),
+        Column("new", BigInteger, nullable=False),
+        Column("missed", BigInteger, nullable=False),
+        Column("cells", LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "shown",
+        Column("survey", LargeBinary(16), primary_key=True),
+        Column("revision", BigInteger, nullable=False),
+        Column("final", Integer, nullable=False),
+        Column("due", Integer, nullable=False),
+        Column("folded", BigInteger, nullable=False),
+    )

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-house clean
+.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house clean
 
 setup: $(VENV)/ready
 
@@ -48,6 +48,9 @@ bench-field: setup
 
 bench-client: setup
 	$(BIN)/python -m benchmarks client
+
+bench-server: setup
+	$(BIN)/python -m benchmarks server
 
 bench-house: setup
 	$(BIN)/python -m benchmarks house

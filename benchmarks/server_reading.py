@@ -39,7 +39,7 @@ def measure() -> dict[str, float | None]:
         for name, question in (
             ("histogram", "histogram?period=365"),
             ("series", "series?until=365"),
-            ("retrospective series", "series?until=365&method=retrospective"),
+            ("retrospective_series", "series?until=365&method=retrospective"),
         ):
             anew, again = year.asked(question)
             figures[f"3_{name}_uncached_ms"] = 1e3 * anew

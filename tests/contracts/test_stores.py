@@ -51,15 +51,24 @@ from changeling_aggregator.store.sealing_keys import (
     publish_key,
     published_keys,
 )
+from changeling_aggregator.store.snapshots import (
+    Looked,
+    Lot,
+    counted_lots,
+    looked_at,
+    put_looked,
+    put_snapshots,
+    shown_lots,
+)
 from changeling_aggregator.store.surveys import add_survey, published_surveys
-from changeling_protocol import SealingKey
+from changeling_protocol import Odds, SealingKey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import Attendance, NodeTally
 from sqlalchemy import Connection, select, update
 
 from ..aggregator.refolding import whole_log
-from ..protocol.examples import AUTHORITY
+from ..protocol.examples import AUTHORITY, hierarchical
 from .stores import PLACES, Place
 
 SURVEY, OTHER = b"survey of 16 by.", b"another survey.."
@@ -713,3 +722,31 @@ def test_private_keys_are_encrypted_under_the_store_key(store: Store) -> None:
 
 def publish(connection: Connection, key: SealingKey) -> bool:
     return publish_key(connection, key, key.signed_by(AUTHORITY))
+
+
+def test_what_is_shown_is_kept_lot_by_lot(store: Store, beside: Store) -> None:
+    """Another process reads the same; of a lot the last snapshot stays; what is new since a revision can be had."""
+    plan = hierarchical(3, 8, (1, 2), Odds(3, 1))
+    tally = NodeTally(5, np.array([1, 2, 2]))
+    with store.writing() as connection:
+        add_tallies(connection, {(SURVEY, 0, 2, 0): tally, (SURVEY, 1, 1, 0): tally, (SURVEY, 0, 3, 1): tally})
+        add_attendance(connection, {(SURVEY, 0, 2, 0): Attendance(7, 1, 1)})
+        counted = counted_lots(connection, SURVEY, plan, 0, 2)
+        assert {key: (lot.attendance, set(lot.nodes)) for key, lot in counted.items()} == {
+            (2, 0, 0): (Attendance(7, 1, 1), {(0, 2), (1, 1)})
+        }
+        assert counted_lots(connection, SURVEY, plan, 2, 3).keys() == {(3, 0, 1)}
+        put_snapshots(connection, SURVEY, 1, {**counted, (3, 0, 1): Lot()}, [])
+        put_looked(connection, SURVEY, Looked(1, 0, 3, 9))
+        put_snapshots(connection, SURVEY, 2, {(3, 0, 1): Lot(Attendance(4))}, [(3, 0, 1)])
+        put_looked(connection, SURVEY, Looked(2, 2, 3, 9))
+    with beside.reading() as connection:
+        shown = shown_lots(connection, SURVEY)
+        assert shown.keys() == {(2, 0, 0), (3, 0, 1)}
+        assert shown[2, 0, 0].counts == {None: 7, (0, 2): 5, (1, 1): 5}
+        assert shown[2, 0, 0].nodes[0, 2].slots.tolist() == [1, 2, 2]
+        assert {key: lot.attendance.heard for key, lot in shown_lots(connection, SURVEY, since=1).items()} == {
+            (3, 0, 1): 4
+        }
+        assert shown_lots(connection, SURVEY, after=2, until=2) == {}
+        assert looked_at(connection) == {SURVEY: Looked(2, 2, 3, 9)}

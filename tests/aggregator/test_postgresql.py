@@ -252,7 +252,7 @@ def two_servers(folder: Path, url: str) -> Iterator[tuple[ServerProcess, ServerP
         first.move_clock(START)
         key, survey = first.new_key(), first.new_survey()
         for server in (first, second):
-            server.move_clock(survey.calendar.time(1) + 1)
+            server.move_clock(survey.calendar.time(1) + 16)
             server.fold()  # which reads what is published, too
         yield first, second, survey, key
 
@@ -330,7 +330,7 @@ def test_servers_killed_under_load_lose_nothing_of_what_they_acknowledged(tmp_pa
         for number in range(4):
             (tmp_path / str(number)).mkdir()
             with ServerProcess(tmp_path / str(number), "--movable-clock", store=url) as third:
-                third.put_clock(survey.calendar.time(1) + 1)  # where it is not later already
+                third.put_clock(survey.calendar.time(1) + 16)  # where it is not later already
                 third.fold()
                 load = Load(survey, key, first.url, third.url)
                 with load.running():

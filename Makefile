@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-house clean
+.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house clean
 
 setup: $(VENV)/ready
 
@@ -51,6 +51,9 @@ bench-client: setup
 
 bench-house: setup
 	$(BIN)/python -m benchmarks house
+
+bench-server: setup
+	$(BIN)/python -m benchmarks server
 
 clean:
 	rm -rf $(VENV) build dist

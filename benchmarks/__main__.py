@@ -35,6 +35,7 @@ SUITES = {
         "client_audit",
         "client_audit_lives",
     ),
+    "server": ("server_appending",),
     "house": (
         "house.lengths",
         "house.additions",

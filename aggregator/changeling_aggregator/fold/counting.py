@@ -25,13 +25,16 @@ from ..store import AttendanceKey, ClosingKey, LoggedEnvelope, TallyKey
 from ..store.counted import RefusalCounts
 from .checks import REFUSAL, early_uploads, first_of_each, judged, not_seen
 from .columns import ReportRows, UploadRows, id_bytes, id_frame
-from .opening import OpenedUpload, open_envelopes
+from .opening import Kind, Opened, Sheaf, open_requests, request_number
 
 Seen: TypeAlias = Callable[[ClosingKey, bytes], Iterable[bytes]]
 """Called with a closing and sorted ids; gives ids that were counted for it, among them all of those given that were.
 
 Each piece is ids laid end to end.
 """
+
+Open: TypeAlias = Callable[[Sequence[bytes], Mapping[SurveyId, Survey], Mapping[bytes, X25519PrivateKey]], Opened]
+"""Called with requests, with surveys by id, and with private keys by key id; `open_requests`, or what does the same."""
 
 _OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
 """What a defect raises in counting a survey; a store that fails, or memory that ends, is no survey's own trouble."""
@@ -46,6 +49,7 @@ _NOT_COUNTED = -1
 class Counted:
     """What a batch adds to what is counted.
 
+    envelopes: how many there were. rubbish: the requests, by stream and position, that no fold can ever count.
     refused: how many closings and reports, by survey and reason. tallies: by node and stratum. attendance: by group,
     closing and stratum. ids: of the closings that count, sorted.
     held: until when an envelope is needed to count an open node again, in Unix milliseconds, by the envelope's stream
@@ -59,6 +63,8 @@ class Counted:
     ids: dict[ClosingKey, bytes] = field(default_factory=dict)
     held: dict[tuple[int, int], UnixMilliseconds] = field(default_factory=dict)
     uncounted: Counter[SurveyId] = field(default_factory=Counter)
+    envelopes: int = 0
+    rubbish: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, other: "Counted") -> None:
         """Add what a survey adds that is not in here yet."""
@@ -66,40 +72,51 @@ class Counted:
         self.tallies |= other.tallies
         self.attendance |= other.attendance
         self.ids |= other.ids
-        self.held |= other.held
+        for at, until in other.held.items():
+            self.held[at] = max(until, self.held.get(at, until))
 
 
 def count(
-    envelopes: Iterable[LoggedEnvelope],
+    requests: Sequence[LoggedEnvelope],
     surveys: Mapping[SurveyId, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
     seen: Seen,
     ends: Mapping[SurveyId, EarlyEnd],
+    open_: Open = open_requests,
 ) -> Counted:
-    """What these envelopes add.
+    """What these requests add.
 
-    envelopes: in the log's order, after all whose ids are in `seen`. surveys: by id. keys: private keys by key id.
+    requests: in the log's order, after all whose ids are in `seen`. surveys: by id. keys: private keys by key id.
     ends: of the surveys that were ended early, by id. A survey whose counting fails harms no other. Raises what `seen`
     raises of a store that fails.
     """
-    opened = open_envelopes(envelopes, surveys, keys)
-    counted = Counted(opened.refused)
-    for id_, uploads in opened.uploads.items():
+    opened = open_([each.envelope for each in requests], surveys, keys)
+    rubbish = [(requests[number].stream, requests[number].position) for number in opened.rubbish]
+    counted = Counted(opened.refused, envelopes=opened.envelopes, rubbish=rubbish)
+    by_survey: dict[SurveyId, dict[Kind, Sheaf]] = {}
+    for kind, sheaf in opened.sheaves.items():
+        by_survey.setdefault(kind.survey, {})[kind] = sheaf
+    for id_, sheaves in by_survey.items():
         last = ends[id_].last if id_ in ends else surveys[id_].calendar.periods
         try:
-            counted.add(_count_survey(surveys[id_], last, uploads, seen))
+            counted.add(_count_survey(surveys[id_], last, sheaves, requests, seen))
         except _OF_A_SURVEY:
-            _log.exception("%d uploads of survey %s cannot be counted", len(uploads), id_.hex())
-            counted.uncounted[id_] += len(uploads)
+            uploads = sum(len(sheaf.numbers) for sheaf in sheaves.values())
+            _log.exception("%d uploads of survey %s cannot be counted", uploads, id_.hex())
+            counted.uncounted[id_] += uploads
     return counted
 
 
-def _count_survey(survey: Survey, last: int, uploads: Sequence[OpenedUpload], seen: Seen) -> Counted:
+def _count_survey(
+    survey: Survey, last: int, sheaves: Mapping[Kind, Sheaf], requests: Sequence[LoggedEnvelope], seen: Seen
+) -> Counted:
     counted = Counted(Counter())
-    rows = UploadRows(survey.plan, uploads)
+    rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))
     fresh = _fresh_closings(counted, survey, last, rows.closings, seen)
     for upload, until in early_uploads(fresh, survey):
-        _hold(counted, uploads[upload], until)
+        request = requests[request_number(upload)]
+        at = request.stream, request.position
+        counted.held[at] = max(until, counted.held.get(at, until))
     _count_attendance(counted, survey.id, fresh)
     _count_reports(counted, survey, rows, fresh)
     return counted
@@ -126,10 +143,6 @@ def _fresh_closings(counted: Counted, survey: Survey, last: int, closings: pl.Da
     return known
 
 
-def _hold(counted: Counted, upload: OpenedUpload, until: UnixMilliseconds) -> None:
-    counted.held[upload.logged.stream, upload.logged.position] = until
-
-
 def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame) -> None:
     marked = {
         standing.name.lower(): (pl.col("standing") == standing + 1).sum()
@@ -142,7 +155,7 @@ def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame
 
 def _count_reports(counted: Counted, survey: Survey, rows: UploadRows, closings: pl.DataFrame) -> None:
     """Adds the reports that belong to these closings to the tallies; symbols that cannot be are counted as refused."""
-    answered = rows.closings["standing"].to_numpy() > 0
+    answered = rows.answered
     strata = np.full(len(answered), _NOT_COUNTED)
     strata[closings["row"].to_numpy()] = closings["stratum"].to_numpy()
     for group in rows.groups:

@@ -1,13 +1,15 @@
 """The one thread of a process that appends to the log. Uploads that wait at the same time share a commit.
 
-An upload is acknowledged when its commit is on disk, never before. What waits is bounded in bytes.
+An upload is acknowledged when its commit is on disk, never before. One commit is in hand while the next uploads
+gather. What waits is bounded in bytes, and so is what the fold has not counted: beyond that uploads are turned away.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import suppress
 from threading import Condition, Thread
+from typing import NamedTuple
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
@@ -24,10 +26,9 @@ REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    envelopes: Sequence[bytes]
-    acknowledged: Future[None]
+class _Waiting(NamedTuple):
+    body: bytes
+    acknowledged: asyncio.Future[None]
 
 
 class Committer:
@@ -73,20 +74,20 @@ class Committer:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
 
-    def submit(self, envelopes: Sequence[bytes]) -> Future[None]:
-        """Append these envelopes; the future is done when they are on disk, or holds the error.
+    async def append(self, body: bytes) -> None:
+        """Append an upload request, as `wire.encode_upload_request` makes it; returns when it is on disk.
 
-        Raises Overloaded where too much waits already.
+        Raises Overloaded where too much waits already, or the error that kept it from the disk.
         """
-        size = sum(map(len, envelopes))
-        waiting = _Waiting(envelopes, Future())
+        waiting = _Waiting(body, asyncio.get_running_loop().create_future())
         with self._changed:
-            if self._closing or self._waiting_bytes + size > MOST_WAITING_BYTES:
+            if self._closing or self._waiting_bytes + len(body) > MOST_WAITING_BYTES:
                 raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
             self._waiting.append(waiting)
-            self._waiting_bytes += size
-            self._changed.notify()
-        return waiting.acknowledged
+            self._waiting_bytes += len(body)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+        await waiting.acknowledged
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
@@ -108,27 +109,39 @@ class Committer:
                 batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
                 refused, self._refused = self._refused, Counter()
                 closing = self._closing
-            # From here on nobody can cancel them; who has gone away before is not waited for.
-            batch = [waiting for waiting in batch if waiting.acknowledged.set_running_or_notify_cancel()]
+            error = None
             try:
-                self._commit([envelope for waiting in batch for envelope in waiting.envelopes], refused)
-                self._failed = False
-            except Exception as error:  # whatever the database says, the thread lives and the sender hears it
-                self._failed = True
-                for waiting in batch:
-                    waiting.acknowledged.set_exception(error)
+                self._commit([waiting.body for waiting in batch], refused)
+            except Exception as raised:  # whatever the database says, the thread lives and the sender hears it
+                error = raised
                 if not closing:
                     self.count_refused(refused)
-            else:
-                for waiting in batch:
-                    waiting.acknowledged.set_result(None)
+            self._failed = error is not None
+            _acknowledge([waiting.acknowledged for waiting in batch], error)
 
-    def _commit(self, envelopes: Sequence[bytes], refused: RefusalCounts) -> None:
+    def _commit(self, bodies: Sequence[bytes], refused: RefusalCounts) -> None:
         if trouble := self._store.trouble():  # SQLite itself writes on into a file that has no name any more
             raise Unwritable(trouble)
         with self._store.writing() as connection:
-            if envelopes:
-                append(connection, self._stream, envelopes, UnixMilliseconds(int(self._clock() * 1000)))
+            if bodies:
+                append(connection, self._stream, bodies, UnixMilliseconds(int(self._clock() * 1000)))
             elif self._failed:
                 stop_appending(connection)  # which changes nothing, and is written all the same
             add_refusals(connection, refused)
+
+
+def _acknowledge(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    """Wakes each event loop once, whatever number of uploads wait in it."""
+    for loop in {future.get_loop() for future in waiting}:
+        with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it
+            loop.call_soon_threadsafe(_resolve, [each for each in waiting if each.get_loop() is loop], error)
+
+
+def _resolve(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    for future in waiting:
+        if future.done():  # its sender has gone away
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..fold import FoldProcess
 from ..ingest import Committer, Registry
 from ..store import Store
 from .clock import Clock, MovableClock
@@ -26,14 +27,17 @@ class Settings:
 
 
 class Service:
-    """An aggregation server on an open store. Raises sqlalchemy's errors where the store fails."""
+    """An aggregation server on an open store. Raises sqlalchemy's errors where the store fails.
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    folding: the process that folds; without one a thread of this process does.
+    """
+
+    def __init__(self, store: Store, settings: Settings, folding: FoldProcess | None = None) -> None:
         self.store, self.settings, self.clock = store, settings, settings.clock
         self.registry = Registry(store)
         self.registry.refresh()
         self.committer = Committer(store, self.clock)
-        self.folding = FoldLoop(store, self.registry, self.clock)
+        self.folding = FoldLoop(store, self.registry, self.clock, folding)
         self.estimating = Estimating()
         self.body_bytes = 0
         """How many bytes of bodies that have not arrived whole are in memory."""
@@ -49,7 +53,7 @@ class Service:
         self.folding.start()
 
     def close(self) -> None:
-        """Commit what was taken in, finish the fold in hand, close the store."""
+        """Commit what was taken in, finish the batch that is being folded, close the store."""
         self.committer.close()
         self.folding.close()
         self.estimating.close()

@@ -16,6 +16,7 @@ from ..errors import Overtaken
 from .schema import cursors, log, store, streams
 
 _CHUNK = 500
+_INSERT_ROWS = "INSERT INTO log (stream, position, arrival, envelope) VALUES (?, ?, ?, ?)"
 
 
 class LoggedEnvelope(NamedTuple):
@@ -98,13 +99,15 @@ def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now:
     longer = update(streams).where(streams.c.id == stream).values(length=streams.c.length + len(envelopes))
     length: int = connection.execute(longer.returning(streams.c.length)).scalar_one()
     first = length - len(envelopes) + 1
-    connection.execute(
-        insert(log),
-        [
-            {"stream": stream, "position": position, "arrival": arrival, "envelope": envelope}
-            for position, envelope in enumerate(envelopes, first)
-        ],
-    )
+    _insert_rows(connection, [(stream, at, arrival, envelope) for at, envelope in enumerate(envelopes, first)])
+
+
+def _insert_rows(connection: Connection, rows: Sequence[tuple[int, int, int, bytes]]) -> None:
+    """Insert rows of the log: stream, position, arrival, envelope. By the driver's own call where that is faster."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(_INSERT_ROWS, [*rows])
+    else:
+        connection.execute(insert(log), [dict(zip(log.c.keys(), row, strict=True)) for row in rows])
 
 
 def unread(connection: Connection, most: int, most_bytes: int) -> list[LoggedEnvelope]:

@@ -71,7 +71,8 @@ def fold(
 
     now: Unix seconds. batch: the most requests of one transaction. open_: opens them, here or in other processes.
     stop: asked after each transaction whether to leave the rest for the next time.
-    closing: False where `now` may be wrong, so that nothing is sealed or destroyed, nor folded where arrivals are ahead of it: what is folded as late is late for good.
+    closing: False where `now` may be wrong, so that nothing is sealed or destroyed, nor folded where arrivals are ahead
+    of it: what is folded as late is late for good.
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """

@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from changeling_protocol.quantities import UnixSeconds
 
@@ -102,12 +102,10 @@ def _serve(pipe: "Connection[object, object]") -> None:
         signal.signal(each, signal.SIG_IGN)  # a signal to all: whoever started it ends it
     os.nice(NICENESS)
     with suppress(EOFError, OSError):
-        told: Any = pipe.recv()
-        path, secret = told
+        path, secret = cast(Any, pipe.recv())
         store = Store.open(path, AtRest(secret))
         open_ = OpeningProcesses()
-        asked: Any
-        while asked := pipe.recv():
+        while asked := cast(Any, pipe.recv()):
             now, closing = asked
             end = monotonic() + SLICE_SECONDS
             try:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Condition, Thread
+from time import monotonic
 from typing import NamedTuple
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
@@ -22,6 +23,8 @@ from ..store.log import append, open_stream, stop_appending
 
 MOST_WAITING_BYTES = 64 * 2**20
 RETRY_SECONDS = 1.0
+LOOK_SECONDS = 1.0
+"""How often, while all is well, it looks whether the disk is full; whether the file is in its place, each time."""
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
@@ -44,6 +47,7 @@ class Committer:
         self._refused: RefusalCounts = Counter()
         self._closing = False
         self._failed = False
+        self._looked = 0.0
         self._thread = Thread(target=self._run, name="committer", daemon=True)
 
     def start(self) -> None:
@@ -113,15 +117,18 @@ class Committer:
             try:
                 self._commit([waiting.body for waiting in batch], refused)
             except Exception as raised:  # whatever the database says, the thread lives and the sender hears it
-                error = raised
+                error, self._looked = raised, 0.0
                 if not closing:
                     self.count_refused(refused)
             self._failed = error is not None
             _acknowledge([waiting.acknowledged for waiting in batch], error)
 
     def _commit(self, bodies: Sequence[bytes], refused: RefusalCounts) -> None:
-        if trouble := self._store.trouble():  # SQLite itself writes on into a file that has no name any more
-            raise Unwritable(trouble)
+        if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
+            # SQLite itself writes on into a file that has no name any more.
+            if trouble := self._store.trouble():
+                raise Unwritable(trouble)
+            self._looked = monotonic()
         with self._store.writing() as connection:
             if bodies:
                 append(connection, self._stream, bodies, UnixMilliseconds(int(self._clock() * 1000)))

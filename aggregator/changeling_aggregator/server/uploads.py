@@ -9,6 +9,7 @@ from collections import Counter
 from changeling_protocol import MalformedBytes
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
+    MSGPACK,
     ErrorCode,
     decode_upload_request,
     encode_acknowledgement,
@@ -20,8 +21,10 @@ from starlette.types import Receive, Scope, Send
 from ..errors import TurnedDown
 from ..ingest import refusals_of
 from .requests import read_body
-from .responses import answer_to, packed
+from .responses import answer_to
 from .service import Service
+
+_ALL_TAKEN = encode_acknowledgement({})
 
 
 class Uploads:
@@ -33,14 +36,15 @@ class Uploads:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST envelopes; answers when those that are not refused are on disk."""
         try:
-            answer = packed(await self._taken(Request(scope, receive)))
+            taken = await self._taken(Request(scope, receive))
         except Exception as error:
             answer = answer_to(error)
             await answer(scope, receive, send)
             if answer.status_code == 500:
                 raise  # a defect: the server's log says where
         else:
-            await answer(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": _headers(taken)})
+            await send({"type": "http.response.body", "body": taken})
 
     async def _taken(self, request: Request) -> bytes:
         """Appends what a request brings; returns the acknowledgement."""
@@ -56,4 +60,10 @@ class Uploads:
             body = encode_upload_request([each for place, each in enumerate(envelopes) if place not in refused])
         if len(refused) < len(envelopes):
             await service.committer.append(body)
+        if not refused:
+            return _ALL_TAKEN
         return encode_acknowledgement({place: reason for place, (_, reason) in refused.items()})
+
+
+def _headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-length", b"%d" % len(body)), (b"content-type", MSGPACK.encode())]

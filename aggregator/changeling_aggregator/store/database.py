@@ -99,6 +99,13 @@ class Store:
         finally:
             connection.close()
 
+    def in_place(self) -> bool:
+        """Whether its file still is where it was opened."""
+        try:
+            return _identity(self._path) == self._file
+        except OSError:
+            return False
+
     def trouble(self) -> str | None:
         """Why no upload should be appended to it, as far as the file system tells; None where all is well."""
         try:

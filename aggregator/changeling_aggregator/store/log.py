@@ -16,7 +16,13 @@ from ..errors import Overtaken
 from .schema import cursors, log, store, streams
 
 _CHUNK = 500
-_INSERT_ROWS = "INSERT INTO log (stream, position, arrival, envelope) VALUES (?, ?, ?, ?)"
+_ADVANCE = (
+    "UPDATE store SET arrival = CASE WHEN arrival + (stream > ?) > ? THEN arrival + (stream > ?) ELSE ? END, stream = ?"
+    " RETURNING arrival"
+)
+"""What `advance_arrival` does."""
+_INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
+_MOST_ROWS = 64
 
 
 class LoggedEnvelope(NamedTuple):
@@ -95,19 +101,37 @@ def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now:
 
     stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
     """
+    if connection.dialect.name == "sqlite":
+        _append_to_sqlite(connection, stream, envelopes, now)
+        return
     arrival = advance_arrival(connection, stream, now)
     longer = update(streams).where(streams.c.id == stream).values(length=streams.c.length + len(envelopes))
     length: int = connection.execute(longer.returning(streams.c.length)).scalar_one()
     first = length - len(envelopes) + 1
-    _insert_rows(connection, [(stream, at, arrival, envelope) for at, envelope in enumerate(envelopes, first)])
+    connection.execute(
+        insert(log),
+        [
+            {"stream": stream, "position": position, "arrival": arrival, "envelope": envelope}
+            for position, envelope in enumerate(envelopes, first)
+        ],
+    )
 
 
-def _insert_rows(connection: Connection, rows: Sequence[tuple[int, int, int, bytes]]) -> None:
-    """Insert rows of the log: stream, position, arrival, envelope. By the driver's own call where that is faster."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(_INSERT_ROWS, [*rows])
-    else:
-        connection.execute(insert(log), [dict(zip(log.c.keys(), row, strict=True)) for row in rows])
+def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
+    """The same in the driver's own words, which take a fraction of the time.
+
+    One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it back
+    from whatever else the process is doing.
+    """
+    run = connection.exec_driver_sql
+    arrival = run(_ADVANCE, (stream, now, stream, now, stream)).scalar_one()
+    length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(envelopes), stream))
+    rows = [*enumerate(envelopes, length.scalar_one() - len(envelopes) + 1)]
+    while rows:  # by powers of two, as the driver keeps few statements prepared
+        count = min(1 << len(rows).bit_length() - 1, _MOST_ROWS)
+        values = [value for position, envelope in rows[:count] for value in (stream, position, arrival, envelope)]
+        run(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), (*values,))
+        rows = rows[count:]
 
 
 def unread(connection: Connection, most: int, most_bytes: int) -> list[LoggedEnvelope]:

@@ -101,6 +101,8 @@ def _fold(
     total.behind = total.requests < waiting
     if closing:
         close_what_ended(store, now)
+    if total.requests:
+        store.write_back()
     return total
 
 

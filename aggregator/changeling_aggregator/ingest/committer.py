@@ -19,12 +19,15 @@ from changeling_protocol.wire import MOST_BODY_BYTES
 from ..errors import Overloaded, Unwritable
 from ..store import Store
 from ..store.counted import RefusalCounts, add_refusals
-from ..store.log import append, open_stream, stop_appending
+from ..store.log import append, open_stream, stop_appending, unfolded
 
 MOST_WAITING_BYTES = 64 * 2**20
 RETRY_SECONDS = 1.0
 LOOK_SECONDS = 1.0
-"""How often, while all is well, it looks whether the disk is full; whether the file is in its place, each time."""
+"""How often, while all is well, it looks whether disk and log are full; whether the file is in its place, each time."""
+MOST_STORE_BYTES = 64 * 2**30
+MOST_UNFOLDED = 10**6
+"""The most requests that wait in the log for the fold."""
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
@@ -35,10 +38,15 @@ class _Waiting(NamedTuple):
 
 
 class Committer:
-    """Appends to a stream of its own. clock: Unix seconds, for the stamp of arrival."""
+    """Appends to a stream of its own.
 
-    def __init__(self, store: Store, clock: Callable[[], UnixSeconds]) -> None:
-        self._store, self._clock = store, clock
+    clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads.
+    """
+
+    def __init__(
+        self, store: Store, clock: Callable[[], UnixSeconds], most_store_bytes: int = MOST_STORE_BYTES
+    ) -> None:
+        self._store, self._clock, self._most_store_bytes = store, clock, most_store_bytes
         with store.writing() as connection:
             self._stream = open_stream(connection)
         self._changed = Condition()
@@ -48,6 +56,7 @@ class Committer:
         self._closing = False
         self._failed = False
         self._looked = 0.0
+        self._full: str | None = None
         self._thread = Thread(target=self._run, name="committer", daemon=True)
 
     def start(self) -> None:
@@ -74,6 +83,8 @@ class Committer:
             return "the thread that writes uploads to disk has died"
         if self._failed:
             return "uploads cannot be written to the store, and are turned away"
+        if self._full:
+            return self._full
         if self._waiting_bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
@@ -85,6 +96,8 @@ class Committer:
         """
         waiting = _Waiting(body, asyncio.get_running_loop().create_future())
         with self._changed:
+            if self._full:
+                raise Overloaded(self._full)
             if self._closing or self._waiting_bytes + len(body) > MOST_WAITING_BYTES:
                 raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
             self._waiting.append(waiting)
@@ -103,8 +116,9 @@ class Committer:
         while True:
             with self._changed:
                 # After a failure it tries by itself: perhaps nobody sends while health is bad.
+                troubled = self._failed or self._full
                 self._changed.wait_for(
-                    lambda: self._waiting or self._refused or self._closing, RETRY_SECONDS if self._failed else None
+                    lambda: self._waiting or self._refused or self._closing, RETRY_SECONDS if troubled else None
                 )
                 if not self._waiting and not self._closing:
                     self._changed.wait_for(lambda: self._waiting or self._closing, REFUSALS_WAIT_SECONDS)
@@ -123,16 +137,29 @@ class Committer:
             self._failed = error is not None
             _acknowledge([waiting.acknowledged for waiting in batch], error)
 
+    def _fullness(self) -> str | None:
+        """Why the store takes no more uploads; None where it does."""
+        with self._store.reading() as connection:
+            waiting = unfolded(connection)
+        if waiting > MOST_UNFOLDED:
+            return "more uploads wait to be counted than this server keeps: come again later"
+        if self._store.bytes_kept() > self._most_store_bytes:
+            return "this server keeps no more uploads until some of them are due to go: come again later"
+        return None
+
     def _commit(self, bodies: Sequence[bytes], refused: RefusalCounts) -> None:
         if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
             # SQLite itself writes on into a file that has no name any more.
             if trouble := self._store.trouble():
                 raise Unwritable(trouble)
+            self._full = self._fullness()
             self._looked = monotonic()
+        if self._full and bodies:
+            raise Overloaded(self._full)
         with self._store.writing() as connection:
             if bodies:
                 append(connection, self._stream, bodies, UnixMilliseconds(int(self._clock() * 1000)))
-            elif self._failed:
+            elif self._failed or self._full:
                 stop_appending(connection)  # which changes nothing, and is written all the same
             add_refusals(connection, refused)
 

@@ -23,6 +23,7 @@ _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
     "secure_delete = ON",
+    "wal_autocheckpoint = 20000",  # the fold does it before: who appends should not wait for it
 )
 
 LEAST_FREE_BYTES = 32 * 2**20
@@ -98,6 +99,20 @@ class Store:
             self._overwritten = bool(busy)
         finally:
             connection.close()
+
+    def write_back(self) -> None:
+        """Bring what was written into its place in the file, where nobody has to wait for it."""
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def bytes_kept(self) -> int:
+        """About how many bytes all that it holds takes, without what was deleted."""
+        with self.reading() as connection:
+            pages, free, size = (
+                int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * size
 
     def in_place(self) -> bool:
         """Whether its file still is where it was opened."""

@@ -7,10 +7,10 @@ over all streams and however many append: whatever a reader has not seen comes a
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
-from sqlalchemy import Connection, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
 from .schema import cursors, log, store, streams
@@ -172,6 +172,16 @@ def envelopes_after(
     while rows := connection.execute(query, {"after": position}).all():
         yield from (LoggedEnvelope(*row) for row in rows)
         position = rows[-1].position
+
+
+def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[Row[Any]]]:
+    """Rows of the log that the fold has counted and that are not pruned, some at a time, stream by stream in order."""
+    for stream, end in connection.execute(select(cursors.c.stream, cursors.c.position)).all():
+        after = 0
+        query = select(log).where(log.c.stream == stream, log.c.position <= end).order_by(log.c.position).limit(at_once)
+        while rows := connection.execute(query.where(log.c.position > after)).all():
+            yield rows
+            after = rows[-1].position
 
 
 def cursors_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, tuple[int, int]]:

@@ -26,7 +26,7 @@ check: setup
 	$(BIN)/pytest --doctest-modules protocol client_sdk aggregator simulations benchmarks demo
 
 test: setup node
-	$(BIN)/pytest tests -m "not heavy"
+	$(BIN)/pytest tests -m "not heavy" --numprocesses 2 --dist loadfile
 
 test-heavy: setup
 	$(BIN)/pytest tests -m heavy

@@ -7,6 +7,8 @@
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
     ├── Unwritable         the store's file is gone, or its disk is full: nothing that is appended would be kept
     ├── TurnedDown         a request that the server answers with an error
+    ├── SpoolError         a relay's folder that another process uses, or that is of another authority
+    ├── UpstreamTrouble    a relay's server did not do what the relay asked of it
     └── ServerAnswered     what an operator's command raises when a server answered it with an error
 
 A refused report is a member of the protocol's Refusal, not an exception. A bad argument is a ValueError with the
@@ -52,6 +54,21 @@ class TurnedDown(AggregatorError):
     def __init__(self, code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.code, self.detail, self.headers = code, detail, headers
+
+
+class SpoolError(AggregatorError):
+    """A relay's folder that another process uses, or that is of another authority."""
+
+
+class UpstreamTrouble(AggregatorError):
+    """A relay's server did not do what the relay asked of it; its words hold a status or the name of an error.
+
+    status: what it answered, or None. silence: for how many seconds it asked to be left alone, 0 if it did not.
+    """
+
+    def __init__(self, sentence: str, status: int | None = None, silence: int = 0) -> None:
+        super().__init__(sentence)
+        self.status, self.silence = status, silence
 
 
 class ServerAnswered(AggregatorError):

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from changeling_protocol import Coins, Survey, SystemCoins
@@ -25,8 +26,6 @@ from .settings import Settings
 from .store import Store
 from .surveys import Known, Status
 
-MOST_ANSWER_CHARACTERS = 1_000
-"""The longest answer that is kept for a survey that is not known yet."""
 _log = logging.getLogger("changeling")
 
 
@@ -160,11 +159,12 @@ class Device:
             self._wipe()
 
     def account(self) -> Account:
-        """What all surveys come to."""
+        """What all surveys come to; without consent too, as what was spent stays so."""
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
-        if self._opened is None:
+        if self._opened is None and not self._path.exists():
             return Account(from_micro(0), at_most, (), {}, witnessed)
-        with self.store.transaction() as db:
+        opened = nullcontext(self._opened) if self._opened is not None else closing(Store(self._path, self._key))
+        with opened as store, store.transaction() as db:
             return account(db, at_most, witnessed)
 
     def find(self, id_: SurveyId) -> Known | None:
@@ -294,6 +294,5 @@ class Device:
 
     def _tell_unless(self, wiped: bool) -> None:
         if not wiped:
-            self.tell(
-                ClientError("another process reads the store: its old pages are erased when this app next starts")
-            )
+            sentence = "another process reads the store: its old pages are erased when this app next starts"
+            self.tell(ClientError(sentence))

@@ -5,10 +5,8 @@ A store of a version that is not known here is left as it is.
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 
 from . import schema, surveys, version_3
-from .surveys import Status
 from .wrapping import Wrapping
 
 _FORWARD: dict[int, Callable[[sqlite3.Connection, Wrapping], None]] = {3: version_3.forward}
@@ -48,12 +46,11 @@ def downgrade(db: sqlite3.Connection, wrapping: Wrapping, version: int) -> None:
 
 
 def address(db: sqlite3.Connection, url: str) -> None:
-    """Gives what an earlier version kept, which knew of one server, to the one at this URL, or to a survey's relay."""
-    if db.execute("SELECT 1 FROM servers WHERE url = ''").fetchone() is None:
-        return
-    for known in surveys.find_all(db, Status.JOINED, Status.ENDED):
-        if not known.url:
-            surveys.put(db, replace(known, url=known.survey.relay.rstrip("/") or url))
+    """Sends to the app's server, at this URL, what no relay of a survey's takes: it may have moved since.
+
+    What an earlier version kept of the one server that it knew is that server's from now on.
+    """
+    surveys.follow(db, url)
     for table in ("servers", "sealing_keys"):
         db.execute(f"UPDATE OR REPLACE {table} SET url = ? WHERE url = ''", (url,))  # noqa: S608
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from changeling_protocol.signing import KEY_BYTES, authority_key
+
 from .errors import ClientError
 from .witness import Sidecar, Witness, default_folder
 
-AUTHORITY_KEY_BYTES = 32
 STORE_NAME = "changeling.db"
 
 
@@ -37,10 +38,12 @@ class Settings:
 
 
 def checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The pinned keys. Raises ValueError unless they are one or more public keys."""
+    """The pinned keys. Raises ValueError unless they are one or more public keys under which not just anybody signs."""
     keys = tuple(authority)
-    if not keys or not all(isinstance(key, bytes) and len(key) == AUTHORITY_KEY_BYTES for key in keys):
-        raise ValueError(f"the authority is one or more public keys of {AUTHORITY_KEY_BYTES} bytes, got {keys!r}")
+    if not keys or not all(isinstance(key, bytes) for key in keys):
+        raise ValueError(f"the authority is a list of one or more public keys of {KEY_BYTES} bytes")
+    for key in keys:
+        authority_key(key)
     return keys
 
 

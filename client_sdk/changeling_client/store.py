@@ -138,8 +138,11 @@ class Store:
     def close(self) -> None:
         """Closes the file, once no thread is in a transaction; all later calls raise ClientClosed."""
         if self.interrupts():
-            self.afterwards(self.close)
-            return
+            self.afterwards(self._close)
+        else:
+            self._close()
+
+    def _close(self) -> None:
         with self._lock:
             self._closed = True
             self._disconnect()

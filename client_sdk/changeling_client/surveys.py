@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import IntEnum
 from functools import lru_cache
@@ -14,6 +14,7 @@ from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.survey import ID_BYTES
 
 from .errors import StoreUnusable
+from .route import is_loopback
 
 _COLUMNS = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
 
@@ -114,6 +115,21 @@ def find_all(db: sqlite3.Connection, *statuses: Status) -> list[Known]:
 def joined(db: sqlite3.Connection) -> set[SurveyId]:
     """The ids of the surveys that are answered."""
     return {known.id for known in find_all(db, Status.JOINED)}
+
+
+def follow(db: sqlite3.Connection, url: str) -> None:
+    """From now on everything goes to the app's server at this URL, but for what a survey's own relay takes.
+
+    What counted nothing when it was joined, as it was for development, goes to no other server than one on loopback.
+    """
+    for known in find_all(db, Status.ASKED, Status.JOINED, Status.ENDED):
+        survey = readable(known) if known.payload else None
+        if survey is None and known.status is not Status.ASKED:
+            continue
+        to = survey.relay.rstrip("/") if survey is not None and survey.relay else url
+        counts = known.charge_micro > 0 or known.status is Status.ASKED
+        if to != known.url and (counts or is_loopback(to)):
+            put(db, replace(known, url=to))
 
 
 def answered_at(db: sqlite3.Connection, url: str) -> list[Survey]:

@@ -17,7 +17,7 @@ from . import hpke
 from .canonical import Fields, holds_booleans
 from .errors import CannotOpen, MalformedBytes
 from .quantities import SurveyId, UnixSeconds
-from .signing import signed, unverified, verified
+from .signing import check_order, signed, unverified, verified
 from .survey import ID_BYTES
 from .version import VERSION
 
@@ -25,8 +25,6 @@ KIND = "sealing-key"
 HEAD_BYTES = 1 + 2 * ID_BYTES
 SEAL_BYTES = hpke.ENC_BYTES + hpke.TAG_BYTES
 """What HPKE adds to the plaintext."""
-_ANYONE = X25519PrivateKey.from_private_bytes(bytes(32))
-"""Some private key: an exchange with it fails for a public key of low order, with which no secret can be shared."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,7 @@ class SealingKey:
             raise ValueError(f"an X25519 public key has 32 bytes, got {len(self.public)}")
         if not 0 <= self.begins < self.expires < 2**63:  # stores keep both in 64 bits
             raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
-        try:
-            _ANYONE.exchange(X25519PublicKey.from_public_bytes(self.public))
-        except ValueError:
-            raise ValueError("this public key is of low order: nothing can be sealed to it") from None
+        check_order(self.public)
 
     @cached_property
     def id(self) -> bytes:

@@ -5,9 +5,12 @@ another. Apps pin the authority's current and next key.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from . import canonical
 from .canonical import Fields
@@ -16,6 +19,34 @@ from .version import VERSION
 
 MOST_ITEMS = 2**15
 """The most values in a signed object, lists and maps included: what reads one makes no more objects than that."""
+KEY_BYTES = 32
+_PRIME = 2**255 - 19
+
+
+@lru_cache(maxsize=16)
+def authority_key(public: bytes) -> Ed25519PublicKey:
+    """The public key of a survey authority, 32 bytes.
+
+    Raises ValueError for one of low order: under such a key, all zeros among them, anybody can sign.
+    """
+    if len(public) != KEY_BYTES:
+        raise ValueError(f"an authority's public key has {KEY_BYTES} bytes, got {len(public)}")
+    y = (int.from_bytes(public, "little") & (2**255 - 1)) % _PRIME
+    same_on_x25519 = (1 + y) * pow(1 - y, _PRIME - 2, _PRIME) % _PRIME  # RFC 7748, 4.1; 0 in place of infinity
+    check_order(same_on_x25519.to_bytes(KEY_BYTES, "little"))
+    return Ed25519PublicKey.from_public_bytes(public)
+
+
+def check_order(public: bytes) -> None:
+    """Raises ValueError for an X25519 public key, 32 bytes, of low order: with it no secret can be shared."""
+    try:
+        _ANYONE.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ValueError("this public key is of low order: it protects nothing") from None
+
+
+_ANYONE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
+"""Some private key: an exchange with it fails for a public key of low order."""
 
 
 def signed(kind: str, fields: Fields, authority: Ed25519PrivateKey) -> bytes:
@@ -32,17 +63,17 @@ def payload_bytes(kind: str, fields: Fields) -> bytes:
 def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> Fields:
     """The fields of a signed object.
 
-    authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed.
+    authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed, which none of low order can.
     Raises MalformedBytes, or BadSignature.
     """
     payload, signature = _parts(encoded)
     for key in authority:
-        try:
-            Ed25519PublicKey.from_public_bytes(key).verify(signature, payload)
-            return payload_fields(kind, payload)
-        except InvalidSignature:
-            continue
-    raise BadSignature(f"none of the pinned authority keys signed this {kind}")
+        with suppress(InvalidSignature, ValueError):
+            authority_key(key).verify(signature, payload)
+            break
+    else:
+        raise BadSignature(f"none of the pinned authority keys signed this {kind}")
+    return payload_fields(kind, payload)
 
 
 def unverified(kind: str, encoded: bytes) -> Fields:

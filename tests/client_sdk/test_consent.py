@@ -133,10 +133,11 @@ def test_when_consent_is_withdrawn_no_byte_is_left(tmp_path, key, running):
 
 def test_a_survey_that_consent_was_withdrawn_from_never_resumes(tmp_path):
     """Not when it is asked for again, not with another client, not if the server was never reached; one that was not
-    known to the store before is joined."""
+    known to the store before is joined. What it has cost is told without consent too."""
     server, clock = lived(tmp_path)
     with client(tmp_path, server, clock) as device:
         device.set_consent(False)
+        assert device.ledger().spent == EVERYTHING.epsilon
         device.set_consent(True)
         handles = [device.join(EVERYTHING.id, entries=3), device.join(b"unknown survey..", signed=None)]
         for handle in handles:

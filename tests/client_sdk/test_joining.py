@@ -9,6 +9,7 @@ from changeling_client import (
     BadEnrolment,
     BadSurvey,
     CannotJoin,
+    Client,
     EnrolmentOver,
     Recorded,
     Status,
@@ -54,6 +55,53 @@ def test_joining_again_is_the_same_and_asks_nobody(tmp_path):
         assert handle.survey == PLAIN
         assert device.ledger().spent == PLAIN.epsilon
     assert server.paths() == [f"/v1/surveys/{PLAIN.id.hex()}"]
+
+
+def moved(path, server, url, **options):
+    """A client of the same store, 70 seconds later, whose app names another server."""
+    server.clock.now = START + 70
+    return Client(
+        server=url,
+        authority=PINNED,
+        max_epsilon=10**6,
+        path=path / "store.db",
+        background=False,
+        transport=server.transport(),
+        clock=server.clock,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["asked", "joined"])
+def test_when_the_server_moves_what_waits_goes_to_the_new_one(tmp_path, known):
+    """A mistyped URL in a release, or another domain, costs no device: it follows what the app names."""
+    away, server = FakeServer(), FakeServer(PLAIN)
+    with client(tmp_path, away, Clock()) as device:
+        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY) if known else None).record("tea")
+        device.flush()
+    with moved(tmp_path, server, "https://elsewhere.example") as device:
+        device.flush()
+        assert device.join(PLAIN.id).status is Status.JOINED
+        assert device.ledger().spent == PLAIN.epsilon
+    assert server.reports()
+
+
+def test_what_counts_nothing_stays_on_loopback(tmp_path):
+    """A survey that was joined for development, and so cost nothing, is not answered anywhere else afterwards."""
+    home, server = FakeServer(PLAIN), FakeServer(PLAIN)
+    with moved(tmp_path, home, "http://127.0.0.1:8080", development=True) as device:
+        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY)).record("tea")
+        assert device.ledger().spent == 0
+    with moved(tmp_path, server, "https://elsewhere.example") as device:
+        device.flush()
+    assert server.requests == []
+
+
+def test_no_authority_is_a_key_under_which_anybody_signs(tmp_path):
+    """All zeros, the usual placeholder, among them; nor is one key taken for a list of keys."""
+    for authority in ([bytes(32)], [b"\1" + bytes(31)], [PINNED[0][:31]], PINNED[0], []):
+        with pytest.raises(ValueError, match=r"authority|low order"):
+            Client(server="https://a.example", authority=authority, max_epsilon=1, path=tmp_path / "store.db")
 
 
 def test_a_bundled_survey_needs_no_server(tmp_path):

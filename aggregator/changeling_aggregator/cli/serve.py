@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.signing import authority_key
 
 from .files import read_public_key, read_store_key
 from .remote import admin_token
@@ -46,6 +47,8 @@ def serve(
     if movable_clock and not is_loopback(host):
         raise ValueError(f"a movable clock is for loopback only, not for {host}")
     keys = [read_public_key(file) for file in authority]
+    for key in keys:
+        authority_key(key)
     token = admin_token(admin_token_file)
     at_rest = read_store_key(store_key_file)
     listening, url = listen(host, port)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from changeling_protocol import Survey
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
 from changeling_statistics.tallies import Tallies
 from sqlalchemy import Connection, insert, select
 
@@ -67,8 +67,8 @@ def _copy(stored: Connection, scratch: Store) -> None:
     """Surveys, keys, and what is folded of the log."""
     with scratch.writing() as connection:
         for table in (surveys, early_ends, sealing_keys):
-            if rows := [dict(row) for row in stored.execute(select(table)).mappings()]:
-                connection.execute(insert(table), rows)
+            if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
+                connection.execute(insert(table), kept)
         for stream in stored.execute(select(cursors.c.stream, cursors.c.position)).all():
             connection.execute(insert(streams).values(id=stream.stream, length=stream.position))
             connection.execute(insert(cursors).values(stream=stream.stream, position=0, pruned=0))
@@ -94,7 +94,7 @@ def _differences(survey: Survey, sealed: int, stored: Tallies, again: Tallies) -
             yield Difference(survey.id, f"group {group}, attendance at period {period}", *map(str, here))
 
 
-def _tally(tallies: Tallies, key: tuple[int, int]) -> str:
+def _tally(tallies: Tallies, key: tuple[TrackNumber, NodeNumber]) -> str:
     if key not in tallies:
         return "nothing"
     return f"{tallies[key].reports} reports, slots {tallies[key].slots.tolist()}"

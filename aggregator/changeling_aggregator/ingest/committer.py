@@ -81,10 +81,10 @@ class Committer:
         """Why an upload that came now would be turned away; None where it would be taken."""
         if not self.running:
             return "the thread that writes uploads to disk has died"
-        if self._failed:
-            return "uploads cannot be written to the store, and are turned away"
         if self._full:
             return self._full
+        if self._failed:
+            return "uploads cannot be written to the store, and are turned away"
         if self._waiting_bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None

@@ -62,7 +62,7 @@ def make_app(service: Service) -> ASGIApp:
     routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
-    return _Dated(_UploadsFirst(app, uploads), service.clock)
+    return Dated(_UploadsFirst(app, uploads), service.clock)
 
 
 class _UploadsFirst:
@@ -79,7 +79,7 @@ class _UploadsFirst:
             await self._app(scope, receive, send)
 
 
-class _Dated:
+class Dated:
     """Puts the server's own clock on every answer: devices delay by it what they would send too early."""
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
@@ -87,6 +87,8 @@ class _Dated:
         self._second, self._date = 0, b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers, with a date."""
+
         async def dated(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), (b"date", self._shown())]}

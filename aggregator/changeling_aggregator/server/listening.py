@@ -6,6 +6,7 @@ import socket
 import sys
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from .app import make_app
 from .service import Service
@@ -36,9 +37,14 @@ def listen(host: str, port: int) -> tuple[socket.socket, str]:
 
 def make_server(service: Service) -> uvicorn.Server:
     """The server of a service; `run(sockets=[…])` serves until told to stop, then drains."""
+    return server_of(make_app(service))
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """What runs an application within the limits of this module, as `make_server` does."""
     fast = sys.platform != "win32"
     config = uvicorn.Config(
-        make_app(service),
+        app,
         loop="uvloop" if fast else "asyncio",
         http="httptools",
         lifespan="on",

@@ -1,0 +1,212 @@
+"""The copies that a relay serves: surveys and one sealing key, checked, the same bytes to every device.
+
+They are fetched by the relay's own clock, never because a device asks, and kept in its folder: while the server is
+away, and after a restart, the last that were good are served. Surveys never change; keys are `key_choice`'s business.
+"""
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from changeling_protocol import Coins, MalformedBytes, ProtocolError, SealingKey, Survey, canonical
+from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol.wire import encode_key_list
+
+from ..errors import SpoolError
+from ..ingest.registry import most_envelope_bytes
+from .key_choice import KeyChoice, choose
+from .spool import Spool
+
+MOST_SURVEYS = 64
+"""The most surveys of one relay, as each takes room on its disk."""
+LINGER_SECONDS = 3600
+"""A survey that is over is let go of so long after, when nothing of it can be on its way to the disk any more."""
+_KEYS = "keys"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A survey that is relayed. signed: its bytes, as devices get them. spool: its envelopes that wait."""
+
+    survey: Survey
+    signed: bytes = field(repr=False)
+    most_bytes: int
+    spool: Spool
+
+    def is_open(self, now: UnixSeconds) -> bool:
+        """Whether a server may take its envelopes at this Unix time, in seconds."""
+        calendar = self.survey.calendar
+        return calendar.start <= now <= calendar.time(calendar.periods) + self.survey.grace
+
+
+class Copies:
+    """What a relay knows of its server, in a folder of its own.
+
+    folder: made if there is none, readable by its owner alone. authority: public keys, one of which signed whatever is
+    served. surveys: the ids that are relayed; None for all that declare `url`. room: bytes of each survey's spool.
+    rest: as `choose` wants it. Raises SpoolError where another relay runs on the folder, or a survey in it is
+    another authority's; or OSError.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        authority: Sequence[bytes],
+        surveys: frozenset[SurveyId] | None,
+        url: str,
+        room: int,
+        rest: int,
+        coins: Coins,
+    ) -> None:
+        self._folder, self._authority, self._surveys, self._url = folder, authority, surveys, url.rstrip("/")
+        self._room, self._rest, self._coins = room, rest, coins
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise SpoolError(f"another relay runs on {folder}: name a folder of its own for this one") from None
+        self.surveys: dict[SurveyId, Copy] = {}
+        self._passed_over: set[SurveyId] = set()
+        self.asked: int | None = None
+        """When the server last told its keys, in Unix seconds; None if it never did."""
+        self._offered: Mapping[bytes, SealingKey] = {}
+        self._choice: KeyChoice | None = None
+        try:
+            self._load_surveys()
+            self._load_keys()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the files; what waits stays."""
+        for copy in self.surveys.values():
+            copy.spool.close()
+        os.close(self._lock)
+
+    def wants(self, survey: SurveyId) -> bool:
+        """Whether the survey with this id is one to be fetched."""
+        wanted = self._surveys is None or survey in self._surveys
+        room = len(self.surveys) < MOST_SURVEYS
+        return wanted and room and survey not in self.surveys and survey not in self._passed_over
+
+    def take_survey(self, id_: SurveyId, signed: bytes, now: UnixSeconds) -> None:
+        """Keep and relay a survey that the server has under this id, if it is one to be relayed."""
+        try:
+            survey = Survey.from_signed(signed, self._authority)
+        except ProtocolError as error:
+            survey = None
+            _log.warning("survey %s is passed over: %s", id_.hex(), error)
+        if survey is None or survey.id != id_ or not self._is_ours(survey) or _is_over(survey, now):
+            self._passed_over.add(id_)
+            return
+        copy = self._copy(survey, signed)
+        try:
+            _keep(self._folder / f"{id_.hex()}.survey", signed)
+        except OSError:
+            copy.spool.close()
+            raise
+        self.surveys[id_] = copy
+
+    def take_keys(self, signed: Sequence[bytes] | None, now: UnixSeconds) -> None:
+        """Choose among these signed keys that the server offers; None where it could not be asked."""
+        if signed is not None:
+            self._offered, self.asked = self._checked(signed), int(now)
+        self._choice = choose(self._choice, self._offered, now, self._rest)
+        self._keep_keys()
+
+    def drop_ended(self, now: UnixSeconds) -> None:
+        """Let go of the surveys that are over, once nothing of them waits."""
+        for id_, copy in list(self.surveys.items()):
+            if _is_over(copy.survey, UnixSeconds(now - LINGER_SECONDS)) and not copy.spool.waiting():
+                del self.surveys[id_]
+                self._passed_over.add(id_)
+                copy.spool.close()
+                (self._folder / f"{id_.hex()}.spool").unlink()  # first, as nobody would look for it without the survey
+                (self._folder / f"{id_.hex()}.survey").unlink()
+
+    def key_at(self, now: UnixSeconds) -> bytes | None:
+        """The id of the one key that is served and taken at this Unix time, in seconds; None if there is none."""
+        served = self._choice
+        return served.key.id if served is not None and served.serves_at(now) else None
+
+    def key_list_at(self, now: UnixSeconds) -> bytes:
+        """The body of the list of sealing keys, with one key or none."""
+        served = self._choice
+        return encode_key_list([served.signed] if served is not None and served.serves_at(now) else [])
+
+    def _is_ours(self, survey: Survey) -> bool:
+        return self._surveys is not None or survey.relay.rstrip("/") == self._url
+
+    def _checked(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
+        keys = {}
+        for each in signed:
+            try:
+                keys[each] = SealingKey.from_signed(each, self._authority)
+            except ProtocolError as error:
+                _log.warning("a sealing key is passed over: %s", error)
+        return keys
+
+    def _copy(self, survey: Survey, signed: bytes) -> Copy:
+        most_bytes = most_envelope_bytes(survey.plan)
+        spool = Spool(self._folder / f"{survey.id.hex()}.spool", most_bytes, self._room, self._coins)
+        return Copy(survey, signed, most_bytes, spool)
+
+    def _load_surveys(self) -> None:
+        for file in sorted(self._folder.glob("*.survey")):
+            try:
+                survey = Survey.from_signed(signed := file.read_bytes(), self._authority)
+            except ProtocolError as error:
+                sentence = f"{file} is no survey of the authority, {error}: name the key that signed it as well"
+                raise SpoolError(sentence) from error
+            self.surveys[survey.id] = self._copy(survey, signed)
+
+    def _keep_keys(self) -> None:
+        chosen = self._choice
+        kept = {
+            "offered": list(self._offered),
+            "asked": self.asked or 0,
+            "signed": b"" if chosen is None else chosen.signed,
+            "chosen": 0 if chosen is None else chosen.chosen,
+        }
+        _keep(self._folder / _KEYS, canonical.encode(kept))
+
+    def _load_keys(self) -> None:
+        try:
+            kept = canonical.decode((self._folder / _KEYS).read_bytes(), most_items=2**16)
+        except FileNotFoundError:
+            return
+        match kept:
+            case {"offered": [*offered], "asked": int(asked), "signed": bytes(signed), "chosen": int(chosen)}:
+                self._offered, self.asked = self._checked(offered), asked or None
+                if signed and (key := self._checked([signed]).get(signed)) is not None:
+                    self._choice = KeyChoice(signed, key, chosen, signed in self._offered)
+                return
+        raise MalformedBytes(f"{self._folder / _KEYS} was not written by a relay")
+
+
+def _is_over(survey: Survey, now: UnixSeconds) -> bool:
+    return now > survey.calendar.time(survey.calendar.periods) + survey.grace
+
+
+def _keep(file: Path, content: bytes) -> None:
+    """Put a file in place of the old one, whole, and on disk when this returns."""
+    if file.exists() and file.read_bytes() == content:
+        return
+    new = file.with_suffix(".new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
+        writing.write(content)
+        writing.flush()
+        os.fsync(writing.fileno())
+    new.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,106 @@
+"""Forwarding what waits, round by round: shuffled, in full bodies, again and again until the server has it.
+
+What the server refuses is counted by reason and let go of: the device was told that the relay has it, and nothing else.
+"""
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from changeling_protocol import Coins
+from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol.refusal import Refusal
+from starlette.concurrency import run_in_threadpool
+
+from ..errors import UpstreamTrouble
+from .batching import Batching
+from .copies import Copy
+from .shuffling import shuffled
+from .spool import Waiting
+from .upstream import Upstream
+
+FIRST_PAUSE_SECONDS = 2.0
+"""The longest pause after a first failure; after each further one it is twice as long, up to MOST_PAUSE_SECONDS."""
+MOST_PAUSE_SECONDS = 300.0
+MOST_SILENCE_SECONDS = 3600
+"""A server that asks for more silence than this is asked again after so many seconds."""
+_LOOK_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Forwarding:
+    """Forwards what one survey's devices sent. coins: for the order, and for pauses. clock: Unix seconds."""
+
+    def __init__(
+        self, copy: Copy, upstream: Upstream, batching: Batching, coins: Coins, clock: Callable[[], UnixSeconds]
+    ) -> None:
+        self._copy, self._upstream, self._batching = copy, upstream, batching
+        self._coins, self._clock = coins, clock
+        self.failures = 0
+        """How many attempts failed since the server last took something."""
+        self.refused: Counter[Refusal | None] = Counter()
+        """What the server did not take, by its reason; None for reasons that we do not know."""
+
+    async def run(self) -> None:
+        """Forward whatever is due at the start of each round, until cancelled."""
+        last = self._batching.round_at(self._clock())
+        while True:
+            now = self._batching.round_at(self._clock())
+            if now != last:
+                last = now
+                try:
+                    await self.forward_due(now)
+                except Exception:  # a disk that fails today is no reason not to try again
+                    self.failures += 1
+                    _log.exception("survey %s: forwarding failed and will be tried again", self._copy.survey.id.hex())
+            left = self._batching.wait - self._clock() % self._batching.wait
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+    async def forward_due(self, now: int) -> None:
+        """Forward what is due in this round; returns when the server has all of it."""
+        for waiting in _by_key(self._copy.spool.waiting(), now):
+            at_once = self._batching.at_once(self._copy.most_bytes)
+            longest = self._batching.longest(self._copy.survey)
+            count = self._batching.due([each.round for each in waiting], now, longest, at_once)
+            order = shuffled([each.slot for each in waiting], self._coins)[:count]
+            before = self.refused.copy()
+            for first in range(0, count, at_once):
+                await self._forward(order[first : first + at_once])
+            if refused := self.refused - before:
+                reasons = ", ".join(sorted(f"{number} {reason or 'otherwise'}" for reason, number in refused.items()))
+                _log.warning("survey %s: of %d the server refused %s", self._copy.survey.id.hex(), count, reasons)
+
+    async def _forward(self, slots: Sequence[int]) -> None:
+        """Send one body until the server has answered for it, then erase it here."""
+        envelopes = await run_in_threadpool(self._copy.spool.read, slots)
+        while True:
+            try:
+                self.refused.update(await self._upstream.upload(envelopes))
+            except UpstreamTrouble as trouble:
+                if trouble.status == 413 and len(slots) > 1:
+                    for half in (slots[: len(slots) // 2], slots[len(slots) // 2 :]):
+                        await self._forward(half)
+                    return
+                await asyncio.sleep(self._pause(trouble))
+            else:
+                self.failures = 0
+                break
+        await run_in_threadpool(self._copy.spool.erase, slots)
+
+    def _pause(self, trouble: UpstreamTrouble) -> float:
+        if self.failures == 0:
+            _log.warning("survey %s: %s; trying on", self._copy.survey.id.hex(), trouble)
+        most = min(FIRST_PAUSE_SECONDS * 2 ** min(self.failures, 20), MOST_PAUSE_SECONDS)
+        self.failures += 1
+        drawn = most * (1 + self._coins.below(1000) / 1000) / 2
+        return float(min(trouble.silence, MOST_SILENCE_SECONDS) + drawn)
+
+
+def _by_key(waiting: Sequence[Waiting], now: int) -> list[list[Waiting]]:
+    """What came before this round, or in one that a clock which was set back has yet to reach; one list a key."""
+    groups: dict[bytes, list[Waiting]] = defaultdict(list)
+    for each in waiting:
+        if each.round != now:
+            groups[each.key].append(each)
+    return [groups[key] for key in sorted(groups)]

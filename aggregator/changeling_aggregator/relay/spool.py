@@ -1,0 +1,143 @@
+"""Envelopes on disk that wait to be forwarded, in a file that does not tell in which order they came, or who together.
+
+A spool is one file of equal slots, its room taken from the disk when it is made. An envelope goes into a slot that is
+drawn from all that are free, and zeros go over it when it leaves. So whatever came when, the places of what waits are
+uniform, and nothing else is in the file. An envelope is kept once `flush` returns; what a crash tore in two does not
+have the digest that stands before it, and was never acknowledged.
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+
+from changeling_protocol import Coins
+from changeling_protocol.sealing import head_of
+
+from ..errors import Overloaded
+
+_HEAD = struct.Struct(">16sQI")
+"""Before an envelope: the digest of all that follows, the round it came in, its length."""
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An envelope that waits. slot: its place. round: the one it came in. key: the id of the key it is sealed to."""
+
+    slot: int
+    round: int
+    key: bytes
+
+
+class Spool:
+    """The envelopes of one survey. Threads may share it; processes may not.
+
+    path: the file, made if there is none, readable by its owner alone.
+    most_bytes: the length that no envelope exceeds; a file belongs to one such length.
+    room: how many bytes the file has at least. coins: what slots are drawn with.
+    Raises OSError, also where the disk has no such room.
+    """
+
+    def __init__(self, path: Path, most_bytes: int, room: int, coins: Coins) -> None:
+        self._slot_bytes, self._coins = _HEAD.size + most_bytes, coins
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.posix_fallocate(self._file, 0, max(1, room // self._slot_bytes) * self._slot_bytes)
+            os.fsync(self._file)
+        except OSError as error:
+            os.close(self._file)
+            raise OSError(error.errno, f"no room of {room} bytes: {error.strerror}", str(path)) from error
+        self._lock = Lock()
+        self._free: list[int] = []
+        self._waiting: dict[int, Waiting] = {}
+        for slot in range(os.fstat(self._file).st_size // self._slot_bytes):
+            self._find(slot)
+        self.flush()
+
+    def close(self) -> None:
+        """Close the file; what waits stays in it."""
+        os.close(self._file)
+
+    def reserve(self, count: int) -> list[int]:
+        """So many free slots, drawn. Raises Overloaded where there are fewer."""
+        with self._lock:
+            if count > len(self._free):
+                raise Overloaded("more envelopes wait here than this relay keeps: come again later")
+            return [self._drawn() for _ in range(count)]
+
+    def release(self, slots: Iterable[int]) -> None:
+        """Give back slots that were reserved and not written."""
+        with self._lock:
+            self._free += slots
+
+    def write(self, slots: Sequence[int], envelopes: Sequence[bytes], round_: int) -> None:
+        """Put envelopes into slots that were reserved for them; `flush` keeps them. round_: the present one."""
+        for slot, envelope in zip(slots, envelopes, strict=True):
+            os.pwrite(self._file, _record(envelope, round_), slot * self._slot_bytes)
+
+    def flush(self) -> None:
+        """Returns when all that was written or erased is on disk."""
+        os.fdatasync(self._file)
+
+    def admit(self, slots: Sequence[int], envelopes: Sequence[bytes], round_: int) -> None:
+        """What was written and flushed waits from now on."""
+        with self._lock:
+            for slot, envelope in zip(slots, envelopes, strict=True):
+                self._waiting[slot] = Waiting(slot, round_, head_of(envelope).key)
+
+    def waiting(self) -> list[Waiting]:
+        """What waits, in the order of slots."""
+        with self._lock:
+            return [self._waiting[slot] for slot in sorted(self._waiting)]
+
+    def read(self, slots: Sequence[int]) -> list[bytes]:
+        """The envelopes in these slots."""
+        envelopes = []
+        for slot in slots:
+            _, _, length = _HEAD.unpack(os.pread(self._file, _HEAD.size, slot * self._slot_bytes))
+            envelopes.append(os.pread(self._file, length, slot * self._slot_bytes + _HEAD.size))
+        return envelopes
+
+    def erase(self, slots: Iterable[int]) -> None:
+        """Overwrite what was in these slots, on disk when this returns; they are free.
+
+        They are free as well where the disk fails, with OSError. What it still holds then waits again after a restart.
+        """
+        slots = list(slots)
+        try:
+            for slot in slots:
+                os.pwrite(self._file, bytes(self._slot_bytes), slot * self._slot_bytes)
+            self.flush()
+        finally:
+            with self._lock:
+                for slot in slots:
+                    del self._waiting[slot]
+                self._free += slots
+
+    def _drawn(self) -> int:
+        place = self._coins.below(len(self._free))
+        self._free[place], self._free[-1] = self._free[-1], self._free[place]
+        return self._free.pop()
+
+    def _find(self, slot: int) -> None:
+        """Learn at the start what stands in a slot; what is torn goes."""
+        begin = slot * self._slot_bytes
+        head = os.pread(self._file, _HEAD.size, begin)
+        _, round_, length = _HEAD.unpack(head)
+        if 0 < length <= self._slot_bytes - _HEAD.size:
+            envelope = os.pread(self._file, length, begin + _HEAD.size)
+            if _record(envelope, round_)[: _HEAD.size] == head:
+                self._waiting[slot] = Waiting(slot, round_, head_of(envelope).key)
+                return
+        if any(record := os.pread(self._file, self._slot_bytes, begin)):
+            os.pwrite(self._file, bytes(len(record)), begin)
+        self._free.append(slot)
+
+
+def _record(envelope: bytes, round_: int) -> bytes:
+    rest = _HEAD.pack(b"", round_, len(envelope))[_DIGEST_BYTES:] + envelope
+    return sha256(rest).digest()[:_DIGEST_BYTES] + rest

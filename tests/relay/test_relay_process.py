@@ -1,0 +1,241 @@
+"""Devices, a relay and a server, each a process on loopback."""
+
+import random
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from threading import Timer
+
+import httpx
+import pytest
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.counted import tallies_of
+from changeling_client import Client
+from changeling_commands.__main__ import main
+from changeling_protocol import Calendar
+
+from ..aggregator.devices import body, envelope, report
+from ..aggregator.serving import ServerProcess, eventually
+from ..command_line import invoked
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .hand import KEY, sealed
+from .relaying import RelayProcess, free_port
+from .upstreams import watching
+
+QUICK = ("--batch", "4", "--wait", "1s", "--most-wait", "3s")
+GRACE = 3600
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """By the real clock, as the relay is."""
+    with ServerProcess(tmp_path_factory.mktemp("server")) as running:
+        running.key = running.new_key()
+        yield running
+
+
+def relayed_survey(server, relay_url, question):
+    """It began five minutes ago."""
+    calendar = Calendar(int(time.time()) - 300, 60, 8)
+    return server.publish(replace(survey(calendar=calendar, grace=GRACE), question=question, relay=relay_url))
+
+
+def test_tallies_through_a_relay_are_those_of_direct_uploads(tmp_path, server):
+    """40 uploads to two surveys in mixed requests, some sent twice: tallies as of surveys that got them directly."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    here = [relayed_survey(server, url, f"Relayed {number}?") for number in range(2)]
+    direct = [relayed_survey(server, url, f"Direct {number}?") for number in range(2)]
+    chance = random.Random(3)
+    said = [[report(1 + chance.randrange(4), chance.randrange(13)) for _ in range(20)] for _ in here]
+    with RelayProcess(tmp_path / "relay", server.url, *QUICK, port=port) as relay:
+        for place in range(20):
+            mixed = [envelope(asked, server.key, [said[number][place]]) for number, asked in enumerate(here)]
+            assert relay.upload(*mixed) == {}
+            if place % 5 == 0:
+                assert relay.upload(*mixed) == {}
+            plain = [envelope(asked, server.key, [said[number][place]]) for number, asked in enumerate(direct)]
+            assert server.upload(*plain) == []
+        expected = [server.reports(asked) for asked in direct]
+        assert sum(map(sum, (each.values() for each in expected))) == 40
+        assert eventually(lambda: [server.reports(asked) for asked in here], expected)
+    assert tallied(server, here) == tallied(server, direct)
+    assert relay.complained == ""
+
+
+def tallied(server, surveys):
+    """What the store holds of them."""
+    store = Store.open(server.store_path)
+    with store.reading() as connection:
+        found = [tallies_of(connection, asked.id) for asked in surveys]
+    store.close()
+    return [{key: (tally.reports, tally.slots.tolist()) for key, tally in each.items()} for each in found]
+
+
+def test_real_clients_report_through_a_relay(tmp_path, server):
+    """Six devices join, record and flush: the relay acknowledges each of their closings, and the server counts it.
+
+    Three fetch the survey from the server; three know the relay alone, and speak with nobody else.
+    """
+    port = free_port()
+    asked = relayed_survey(server, f"http://127.0.0.1:{port}", "Really?")
+    clock = [asked.calendar.start + 1.0]
+    with RelayProcess(tmp_path / "relay", server.url, *QUICK, port=port) as relay, ExitStack() as stack:
+        clients = [
+            stack.enter_context(
+                Client(
+                    server=(server, relay)[number % 2].url,
+                    authority=PINNED,
+                    path=tmp_path / f"device-{number}.db",
+                    max_epsilon=100,
+                    witness=None,
+                    background=False,
+                    clock=lambda: clock[0],
+                )
+            )
+            for number in range(6)
+        ]
+        handles = [client.join(asked.id) for client in clients]
+        for client in clients:
+            client.flush()
+        for handle, answer in zip(handles, ["tea", "coffee"] * 3, strict=True):
+            handle.record(answer)
+        clock[0] = time.time()
+        closed = asked.calendar.closed(clock[0] - asked.skew - asked.spread)
+        assert closed >= 4
+        for client in clients:
+            client.flush()
+        assert {(handle.ledger().answered, handle.ledger().waiting) for handle in handles} == {(closed, 0)}
+        counted = {(0, period): 6 for period in range(1, closed + 1)}
+        assert eventually(lambda: {key: n for key, n in server.reports(asked).items() if key in counted}, counted)
+
+
+@pytest.mark.heavy
+def test_what_was_acknowledged_survives_kills_and_counts_once(tmp_path, server):
+    """Three SIGKILLs at random moments while four devices upload and the relay forwards; a device sends again until it
+    is acknowledged, and never after. In the end each of their uploads is counted once, and nothing else."""
+    port, chance = free_port(), random.Random(11)
+    asked = relayed_survey(server, f"http://127.0.0.1:{port}", "Killed?")
+    relay = RelayProcess(tmp_path / "relay", server.url, *QUICK, port=port)
+    sent = 0
+    waiting = []
+    for _ in range(3):
+        with relay, ThreadPoolExecutor(4) as devices:
+            timer = Timer(0.5 + 3 * chance.random(), relay.kill)
+            timer.start()
+
+            def live(left, relay=relay):
+                """Until the relay dies: what is left unacknowledged, and how many were made."""
+                made = 0
+                while True:
+                    if not left:
+                        left, made = [envelope(asked, server.key, [report(1, made % 13)])], made + 1
+                    try:
+                        assert relay.upload(*left) == {}
+                    except httpx.HTTPError:
+                        return left, made
+                    left = []
+
+            lives = [devices.submit(live, [each] if each else []) for each in (waiting or [None] * 4)]
+            outcomes = [life.result() for life in lives]
+            timer.join()
+        waiting = [left[0] for left, _ in outcomes]
+        sent += sum(made for _, made in outcomes)
+    with relay:
+        assert relay.upload(*waiting) == {}
+        assert sent > 30
+        assert eventually(lambda: server.reports(asked).get((0, 1)), sent)
+        time.sleep(4)
+        assert server.reports(asked)[0, 1] == sent
+
+
+@pytest.mark.heavy
+def test_hostile_senders_take_no_room_of_others_and_no_health(tmp_path, server):
+    """Rubbish, floods of one survey until its room is full, slow bodies: 4xx, 503 with Retry-After or refusals, never a
+    500; another survey's devices, the copies and health are as before; what was taken goes to the server."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    flooded, other = (relayed_survey(server, url, f"{name}?") for name in ("Flooded", "Other"))
+    with RelayProcess(
+        tmp_path / "relay", server.url, "--batch", "64", "--wait", "3s", "--most-wait", "3s", port=port
+    ) as relay:
+        statuses = set()
+        for content in (b"", b"\xff" * 1000, bytes(2**20 + 1), body(*[b"x"] * 65), body(1, None, "x"), b"\x81" * 5000):
+            statuses.add(relay.http.post("/v1/uploads", content=content).status_code)
+        assert statuses == {200, 400, 413}
+        with ExitStack() as slow:
+            for _ in range(50):
+                connection = slow.enter_context(socket.create_connection(("127.0.0.1", port)))
+                connection.sendall(b"POST /v1/uploads HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\nx")
+            good = [envelope(flooded, server.key, [report(1)]) for _ in range(32)]
+            answers = [relay.http.post("/v1/uploads", content=body(*good)) for _ in range(400)]
+            full = [answer for answer in answers if answer.status_code == 503]
+            assert full
+            assert {answer.status_code for answer in answers} == {200, 503}
+            assert {answer.headers["retry-after"] for answer in full} == {"5"}
+            assert relay.upload(envelope(other, server.key, [report(1)])) == {}
+            assert relay.health() == {"status": "ok"}
+            assert relay.http.get("/v1/keys").status_code == 200
+        assert eventually(lambda: [server.reports(each).get((0, 1)) for each in (flooded, other)], [32, 1])
+
+
+@pytest.mark.heavy
+def test_the_server_sees_the_relays_address_and_waits_are_not_cut_short_by_stopping(tmp_path):
+    """The relay stops and starts with fewer than a batch: nothing goes until the longest wait. Devices name themselves
+    in headers, and stand behind proxies that tell who they are: none of it is in what the server sees."""
+    with watching() as upstream:
+        upstream.keys = [KEY.signed_by(AUTHORITY)]
+        port = free_port()
+        calendar = Calendar(int(time.time()) - 60, 60, 8)
+        asked = replace(survey(calendar=calendar, grace=GRACE), relay=f"http://127.0.0.1:{port}")
+        upstream.surveys = [asked]
+        relay = RelayProcess(
+            tmp_path / "relay", upstream.url, "--batch", "50", "--wait", "1s", "--most-wait", "12s", port=port
+        )
+        begun = time.time()
+        with relay:
+            for number in range(3):
+                telling = {"x-forwarded-for": f"192.0.2.{number}", "user-agent": f"device {number}", "cookie": "a=b"}
+                telling |= {"forwarded": "for=192.0.2.77", "x-request-id": f"{number}"}
+                answer = relay.http.post("/v1/uploads", content=body(sealed(asked, number)), headers=telling)
+                assert answer.status_code == 200
+                assert "set-cookie" not in answer.headers
+        assert "what waits is kept" in relay.said
+        with relay:
+            while time.time() < begun + 9:
+                assert upstream.uploads == []
+                time.sleep(0.1)
+            assert eventually(lambda: len(upstream.envelopes), 3)
+        (seen,) = upstream.uploads
+        assert seen.peer == "127.0.0.1"
+        assert {name.lower() for name, _ in seen.headers} == {
+            *("host", "accept", "accept-encoding", "connection", "user-agent", "content-type", "content-length"),
+        }
+        assert not any(text in f"{seen.headers}" for text in ("192.0.2", "device", "a=b"))
+        assert len({each.path for each in upstream.seen}) == 4
+        told = relay.complained + relay.said
+        assert "192.0.2" not in told
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "name either this relay's --url, or each --survey"),
+        (("--url", ""), "name either this relay's --url, or each --survey"),
+        (("--survey", "ab"), "a survey's id is 32 hexadecimal digits"),
+        (("--url", "https://a.example", "--wait", "2h", "--most-wait", "1h"), "the wait is at least 1 s"),
+        (("--url", "https://a.example", "--upstream", "http://b.example"), "must be https, but on loopback"),
+    ],
+)
+def test_bad_settings_are_named_at_the_start(tmp_path, options, words):
+    """In one line, and nothing is made."""
+    public = tmp_path / "pinned.pub"
+    public.write_text(PINNED[0].hex())
+    words_before = ("relay", "--upstream", "https://server.example", "--authority", str(public))
+    done = invoked(main, *words_before, "--spool", str(tmp_path / "spool"), *options)
+    assert done.exit_code == 1
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "spool").exists()

@@ -1,0 +1,114 @@
+"""What waits is on disk, and its places tell neither an order nor who came together."""
+
+import os
+from collections import Counter
+from itertools import product
+
+import pytest
+from changeling_aggregator.errors import Overloaded
+from changeling_aggregator.relay.spool import Spool
+from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+
+from ..coins import ListedCoins, SeededCoins
+
+MOST = HEAD_BYTES + SEAL_BYTES + 10
+SLOT = MOST + 28
+
+
+def an_envelope(number: int, length: int = MOST) -> bytes:
+    return bytes([number]) * length
+
+
+def put(spool: Spool, *envelopes: bytes, round_: int = 3) -> list[int]:
+    slots = spool.reserve(len(envelopes))
+    spool.write(slots, envelopes, round_)
+    spool.flush()
+    spool.admit(slots, envelopes, round_)
+    return slots
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "spool"
+
+
+def test_the_file_is_the_same_whatever_came_first_and_whatever_came_together(path):
+    """Over all draws of places, for three envelopes: a file is as likely for every order, in one request or three."""
+    a, b, c = an_envelope(1), an_envelope(2, MOST - 5), an_envelope(3)
+
+    def files(*requests):
+        found = Counter()
+        for draws in product(range(4), range(3), range(2)):
+            path.unlink(missing_ok=True)
+            spool = Spool(path, MOST, 4 * SLOT, ListedCoins(draws))
+            for envelopes in requests:
+                put(spool, *envelopes)
+            spool.close()
+            found[path.read_bytes()] += 1
+        return found
+
+    together = files([a, b, c])
+    assert len(together) == 24
+    assert together == files([a], [b], [c]) == files([c], [b], [a]) == files([b, c], [a]) == files([c, a, b])
+
+
+def test_what_was_flushed_is_there_after_a_restart_with_its_round_and_key(path):
+    """And nothing else is; places that are free again can be taken."""
+    spool = Spool(path, MOST, 10 * SLOT, SeededCoins(1))
+    put(spool, an_envelope(1), round_=8)
+    gone = put(spool, an_envelope(2), an_envelope(4))
+    put(spool, an_envelope(3, MOST - 1), round_=9)
+    spool.erase(gone)
+    spool.close()
+    spool = Spool(path, MOST, 10 * SLOT, SeededCoins(2))
+    waiting = spool.waiting()
+    kept = dict(zip(spool.read([each.slot for each in waiting]), waiting, strict=True))
+    assert set(kept) == {an_envelope(1), an_envelope(3, MOST - 1)}
+    assert (kept[an_envelope(1)].round, kept[an_envelope(1)].key) == (8, bytes([1]) * 16)
+    put(spool, *(an_envelope(number) for number in range(10, 18)))
+    spool.close()
+
+
+def test_an_envelope_torn_at_any_byte_is_none_and_harms_no_other(path):
+    """A crash left any number of the bytes of a record, which nobody was told of: it is not found, its bytes go."""
+    spool = Spool(path, MOST, 2 * SLOT, ListedCoins([0, 0]))
+    put(spool, an_envelope(1))
+    put(spool, an_envelope(2))
+    spool.close()
+    whole = path.read_bytes()
+    for torn in range(SLOT):
+        path.write_bytes(whole[:torn] + bytes(SLOT - torn) + whole[SLOT:])
+        spool = Spool(path, MOST, 2 * SLOT, SeededCoins(1))
+        (left,) = spool.waiting()
+        assert spool.read([left.slot]) == [whole[SLOT + 28 :]]
+        spool.close()
+        assert path.read_bytes()[:SLOT] == bytes(SLOT)
+
+
+def test_nothing_of_what_left_is_in_the_file(path):
+    """All zeros once everything is erased; and it is its owner's alone."""
+    spool = Spool(path, MOST, 5 * SLOT, SeededCoins(1))
+    spool.erase(put(spool, *(an_envelope(number) for number in range(1, 5))))
+    spool.close()
+    assert not any(path.read_bytes())
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_spool_takes_nothing_and_loses_nothing(path):
+    """Its room is taken from the disk at the start, so it holds what it says."""
+    spool = Spool(path, MOST, 3 * SLOT + 1, SeededCoins(1))
+    assert os.stat(path).st_blocks * 512 >= 3 * SLOT
+    put(spool, an_envelope(1), an_envelope(2))
+    with pytest.raises(Overloaded):
+        spool.reserve(2)
+    spool.release(spool.reserve(1))
+    put(spool, an_envelope(3))
+    assert len(spool.waiting()) == 3
+    spool.close()
+
+
+def test_a_disk_without_room_is_named(path):
+    """At the start, with the file, and not when envelopes come."""
+    with pytest.raises(OSError, match="no room of") as refused:
+        Spool(path, MOST, 2**55, SeededCoins(1))
+    assert refused.value.filename == str(path)

@@ -226,5 +226,3 @@ def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monke
     assert "due to go" in (taking.trouble or "")
     taking.close()
     store.close()
-
-

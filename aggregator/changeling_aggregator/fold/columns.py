@@ -111,7 +111,7 @@ class UploadRows:
                     "stratum": np.ascontiguousarray(strata).view(">u2").astype(np.int64).ravel(),
                 }
             )
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns = parts[0] if len(parts) == 1 else {name: np.concatenate([o[name] for o in parts]) for name in parts[0]}
         return pl.DataFrame({"row": np.arange(len(columns["high"])), **columns})
 
 
@@ -125,17 +125,6 @@ def _reports(block: _Block, track: Track, place: int) -> ReportRows:
     spanned = len(block.closings)
     closing = np.searchsorted(block.closings, track.first + nodes * track.width)
     return ReportRows(block.first + upload * spanned + closing[node], nodes[node], written[said] - np.uint64(1))
-
-
-def id_frame(ids: bytes) -> pl.DataFrame:
-    """Ids laid end to end, as a frame of ID columns."""
-    halves = np.frombuffer(ids, ">u8").reshape(-1, 2).astype(np.uint64)
-    return pl.DataFrame({"high": halves[:, 0], "low": halves[:, 1]})
-
-
-def id_bytes(frame: pl.DataFrame) -> bytes:
-    """The frame's ids, sorted and laid end to end."""
-    return frame.select(ID).sort(ID).to_numpy().astype(">u8").tobytes()
 
 
 @lru_cache(maxsize=64)

@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 
 from ..store import AttendanceKey, ClosingKey, LoggedEnvelope, TallyKey
 from ..store.counted import RefusalCounts
-from .checks import REFUSAL, early_uploads, first_of_each, judged, not_seen
-from .columns import ReportRows, UploadRows, id_bytes, id_frame
+from .checks import REFUSAL, early_uploads, judged
+from .columns import ID, ReportRows, UploadRows
+from .ids import are_in, first_of_each, packed_ids
 from .opening import Kind, Opened, Sheaf, open_requests, request_number
 
 Seen: TypeAlias = Callable[[ClosingKey, bytes], Iterable[bytes]]
 """Called with a closing and sorted ids; gives ids that were counted for it, among them all of those given that were.
 
-Each piece is ids laid end to end.
+Each piece is sorted ids laid end to end.
 """
 
 Open: TypeAlias = Callable[[Sequence[bytes], Mapping[SurveyId, Survey], Mapping[bytes, X25519PrivateKey]], Opened]
@@ -129,18 +130,38 @@ def _fresh_closings(counted: Counted, survey: Survey, last: int, closings: pl.Da
     for reason, refused in closings.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
         counted.refused[survey.id, Refusal(reason)] += refused
 
-    fresh = [good.clear()]
-    for of_period in first_of_each(good).partition_by("period", maintain_order=True):
-        key = survey.id, int(of_period["period"][0])
-        for ids in seen(key, id_bytes(of_period)):
-            of_period = not_seen(of_period, id_frame(ids))
-        if not of_period.is_empty():
-            counted.ids[key] = id_bytes(of_period)
-            fresh.append(of_period)
-    known = pl.concat(fresh)
+    counts = np.zeros(len(good), bool)
+    high, low = (good[half].to_numpy() for half in ID)
+    for period, places in _by_period(good["period"].to_numpy()):
+        key = survey.id, period
+        places = places[first_of_each(high[places], low[places])]
+        for ids in seen(key, packed_ids(high[places], low[places])):
+            places = places[~are_in(high[places], low[places], ids)]
+        if len(places):
+            counted.ids[key] = packed_ids(high[places], low[places])
+            counts[places] = True
+    known = good.filter(counts)
     if duplicates := len(good) - len(known):
         counted.refused[survey.id, Refusal.DUPLICATE] += duplicates
     return known
+
+
+def _by_period(periods: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each period, and the places where it stands, rising."""
+    order, begins = _alike(periods)
+    for begin, end in zip(begins, [*begins[1:], len(order)], strict=False):
+        yield int(periods[order[begin]]), order[begin:end]
+
+
+def _alike(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """An order in which equal numbers stand together, as they stood; and where each of them begins in it.
+
+    keys: not below 0. Those below 2^16, as nearly always, are sorted by their bits, in a tenth of the time.
+    """
+    small = len(keys) and int(keys.max()) < 2**16
+    order = np.argsort(keys.astype(np.uint16) if small else keys, kind="stable")
+    ordered = keys[order]
+    return order, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(keys)])
 
 
 def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame) -> None:
@@ -180,8 +201,8 @@ def _by_node(
     strata: of the closings, by row. which: of the reports, those that are wanted.
     """
     node, stratum, symbol = reports.node[which], strata[reports.closing[which]], reports.symbol[which]
-    order = np.lexsort((stratum, node))
-    node, stratum, symbol = node[order], stratum[order], symbol[order]
-    begins = np.flatnonzero(np.r_[True, (np.diff(node) != 0) | (np.diff(stratum) != 0)][: len(node)])
+    order, begins = _alike(node * (1 + stratum.max(initial=0)) + stratum)
+    symbol = symbol[order]
     for begin, end in zip(begins, [*begins[1:], len(node)], strict=False):
-        yield NodeNumber(int(node[begin])), StratumNumber(int(stratum[begin])), symbol[begin:end]
+        first = order[begin]
+        yield NodeNumber(int(node[first])), StratumNumber(int(stratum[first])), symbol[begin:end]

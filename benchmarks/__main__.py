@@ -35,7 +35,7 @@ SUITES = {
         "client_audit",
         "client_audit_lives",
     ),
-    "server": ("server_appending",),
+    "server": ("server_appending", "server_folding", "server_kills"),
     "house": (
         "house.lengths",
         "house.additions",

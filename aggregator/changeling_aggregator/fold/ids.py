@@ -36,7 +36,8 @@ def first_of_each(high: Halves, low: Halves) -> Places:
     order = np.lexsort((low, high))
     ordered, also = high[order], low[order]
     again = np.r_[False, (ordered[1:] == ordered[:-1]) & (also[1:] == also[:-1])]
-    return order[~again]
+    firsts: Places = order[~again]
+    return firsts
 
 
 def are_in(high: Halves, low: Halves, piece: bytes) -> NDArray[np.bool_]:

@@ -28,13 +28,13 @@ SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000), "10000x1": (10_000, 1)}
 """Entries by periods: 10,000 due nodes each."""
 _BASE = "import msgpack, sqlite3\nfrom cryptography.hazmat.primitives.asymmetric import ed25519"
 _IMPORT = "from changeling_client import Client"
-_RECORDED = """
+_RECORDED = f"""
 from changeling_client import Client
 from pathlib import Path
 import tempfile
 with tempfile.TemporaryDirectory() as folder:
-    with Client(server="https://localhost", authority=[bytes(32)], max_epsilon=1, path=Path(folder) / "store.db",
-                background=False) as client:
+    with Client(server="https://localhost", authority=[{PINNED[0]!r}], max_epsilon=1,
+                path=Path(folder) / "store.db", background=False) as client:
         client.join(bytes(16)).record("tea")
         print(time.perf_counter() - began, flush=True)
 """

@@ -18,6 +18,8 @@ def series_table(experiment: Experiment) -> Table:
     times, errors = experiment.times(), experiment.standard_errors
     chosen = sorted({round((len(times) - 1) * column / (COLUMNS - 1)) for column in range(COLUMNS)})
     table = Table(title=f"Percent of {experiment.entries:,} entries: the truth, and the estimate ± 2 standard errors")
+    if np.isnan(errors[chosen]).any():
+        table.caption = "–: so few reported that the variance was estimated below zero"
     table.add_column("answer", no_wrap=True)
     table.add_column("")
     table.add_column(f"{times[0]:%b %Y} to {times[-1]:%b %Y}", no_wrap=True)
@@ -82,7 +84,7 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
     """What the clients' own ledgers say, equal ones together."""
     known = [ledger for handle in handles if (ledger := handle.ledger()) is not None]
-    rows = Counter((ledger.epsilon, ledger.answered, ledger.waiting, ledger.dropped) for ledger in known)
+    rows = Counter((ledger.epsilon, ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in known)
     table = Table(title="The clients' ledgers")
     for column in ("clients", "epsilon, whole survey", "answered through period", "waiting", "dropped"):
         table.add_column(column, justify="right")

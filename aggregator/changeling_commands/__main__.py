@@ -5,20 +5,20 @@ from collections.abc import Sequence
 
 from .running import Program, run_program
 
+_OF_SERVER = ("authority", "survey", "keys", "clock", "serve", "relay", "histogram", "dev")
+EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "release": "central"}
+"""The extra that each command needs, told where none is installed and the table of commands cannot be made."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, by default the process's own words; returns the exit code."""
-    return run_program("changeling", _commands, _extra_of, arguments)
+    return run_program("changeling", _commands, EXTRAS, arguments)
 
 
 def _commands() -> Program:
     from .table import app
 
     return app
-
-
-def _extra_of(command: str) -> str:
-    return "central" if command == "release" else "server"
 
 
 if __name__ == "__main__":

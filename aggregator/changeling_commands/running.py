@@ -5,7 +5,7 @@ answered here, as no command's extra is needed for it.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from changeling_protocol import __version__
@@ -40,13 +40,13 @@ class _Misunderstood(Protocol):
 
 
 def run_program(
-    name: str, load: Callable[[], Program], extra_of: Callable[[str], str], arguments: Sequence[str] | None = None
+    name: str, load: Callable[[], Program], extras: Mapping[str, str], arguments: Sequence[str] | None = None
 ) -> int:
     """Run one command of a program.
 
     name: the program's, which begins every error.
     load: imports the commands and returns them; may raise ModuleNotFoundError where an extra is missing.
-    extra_of: the extra that a command needs, by the command's name ("" for the program itself).
+    extras: the extra that each command needs, by the command's name.
     arguments: the words behind the program's name, by default the process's own.
     Returns the exit code: 0, 1 after an error, 2 after words that cannot be understood.
     """
@@ -61,7 +61,10 @@ def run_program(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("changeling"):
             raise
-        return _failed(name, _missing(extra_of, words))
+        if not words or words == ["--help"]:
+            print(_bare_help(name, extras))
+            return 0 if words else 2
+        return _failed(name, _missing(extras, words))
     except (ChangelingError, ValueError) as error:
         return _failed(name, str(error))
     except OSError as error:
@@ -76,9 +79,19 @@ def run_program(
     return code if isinstance(code, int) else 0
 
 
-def _missing(extra_of: Callable[[str], str], words: list[str]) -> str:
-    extra = extra_of(next((word for word in words if not word.startswith("-")), ""))
+def _missing(extras: Mapping[str, str], words: list[str]) -> str:
+    command = next((word for word in words if word in extras), "")
+    extra = extras.get(command) or next(iter(extras.values()))
     return f'this needs more than is installed: pip install "changeling[{extra}]", or ".[{extra}]" in a clone'
+
+
+def _bare_help(name: str, extras: Mapping[str, str]) -> str:
+    """What there is to say where no extra is installed: the commands of each."""
+    lines = [f"{name} COMMAND ...", "", "The SDK of apps is installed. Its commands come with an extra:"]
+    for extra in dict.fromkeys(extras.values()):
+        commands = ", ".join(command for command, needed in extras.items() if needed == extra)
+        lines.append(f'  pip install "changeling[{extra}]", or ".[{extra}]" in a clone: {commands}')
+    return "\n".join([*lines, "", VERSION_HINT])
 
 
 def _of_the_system(error: OSError) -> str:

@@ -7,7 +7,7 @@ time to drop what is too late, and keeps all of it in one transaction before any
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from changeling_protocol import Closing, Coins, Report, Standing, Survey
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
@@ -16,7 +16,7 @@ from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, draw_clos
 from . import states
 from .clock import close_ms
 from .entries import Entry
-from .responding import respond
+from .responding import Slots, respond
 from .states import Drawn
 
 
@@ -57,20 +57,24 @@ def answer_due(
         if past_grace(survey, period, now_ms):
             if not may_drop:
                 break
-            entry = entry.dropping(entry.standing)
+            entry = entry.dropping(entry.standing)._replace(answered=period, delay_ms=draw_delay(survey, coins))
         elif now_ms > due_ms(survey, entry, period):
             if answers and period >= answers[0].closing.period + MOST_SPANNED_PERIODS:
                 return Answered(entry, drawn, tuple(answers), more=True)
-            answer, entry = _answer(survey, entry, drawn, period, coins)
+            answer, slots = _answer(survey, entry, drawn, period, coins)
             answers.append(answer)
+            entry = entry._replace(
+                slots=slots, standing=Standing.KNOWN, answered=period, delay_ms=draw_delay(survey, coins)
+            )
         else:
             break
-        entry = replace(entry, answered=period, delay_ms=draw_delay(survey, coins))
     if entry is not before:
         drawn = frozenset(
             (track, node) for track, node in drawn if survey.plan.tracks[track].node(node).end > entry.answered
         )
-        entry = replace(entry, states=states.pruned(entry.states, entry.needed(survey.plan, drawn)))
+        kept = states.pruned(entry.states, entry.needed(survey.plan, drawn))
+        if kept != entry.states:
+            entry = entry._replace(states=kept)
     return Answered(entry, drawn, tuple(answers), more=False)
 
 
@@ -121,8 +125,8 @@ def hangs_on_time(survey: Survey, entry: Entry, waiting: Sequence[int], now_ms: 
     return len(due) > 1 or any(past_grace(survey, period, now_ms) for period in (*waiting[:1], *due[:1]))
 
 
-def _answer(survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins) -> tuple[Answer, Entry]:
-    """The entry's answer to a closing, with its reports on the nodes that end there, and the entry as it now is."""
+def _answer(survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins) -> tuple[Answer, Slots | None]:
+    """The entry's answer to a closing, with its reports on the nodes that end there, and the slots that it has then."""
     new = states.at_close(entry.states, period)
     group, slots, reports = survey.plan.groups[entry.group], entry.slots, []
     for place, (index, track) in enumerate(survey.plan.numbered(entry.group)):
@@ -133,4 +137,4 @@ def _answer(survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coin
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
         reports.append(Report(index, number, symbol))
     closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
-    return Answer(closing, tuple(reports)), replace(entry, slots=slots, standing=Standing.KNOWN)
+    return Answer(closing, tuple(reports)), slots

@@ -196,10 +196,11 @@ class Client:
         Raises ValueError for a survey that is not known yet, or that the store does not take part in; a store's errors.
         """
         from .explain import explain
+        from .surveys import why_not
 
         known = self._device.find(_id(survey_id))
         if known is None or not known.payload:
-            raise ValueError("the survey is not known, or was left")
+            raise ValueError(why_not(known, _id(survey_id)))
         return explain(known.survey)
 
     def close(self) -> None:

@@ -5,10 +5,12 @@ A tombstone is a survey's id and what it counted; the survey is never joined aga
 
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from . import enrolment, schema, surveys
+from .store import Store
 from .surveys import Known, Status
 
 _MARK_AT = 68
@@ -30,6 +32,19 @@ def leave(db: sqlite3.Connection, known: Known) -> None:
     """
     if known.status is not Status.SILENCED:
         enrolment.end(db, known, Status.LEFT)
+
+
+@contextmanager
+def looking(opened: Store | None, path: Path, key: bytes | None) -> Iterator[sqlite3.Connection | None]:
+    """A transaction of a store, to look at what is left of it where it is closed, as there is no consent.
+
+    opened: the store, if it is open. path, key: as it is opened else. Gives None if there is none.
+    """
+    if opened is None and not path.exists():
+        yield None
+        return
+    with nullcontext(opened) if opened is not None else closing(Store(path, key)) as store, store.transaction() as db:
+        yield db
 
 
 def is_ours(store: Path) -> bool:

@@ -1,8 +1,8 @@
 """What a device asks a server for: a survey, the sealing keys, and to take envelopes. And, with each, what time it is.
 
-Whatever goes wrong is ServerTrouble, whose words hold nothing but a status or the name of an error, and whose obstacle
-says what it was. A server that failed is left in peace for a while (`patience`), and nothing that waits is dropped for
-it (`obstacles`).
+Whatever goes wrong is ServerTrouble, whose words hold nothing but where the server is, a status, a survey's id or what
+the operating system says of a connection. Its obstacle says what it was. A server that failed is left in peace for a
+while (`patience`), and nothing that waits is dropped for it (`obstacles`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Server:
 
     def __init__(self, route: Route, clock: Callable[[], float], coins: Coins) -> None:
         self._exchanges = Exchanges(route)
+        self._origin = route.origin
         self._clock, self._coins = clock, coins
         self.patience = NEVER_FAILED
         """What is known of its failures. Whoever keeps it over restarts sets it at the start."""
@@ -42,7 +43,13 @@ class Server:
 
     def survey(self, survey: SurveyId, deadline: Deadline) -> bytes:
         """The signed survey that the server has under this id; nothing of it is checked. Raises ServerTrouble."""
-        return self._ask("GET", survey_path(survey.hex()), None, deadline, bytes)
+        try:
+            return self._ask("GET", survey_path(survey.hex()), None, deadline, bytes)
+        except ServerTrouble as error:
+            if error.obstacle is not Obstacle.NOT_HERE:
+                raise
+            sentence = f"{self._origin} does not know the survey {survey.hex()}: {error}"
+            raise ServerTrouble(sentence, error.obstacle) from None
 
     def sealing_keys(self, deadline: Deadline) -> list[bytes]:
         """The server's signed sealing keys; their signatures are not checked. Raises ServerTrouble."""

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from changeling_protocol import Coins, Survey, SystemCoins
@@ -52,7 +52,7 @@ class Device:
         self._opened: Store | None = None
         self._recorder: Recorder | None = None
         self._lines: Lines | None = None
-        self._sending = threading.RLock()
+        self._sending, self._deciding = threading.RLock(), threading.RLock()
         forks.survive(self)
         if consent:
             self._open()
@@ -134,7 +134,7 @@ class Device:
             return Flushed(0, 0, 0, "there is no consent any more")
         for error in told:
             self.tell(error)
-        return flushed
+        return replace(flushed, trouble=flushed.trouble or str(told[0])) if told else flushed
 
     def leave(self, id_: SurveyId) -> None:
         """Leaves a survey for good: what it knew and what waits is wiped, and it is never joined again."""
@@ -150,29 +150,26 @@ class Device:
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""
-        if given == self.consent and (given or self._opened is None):
-            return
-        self.consent = given
-        if given:
-            self._open()
-        else:
-            self._wipe()
+        with self._deciding:
+            if given == self.consent and (given or self._opened is None):
+                return
+            self.consent = given
+            if given:
+                self._open()
+            else:
+                self._wipe()
 
     def account(self) -> Account:
         """What all surveys come to; without consent too, as what was spent stays so."""
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
-        if self._opened is None and not self._path.exists():
-            return Account(from_micro(0), at_most, (), {}, witnessed)
-        opened = nullcontext(self._opened) if self._opened is not None else closing(Store(self._path, self._key))
-        with opened as store, store.transaction() as db:
-            return account(db, at_most, witnessed)
+        with consent.looking(self._opened, self._path, self._key) as db:
+            none = Account(from_micro(0), at_most, (), {}, witnessed)
+            return none if db is None else account(db, at_most, witnessed)
 
     def find(self, id_: SurveyId) -> Known | None:
-        """The survey as the store knows it; None if it has not heard of it, or there is no consent."""
-        if self._opened is None:
-            return None
-        with self.store.transaction() as db:
-            return surveys.find(db, id_)
+        """The survey as the store knows it, without consent too; None if it has not heard of it."""
+        with consent.looking(self._opened, self._path, self._key) as db:
+            return None if db is None else surveys.find(db, id_)
 
     def next_due_ms(self) -> UnixMilliseconds | None:
         """When something is to be answered next by the device's clock, in Unix milliseconds; None if nothing is."""
@@ -274,7 +271,7 @@ class Device:
     def after_fork(self, in_child: bool) -> None:
         """A child waits for no thread that it does not have."""
         if in_child:
-            self._sending = threading.RLock()
+            self._sending, self._deciding = threading.RLock(), threading.RLock()
 
     def _witness(self, store: Store | None, told: ClientError | None = None) -> None:
         """Lets the witness know that surveys were left, or with None that there is no store any more.

@@ -117,7 +117,7 @@ def enrol(
             for node in draw_nodes(track, coins)
         )
         slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
-        drew = replace(entry, group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
+        drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
         enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
         if survey.closed and not _was_inserted_first(enrolled, drew.needed(survey.plan, drawn).first(1)):
             raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")

@@ -7,8 +7,8 @@ and from what the app tells in public.
 import sqlite3
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgpack
 from changeling_protocol import ReleasePlan, Standing
@@ -47,8 +47,7 @@ class Pending:
     answer: str | None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a survey; printing it shows nothing.
 
     survey: the survey's id.
@@ -83,13 +82,16 @@ class Entry:
     standing: Standing = Standing.NEW
     stratum_changes: int = 0
 
+    def __repr__(self) -> str:
+        return "<an entry>"
+
     def needed(self, plan: ReleasePlan, drawn: Drawn) -> Needed:
         """Which closes its nodes still need. drawn: as `drawn_nodes` gives it."""
         return Needed(plan, self.group, self.answered, drawn)
 
     def waiting_for(self, pending: Pending) -> "Entry":
         """The entry with one more answer that waits to be judged."""
-        return replace(self, pending=(*self.pending[: MOST_PENDING - 1], pending))
+        return self._replace(pending=(*self.pending[: MOST_PENDING - 1], pending))
 
     def dropping(self, *standings: Standing) -> "Entry":
         """The entry with more closings dropped, of these standings.
@@ -98,11 +100,11 @@ class Entry:
         """
         known = all(standing is Standing.KNOWN for standing in standings)
         standing = self.standing if known else Standing.MISSED
-        return replace(self, dropped=self.dropped + len(standings), standing=standing)
+        return self._replace(dropped=self.dropped + len(standings), standing=standing)
 
     def emptied(self) -> "Entry":
         """The entry without anything that it knew of answers, or drew."""
-        return replace(self, delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
+        return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
 
 
 def insert(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
@@ -127,7 +129,7 @@ def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: E
     except OverflowError:  # a number of more than 64 bits
         row = None
     if row is None:
-        raise ValueError(f"entries are numbered 0 to {count(db, survey) - 1}, got {number}")
+        raise ValueError(f"entries are numbered 0 to {len(numbers(db, survey)) - 1}, got {number}")
     return _entry(wrapping, row)
 
 
@@ -137,10 +139,16 @@ def load_all(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId) -> li
     return [_entry(wrapping, row) for row in db.execute(query, (survey,))]
 
 
-def count(db: sqlite3.Connection, survey: SurveyId) -> int:
-    """How many entries the store keeps of a survey."""
-    (entries,) = db.execute("SELECT count(*) FROM entries WHERE survey = ?", (survey,)).fetchone()
-    return int(entries)
+def numbers(db: sqlite3.Connection, survey: SurveyId) -> list[EntryNumber]:
+    """The numbers of the survey's entries, rising."""
+    query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
+    return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
+
+
+def have_answered(db: sqlite3.Connection, survey: SurveyId, period: int) -> bool:
+    """Whether every entry of the survey has answered or dropped all nodes that end by a period."""
+    query = "SELECT 1 FROM entries WHERE survey = ? AND answered < ? LIMIT 1"
+    return db.execute(query, (survey, period)).fetchone() is None
 
 
 def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Drawn:
@@ -180,11 +188,18 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     return entry.survey, entry.number, *public, private
 
 
+def _first_in(filled_up: bytes) -> Any:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(filled_up)
+    return unpacker.unpack()
+
+
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(wrapping.unwrap(private, _place(survey, number)))
-    group, used, score, mutations, first_s, kept, pending = unpacker.unpack()
+    piece = wrapping.unwrap(private, _place(survey, number))
+    group, used, score, mutations, first_s, kept, pending = (
+        _first_in(piece) if wrapping.has_key else msgpack.unpackb(piece)
+    )
     return Entry(
         survey,
         number,

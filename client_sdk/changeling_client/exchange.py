@@ -144,7 +144,7 @@ class Exchanges:
     def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
         if self._call is not None and not self._call.is_through():
             raise ServerTrouble("an earlier exchange with the server still hangs", Obstacle.HANGING)
-        call = _Call(lambda call: self._send(call, method, path, body, deadline))
+        call = _Call(lambda call: self._send(call, method, path, body, deadline), self._route.origin)
         self._call = call  # from here on who closes will find it
         if self._closed:
             self._call = None
@@ -183,12 +183,12 @@ class Exchanges:
 class _Call:
     """One exchange under way: the thread that does it, the socket through which it is reached, and its outcome.
 
-    work: does it, and returns the answer; may raise anything.
+    work: does it, and returns the answer; may raise anything. origin: whom it asks, for words about what goes wrong.
     What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
-    def __init__(self, work: Callable[[_Call], Answer]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[_Call], Answer], origin: str) -> None:
+        self._work, self._origin = work, origin
         self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
         self._outcomes: SimpleQueue[Answer | ServerTrouble] = SimpleQueue()  # the first is the one that counts
         self._reaching = threading.RLock()
@@ -205,7 +205,7 @@ class _Call:
         try:
             outcome = self._outcomes.get(timeout=_timeout(deadline))
         except Empty:
-            self.end(ServerTrouble("the server did not answer in time", Obstacle.TOO_SLOW))
+            self.end(ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW))
             outcome = self._outcomes.get()
         except BaseException:  # such as KeyboardInterrupt
             self.end(_ended())
@@ -249,8 +249,7 @@ class _Call:
         except ServerTrouble as trouble:
             outcome = trouble.with_traceback(None)
         except BaseException as error:  # a transport or a certificate check of the app's may raise what it likes
-            name = type(error).__name__
-            outcome = ServerTrouble(f"the server could not be reached: {name}", Obstacle.UNREACHABLE)
+            outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}", Obstacle.UNREACHABLE)
         with self._reaching:
             if self._socket is not None:
                 self._socket.close()
@@ -267,6 +266,15 @@ class _Call:
 def _timeout(deadline: Deadline) -> float:
     """The seconds that are left, as far as a lock can count."""
     return min(deadline.left(), threading.TIMEOUT_MAX)
+
+
+def _cause(error: BaseException) -> str:
+    """The name of what was raised, with what the operating system or TLS says of it. Other words may hold anything."""
+    name, cause = type(error).__name__, error.__cause__ or error.__context__
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    words = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+    return f"{name}: {words}" if words else name
 
 
 def _ended() -> ServerTrouble:

@@ -14,6 +14,7 @@ from changeling_protocol import Breakdown, Survey
 from .conclusion import BEFORE, Conclusion, conclude, percent_down, percent_up
 from .ledger import cost_if_restored
 from .truthfulness import Truthfulness, most_telling
+from .wording import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Explanation:
     public: what the server learns as it is, beside the reports: each breakdown, with its values.
     stratum_changes: how often an entry may change the values of those.
     goes_on: whether the survey goes on from another one, whose cost it adds to.
-    epsilon: the most that the survey can cost the entry. per_week: that for each week of its calendar, rounded up.
+    epsilon: the most that the survey can cost the entry. per_week: that on average over the weeks of its calendar,
+    rounded up; a bound on no single week.
     epsilon_if_restored: the most that it costs if a backup was put back once, and nothing noticed.
     """
 
@@ -98,8 +100,8 @@ def in_the_open(breakdowns: Sequence[Breakdown]) -> str:
 def _about_reports(explanation: Explanation) -> Sequence[str]:
     sent = "one report" if explanation.reports == 1 else f"{explanation.reports:,} reports"
     return (
-        f"Your device sends at most {sent}, until {_at(explanation.ends)}; one that is late may leave it until "
-        f"{_at(explanation.last_sent)}. Whether and when it sends has nothing to do with what you answer.",
+        f"Your device sends at most {sent}, until {moment(explanation.ends)}; one that is late may leave it until "
+        f"{moment(explanation.last_sent)}. Whether and when it sends has nothing to do with what you answer.",
         *(f"{one}" for one in explanation.one_report),
     )
 
@@ -129,10 +131,7 @@ def _about_the_rest(explanation: Explanation) -> Sequence[str]:
         shown,
         f"{before}What other surveys tell about you, those before and after this one too, adds to what is said here.",
         f"For experts: local differential privacy of the whole history of an entry, epsilon {explanation.epsilon} over "
-        f"the survey, {explanation.per_week} for each week of it, {explanation.epsilon_if_restored} with a backup put "
-        "back once; delta 0.",
+        f"the whole survey, {explanation.epsilon_if_restored} with a backup put back once; delta 0. On average over "
+        f"its weeks epsilon is {explanation.per_week} a week, which bounds no single week or report: one alone may "
+        "tell more.",
     )
-
-
-def _at(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M} UTC"

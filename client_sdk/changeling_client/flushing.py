@@ -43,7 +43,8 @@ class Flushed:
     sent: how many the server acknowledged.
     waiting: how many are kept for the next flush.
     dropped: how many came too late, past their grace or after the survey's end.
-    trouble: what went wrong with the server, in words; None if nothing did.
+    trouble: what went wrong with the server, or what the app was told, such as that a survey may not be joined, in
+    words; None if nothing did.
     """
 
     sent: int
@@ -119,7 +120,7 @@ class Flusher:
         self._sender.send(line, deadline)
         with self._store.transaction() as db:
             line.keep(db)
-            if line.has_heard:
+            if line.has_heard and not heard:
                 self._judge(db, line)
             self._end_finished(db, line)
         return told
@@ -161,9 +162,9 @@ class Flusher:
             if time_known:
                 self._judge(db, line)
             due = deque(
-                (survey, entry.number)
+                (survey, number)
                 for survey in surveys.answered_at(db, line.url)
-                for entry in entries.load_all(db, self._store.wrapping, survey.id)
+                for number in entries.numbers(db, survey.id)
             )
         changed = False
         while due:
@@ -242,7 +243,6 @@ class Flusher:
         for known in surveys.find_all(db, Status.JOINED):
             if known.url != line.url or (survey := surveys.readable(known)) is None:
                 continue
-            kept, last = entries.load_all(db, self._store.wrapping, survey.id), last_closing(survey)
-            if all(entry.answered >= last for entry in kept) and not outbox.waits(db, survey.id):
+            if entries.have_answered(db, survey.id, last_closing(survey)) and not outbox.waits(db, survey.id):
                 outbox.forget_sent(db, survey.id)
                 surveys.put(db, replace(known, status=Status.ENDED))

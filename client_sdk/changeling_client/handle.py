@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId
@@ -13,7 +12,7 @@ from . import entries, outbox, states
 from .device import Device
 from .ledger import Ledger, cost_if_restored
 from .recording import Recorded
-from .surveys import Status
+from .surveys import Status, why_not
 
 
 class SurveyHandle:
@@ -38,7 +37,7 @@ class SurveyHandle:
     def status(self) -> Status:
         """How the survey stands: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
         known = self._device.find(self.id)
-        return Status.LEFT if known is None else known.status
+        return Status.NOT_JOINED if known is None else known.status
 
     @property
     def reason(self) -> str:
@@ -53,7 +52,10 @@ class SurveyHandle:
         Returns whether the answer stands; the survey's constraint may have frozen the one before.
         An answer or an entry that the survey does not have is DROPPED and counted; of a strict client it raises
         ValueError. Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly or StoreUnusable: then it is not kept.
+        None is taken for `retract`; a strict client raises ValueError, as a None is more often a mistake.
         """
+        if answer is None and self._device.settings.strict:
+            raise ValueError("None is no answer: `retract` records that the entry has none from now on")
         return self._device.record(self.id, answer, entry)
 
     def retract(self, entry: int = 0) -> Recorded:
@@ -88,7 +90,7 @@ class SurveyHandle:
         """
         survey = self.survey
         if survey is None:
-            raise ValueError("the stratum of a survey that is not known yet is told as it is joined")
+            raise ValueError(f"no stratum: {why_not(self._device.find(self.id), self.id)}; `join` takes the first one")
         number = stratum_of(survey.breakdowns, told)
         wrapping = self._device.store.wrapping
         with self._device.store.transaction() as db:
@@ -97,10 +99,10 @@ class SurveyHandle:
                 return
             if kept.stratum_changes >= (most := survey.stratum_changes):
                 raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
-            entries.update(db, wrapping, replace(kept, stratum=number, stratum_changes=kept.stratum_changes + 1))
+            entries.update(db, wrapping, kept._replace(stratum=number, stratum_changes=kept.stratum_changes + 1))
 
     def ledger(self, entry: int = 0) -> Ledger | None:
-        """How far the entry has answered, and what it costs; None until the survey is known.
+        """How far the entry has answered, and what it costs, in words if printed; None until the survey is known.
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """

@@ -7,8 +7,9 @@ from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
 from . import enrolment, surveys
 from .clock import known_time
-from .errors import CannotJoin, ClientError, ServerTrouble
+from .errors import CannotJoin, ClientError, ServerTrouble, TooCostly
 from .exchange import Deadline
+from .obstacles import Obstacle
 from .route import is_loopback
 from .servers import Line, Lines
 from .settings import Settings
@@ -46,6 +47,9 @@ def join_asked(
             decided = True
         except ServerTrouble as error:
             trouble = trouble or str(error)
+            if error.obstacle is Obstacle.NOT_HERE and each.id not in line.unknown:
+                line.unknown.add(each.id)
+                told.append(error)
             with store.transaction() as db:
                 line.keep(db)
     store.erase_past(decided)  # the answers that waited, and when they were given
@@ -70,6 +74,8 @@ def enrol_or_refuse(
         enrolment.enrol(db, store.wrapping, asked, survey, most, now_ms, time_known, coins)
     except CannotJoin as error:
         db.execute("ROLLBACK TO enrolling")
+        if isinstance(error, TooCostly) and is_loopback(survey.relay or asked.url):
+            error = TooCostly(f"{error}; to develop against a server on loopback, pass development=True")
         return _refuse(db, asked.id, error)
     finally:
         db.execute("RELEASE enrolling")

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from changeling_protocol import Survey
 from changeling_protocol.cost import lives_cost
-from changeling_protocol.millionths import from_micro, micro
+from changeling_protocol.millionths import from_micro, micro, per_week
 
 from . import drops, surveys
 from .surveys import Known, Status
@@ -20,10 +20,11 @@ class Ledger:
 
     epsilon: over the survey's whole calendar, no reports of the entry are more than e^epsilon times likelier under
     one changelog than under another.
-    per_week: that epsilon for each week of the survey's calendar, rounded up.
+    per_week: that epsilon on average over the weeks of the survey's calendar, rounded up; a bound on no single week.
     epsilon_if_restored: the same of the reports of two lives together, if a backup of the store was put back once, so
     that nodes were answered again. A store with a witness notices, and stays silent; one without does not.
-    answered: every node that ends by this period, numbered from 1, is answered or dropped.
+    answered_period: every node that ends by this period, numbered from 1, is answered, dropped, or before the entry's
+    time; no count of answers.
     waiting: how many closings are answered and not yet acknowledged by the server.
     dropped: how many closings came too late, and never reached the server.
     public: what the server learns of the entry as it is, beside its reports: the value of each breakdown of the survey.
@@ -33,10 +34,20 @@ class Ledger:
     epsilon: Decimal
     per_week: Decimal
     epsilon_if_restored: Decimal
-    answered: int
+    answered_period: int
     waiting: int
     dropped: int
     public: Mapping[str, str]
+
+    def __str__(self) -> str:
+        lines = [
+            f"At most {_plain(self.epsilon)} in all{_weekly(self.epsilon, self.per_week)}; "
+            f"{_plain(self.epsilon_if_restored)} in all if a backup is put back once and nothing notices.",
+            f"Done with up to period {self.answered_period:,}; {self.waiting:,} to be sent, {self.dropped:,} too late.",
+        ]
+        if self.public:
+            lines.append(f"Told as it is: {', '.join(f'{name} {value}' for name, value in self.public.items())}.")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +55,8 @@ class SurveyAccount:
     """What one survey has cost, or can still cost, the person.
 
     id: the survey's, in hex. question: None if the survey is not known, or was left. status: how it stands.
-    epsilon: what it counts against the budget. per_week: that for each week of its calendar, rounded up; None without
-    a calendar.
+    epsilon: what it counts against the budget. per_week: that on average over the weeks of its calendar, rounded up;
+    None without a calendar. reason: why it was refused; empty if it was not.
     """
 
     id: str
@@ -53,11 +64,20 @@ class SurveyAccount:
     status: Status
     epsilon: Decimal
     per_week: Decimal | None
+    reason: str = ""
 
     def __str__(self) -> str:
         asked = f"“{self.question}”" if self.question else f"survey {self.id}"
-        weekly = f", {self.per_week.normalize():f} a week" if self.per_week is not None else ""
-        return f"{asked} ({self.status.name.lower()}): at most {self.epsilon.normalize():f}{weekly}"
+        return f"{asked} ({self.status}): {self._cost()}"
+
+    def _cost(self) -> str:
+        if self.status is Status.ASKED:
+            return "not known yet, so nothing is sent and nothing counts"
+        if self.status is Status.REFUSED:
+            return f"not joined, so nothing counts; {self.reason}"
+        if not self.epsilon:
+            return "counts nothing"
+        return f"at most {_plain(self.epsilon)} in all{_weekly(self.epsilon, self.per_week)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +96,11 @@ class Account:
     witnessed: bool
 
     def __str__(self) -> str:
-        lines = [f"Privacy spent on surveys: {self.spent.normalize():f} of at most {self.at_most.normalize():f}."]
+        lines = [f"Privacy spent on surveys: {_plain(self.spent)} of at most {_plain(self.at_most)}."]
         lines += [f"- {survey}" for survey in self.surveys]
+        if self.drops:
+            dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.drops.items())
+            lines.append(f"Not kept or not sent: {dropped}.")
         if not self.witnessed:
             lines.append(
                 "If a backup of this app's data is put back, surveys may cost more: nothing here would notice."
@@ -101,5 +124,17 @@ def _account(known: Known) -> SurveyAccount:
     epsilon = from_micro(known.charge_micro)
     survey = surveys.readable(known) if known.payload else None
     if survey is None:
-        return SurveyAccount(known.id.hex(), None, known.status, epsilon, None)
-    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, survey.per_week)
+        return SurveyAccount(known.id.hex(), None, known.status, epsilon, None, known.reason)
+    weekly = per_week(epsilon, survey.calendar.period * survey.calendar.periods)
+    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, weekly)
+
+
+def _plain(number: Decimal) -> str:
+    """Without zeros at its end, whatever the app's decimal context."""
+    digits = f"{number:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+def _weekly(epsilon: Decimal, per_week: Decimal | None) -> str:
+    """The average over its weeks; nothing of a survey that lasts less than one."""
+    return f", on average {_plain(per_week)} a week" if per_week is not None and per_week < epsilon else ""

@@ -39,7 +39,7 @@ def downgrade(db: sqlite3.Connection, wrapping: Wrapping, version: int) -> None:
     Raises ValueError for a version that there is no way back to, or that cannot hold what the store knows.
     """
     if version not in (*_BACK, schema.VERSION):
-        raise ValueError(f"there is a way back to version {min(_BACK)} at the earliest, got {version}")
+        raise ValueError(f"a store can be brought to the versions {min(_BACK)} to {schema.VERSION}, got {version}")
     for each in range(schema.VERSION - 1, version - 1, -1):
         _BACK[each](db, wrapping)
         db.execute(f"PRAGMA user_version = {each}")

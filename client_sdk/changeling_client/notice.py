@@ -36,8 +36,8 @@ def _sent(survey: Survey) -> Sequence[str]:
     explanation = explain(survey)
     return (
         f"From {_day(calendar.start)} to {_day(calendar.time(calendar.periods))} your device sends at most "
-        f"{explanation.reports:,} randomized report{'s' * (explanation.reports > 1)} on {told}, no oftener than every "
-        f"{often}, encrypted for the server of the survey.",
+        f"{explanation.reports:,} randomized report{'s' * (explanation.reports > 1)} on {told}. They fall due at most "
+        f"once every {often}; those that fall due together go in one message, encrypted for the server of the survey.",
         "Each report is drawn by lot on your device and may be the truth or not; the device sends them in the same way "
         "whatever you answer, and whether or not that changes.",
         *(f"{one}" for one in explanation.one_report),

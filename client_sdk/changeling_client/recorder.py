@@ -6,6 +6,7 @@ It is on disk when it returns. Nothing here waits for a network, and nothing ste
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
@@ -18,7 +19,7 @@ from .errors import ClientError
 from .recording import Recorded
 from .states import Drawn
 from .store import Store
-from .surveys import Status
+from .surveys import Status, why_not
 
 MOST_ANSWER_CHARACTERS = 1_000
 """The longest answer that is kept for a survey that is not known yet."""
@@ -46,12 +47,14 @@ class Recorder:
 
     def _record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
         try:
-            with self._store.transaction() as db:
+            with ExitStack() as after, self._store.transaction() as db:
                 known = self._joined.get(id_)
                 if known is None:
                     found = surveys.find(db, id_)
                     if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
                         drops.count(db, Drop.NOT_TAKING_PART)
+                        if found is not None and found.status is Status.REFUSED:
+                            after.callback(_log.warning, "a record was dropped: %s", why_not(found, id_))
                         return Recorded.DROPPED
                     if found.status in (Status.JOINED, Status.ENDED):
                         known = self._joined[id_] = found.survey, found.url

@@ -77,8 +77,7 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     first_s = entry.first_s
     if first_s is None and not isinstance(survey.constraint, AtMost):
         first_s = at_ms // 1000
-    return replace(
-        entry,
+    return entry._replace(
         mutations=entry.mutations + 1,
         first_s=first_s,
         states=states.entered(entry.states, close, state),
@@ -99,7 +98,7 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
     first_s = None if entry.first_s is None else min(entry.first_s, latest_ms // 1000)
     if (kept, first_s) == (entry.states, entry.first_s):
         return entry
-    return replace(entry, states=kept, first_s=first_s)
+    return entry._replace(states=kept, first_s=first_s)
 
 
 def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, time_known: bool) -> tuple[Entry, int]:
@@ -110,7 +109,7 @@ def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds,
     Returns the entry, and how many of what waited were no answers of the survey.
     """
     waiting: Iterable[Pending] = entry.pending
-    entry, wrong = replace(entry, pending=()), 0
+    entry, wrong = entry._replace(pending=()), 0
     for each in waiting:
         try:
             entry, _ = record(survey, entry, drawn, replace(each, at_ms=min(each.at_ms, now_ms)), time_known)

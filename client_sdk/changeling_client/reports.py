@@ -23,7 +23,7 @@ from .entries import Entry
 from .errors import StoreUnusable
 from .surveys import Known, Status
 from .truthfulness import truthfulness
-from .wording import said
+from .wording import moment, said
 
 MOST_EXAMPLES = 6
 """How many of the things that a report could say are listed."""
@@ -65,7 +65,7 @@ class Told:
     def __str__(self) -> str:
         how = "sent" if self.arrived else "waits to be sent"
         return "\n".join(
-            [f"{_day(self.closed)}, {how}:", *(f"  {report}" for report in self.reports or ("no report",))]
+            [f"{moment(self.closed)}, {how}:", *(f"  {report}" for report in self.reports or ("no report",))]
         )
 
 
@@ -105,7 +105,7 @@ class Next:
 
     def __str__(self) -> str:
         lines = (f"  {report}" for report in self.reports or ("no report",))
-        return "\n".join([f"{_day(self.due)}, next:", *lines])
+        return "\n".join([f"{moment(self.due)}, next:", *lines])
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,8 @@ def _at(survey: Survey, period: int) -> datetime:
     return datetime.fromtimestamp(survey.calendar.time(period), UTC)
 
 
-def _day(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
-
-
 def _about(a_change: bool, since: datetime, until: datetime) -> str:
-    return f"a change from {_day(since)} to {_day(until)}" if a_change else f"the answer at {_day(until)}"
+    return f"a change from {moment(since)} to {moment(until)}" if a_change else f"the answer at {moment(until)}"
 
 
 def _chance(report: ToldReport | Possible) -> str:

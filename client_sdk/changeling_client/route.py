@@ -42,6 +42,12 @@ class Route:
             if self.transport is not None:
                 raise ValueError("a transport of the app's own goes through no proxy of ours: pass one of the two")
 
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, for words about the server."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
     def to(self, path: str) -> str:
         """The URL of a path behind the server's base URL."""
         return self.url.rstrip("/") + path

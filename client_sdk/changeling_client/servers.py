@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
 from .clock import KnownTime, keep_time, known_time, ms_of
 from .delivery import Server
@@ -22,6 +22,8 @@ class Line:
     ) -> None:
         self.url, self.server = url, server
         self.keys = SealingKeys(store, server, url, authority)
+        self.unknown: set[SurveyId] = set()
+        """Surveys that the server did not know, of which the app has been told: once is enough."""
         self._clock, self._time = clock, KnownTime(UnixMilliseconds(0), 0)
 
     def now_ms(self) -> UnixMilliseconds:

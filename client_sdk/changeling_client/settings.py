@@ -39,6 +39,8 @@ class Settings:
 
 def checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
     """The pinned keys. Raises ValueError unless they are one or more public keys under which not just anybody signs."""
+    if isinstance(authority, bytes | str):
+        raise ValueError("the authority is a list of public keys: pass [key], also if there is only one")
     keys = tuple(authority)
     if not keys or not all(isinstance(key, bytes) for key in keys):
         raise ValueError(f"the authority is a list of one or more public keys of {KEY_BYTES} bytes")
@@ -59,11 +61,17 @@ def checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
 
 
 def store_path(app: str | None, path: str | os.PathLike[str] | None) -> Path:
-    """Where the store is: at the path, or in the app's data folder. Raises ValueError unless exactly one is told."""
+    """Where the store is: at the path, or in the app's data folder.
+
+    Raises ValueError unless exactly one is told, or for the path of a folder.
+    """
     if (app is None) == (path is None):
         raise ValueError("a client is told either its app's name or the path of its store")
     if path is not None:
-        return Path(path).absolute()
+        file = Path(path).expanduser().absolute()
+        if not os.fspath(path) or file.is_dir():
+            raise ValueError(f"the store is a file, such as {STORE_NAME} in a folder, got the path {os.fspath(path)!r}")
+        return file
     if not app or app in (".", "..") or any(sign in app for sign in ("/", "\\", "\0")):
         raise ValueError(f"an app's name is the name of a folder, such as org.example.tea, got {app!r}")
     import platformdirs

@@ -215,6 +215,8 @@ class Store:
                         _make(self.file, self.wrapping.check())
                 if time.monotonic() > deadline:
                     raise StoreBusy(f"another process has been making {self.file} for {BUSY_SECONDS:g} seconds")
+        except (FileExistsError, NotADirectoryError) as error:
+            raise StoreReadOnly(f"no store can be made at {self.file}: one of the folders named is a file") from error
         except OSError as error:
             raise StoreReadOnly(f"no store can be made at {self.file}: {error.strerror}") from error
 

@@ -34,6 +34,14 @@ class Status(IntEnum):
     """It may not be joined: the reason says why. The app may ask again."""
     SILENCED = 5
     """The witness saw more than the store knows. It is never joined again."""
+    NOT_JOINED = 6
+    """The store does not know it: there was no consent when it was asked for. With consent it can be joined."""
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,18 @@ def survey_id(named: bytes | str) -> SurveyId:
     if len(id_) != ID_BYTES:
         raise ValueError(f"a survey's id is {ID_BYTES} bytes, or {2 * ID_BYTES} hex digits, got {named!r}")
     return SurveyId(id_)
+
+
+def why_not(known: Known | None, id_: SurveyId) -> str:
+    """Why nothing can be said or kept of a survey whose content is not at hand, as a sentence."""
+    if known is None:
+        return f"nobody has joined the survey {id_.hex()} with this store"
+    return f"the survey {id_.hex()} " + {
+        Status.ASKED: "is not known yet: the next flush that reaches the server fetches it",
+        Status.LEFT: "was left: all that was known of it is wiped, and it is never joined again",
+        Status.REFUSED: f"was not joined: {known.reason}",
+        Status.SILENCED: "is silent for good on this device: its store was put back, copied or lost",
+    }.get(known.status, "is at hand")
 
 
 def unknown(id_: SurveyId) -> Known:

@@ -159,7 +159,7 @@ def _entry(survey: Survey, row: tuple[Any, ...], own: Mapping[str, Rows]) -> tup
     for _, at_ms, state in own["changelog"]:
         period = -((1000 * survey.calendar.start - at_ms) // (1000 * survey.calendar.period))
         kept = states.entered(kept, entry.needed(survey.plan, drawn).first(period), state)
-    return replace(entry, states=kept), drawn
+    return entry._replace(states=kept), drawn
 
 
 def _answers(own: Mapping[str, Rows]) -> list[Answer]:

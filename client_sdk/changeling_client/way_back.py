@@ -17,9 +17,10 @@ def migrate(path: str | os.PathLike[str], version: int, key: bytes | None = None
     Raises ValueError for another version, or if a survey was left or silenced that an older SDK would join again;
     FileNotFoundError; a store's errors.
     """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"there is no store at {path}")
-    store = Store(path, key)
+    file = Path(path).expanduser()
+    if not file.exists():
+        raise FileNotFoundError(f"there is no store at {file}")
+    store = Store(file, key)
     try:
         with store.transaction() as db:
             migrations.downgrade(db, store.wrapping, version)

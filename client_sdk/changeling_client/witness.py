@@ -93,6 +93,9 @@ class Callbacks:
     def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], None]) -> None:
         self._read, self._write = read, write
 
+    def __str__(self) -> str:
+        return "the app's own callbacks"
+
     def read(self) -> bytes | None:
         """What the host kept. Raises WitnessTrouble."""
         try:
@@ -118,8 +121,11 @@ class Sidecar:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder).absolute()
+        self._folder = Path(folder).expanduser().absolute()
         self._tag, self._file = self._folder / "CACHEDIR.TAG", self._folder / "witness"
+
+    def __str__(self) -> str:
+        return str(self._folder)
 
     def read(self) -> bytes | None:
         """What was written last. If the folder was copied, it says so of a store that is no other's."""

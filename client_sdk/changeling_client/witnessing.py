@@ -50,8 +50,11 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
     tell(db, witness, seen)
     if not silenced:
         return None
+    (_, _, store), *_ = db.execute("PRAGMA database_list")
     return Silenced(
-        f"not the store that the witness saw; silent for good: {', '.join(sorted(map(bytes.hex, silenced)))}"
+        f"{store} is not the store that its witness, {witness}, saw; silent for good on this device: "
+        f"{', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while developing deletes the "
+        "witness as well to start anew"
     )
 
 

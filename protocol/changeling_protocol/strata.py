@@ -56,6 +56,8 @@ def stratum_of(breakdowns: Sequence[Breakdown], told: Mapping[str, str]) -> Stra
     >>> stratum_of([system, channel], {"channel": "beta", "system": "linux"})
     1
     """
+    if told and not breakdowns:
+        raise ValueError(f"the survey breaks nothing down, so it takes no stratum; got one for {sorted(told)}")
     if told.keys() != {each.name for each in breakdowns}:
         raise ValueError(
             f"a stratum has a value for each of {[each.name for each in breakdowns]}, got one for {sorted(told)}"

@@ -180,7 +180,7 @@ class Survey:
 
     @property
     def per_week(self) -> Decimal:
-        """The stated epsilon for each week of the calendar, rounded up to millionths."""
+        """The stated epsilon on average over the calendar's weeks, rounded up to millionths; no bound on a week."""
         return per_week(self.epsilon, self.calendar.period * self.calendar.periods)
 
     @cached_property

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 
 from changeling_commands.running import Program, run_program
 
+EXTRAS = {"plan": "simulate", "run": "simulate"}
+"""The extra that each command needs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, by default the process's own words; returns the exit code."""
-    return run_program("changeling-sim", _commands, lambda _: "simulate", arguments)
+    return run_program("changeling-sim", _commands, EXTRAS, arguments)
 
 
 def _commands() -> Program:

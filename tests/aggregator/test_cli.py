@@ -169,8 +169,9 @@ def test_a_private_key_is_never_overwritten(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_bare_install_names_what_is_missing() -> None:
-    """Without the server's parts the console script is one line and exit code 1."""
-    bare = "import sys; sys.modules['typer'] = None; from changeling_commands.__main__ import main; sys.exit(main())"
+    """Without the server's parts a command of it is one line and exit code 1."""
+    run = "from changeling_commands.__main__ import main; sys.exit(main(['serve']))"
+    bare = f"import sys; sys.modules['typer'] = None; {run}"
     done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=20)
     assert done.returncode == 1
     needed = 'pip install "changeling[server]", or ".[server]" in a clone'

@@ -13,9 +13,12 @@ from threading import Thread
 
 import pytest
 from changeling_aggregator.cli import development
+from changeling_aggregator.cli.files import read_public_key
+from changeling_commands.__main__ import main
 from changeling_protocol import BadSignature, Survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, survey
 
 SHORT = (
@@ -166,6 +169,19 @@ def test_a_kept_survey_is_used_while_its_calendar_lasts(tmp_path: Path) -> None:
     later = development.kept_survey(tmp_path, AUTHORITY, answers, last)
     assert later.calendar.start == last
     assert development.kept_survey(tmp_path, AUTHORITY, ("no", "yes"), last).answers == ("no", "yes")
+
+
+def test_a_folder_holds_the_key_that_apps_pin(tmp_path: Path) -> None:
+    """`changeling survey code` asks for the file; a folder of before, which has none, is given it."""
+    authority = development.kept_authority(tmp_path)
+    pinned = tmp_path / "authority.pub"
+    assert read_public_key(pinned) == authority.public_key().public_bytes_raw()
+    pinned.unlink()
+    development.kept_authority(tmp_path)
+    signed = tmp_path / "survey.signed"
+    development.kept_survey(tmp_path, authority, ("yes", "no"), 1_800_000_000.0)
+    words = ("survey", "code", str(signed), "--authority", str(pinned), "-o", str(tmp_path / "drinks.py"))
+    assert invoked(main, *words).exit_code == 0
 
 
 def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_what_is_past_grace_is_dropped_and_counted(tmp_path):
         clock.now = at(4) + 29
         flushed = device.flush()
         assert (flushed.sent, flushed.dropped) == (2, 2)
-        assert handle.ledger().answered == 4
+        assert handle.ledger().answered_period == 4
         assert handle.ledger().dropped == 2
     assert set(by_node(server)) == {(2, 3), (3, 4), (2, 4), (0, 4)}
 

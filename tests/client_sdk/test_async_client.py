@@ -73,7 +73,7 @@ def test_the_calls_are_those_of_the_client(tmp_path, server):
             server.clock.advance(days=1)
             flushed = await client.flush()
             assert (flushed.sent, flushed.trouble) == (1, None)
-            assert (await survey.ledger()).answered == 1
+            assert (await survey.ledger()).answered_period == 1
             assert (await client.ledger()).spent == SURVEY.epsilon
             assert (await client.explain(SURVEY.id)).question == SURVEY.question
             assert await survey.retract() is Recorded.COUNTED

@@ -89,7 +89,7 @@ def test_without_consent_from_the_start_nothing_is_made(tmp_path):
     with client(folder, server, clock, consent=False, **options) as device:
         handle = device.join(PLAIN.id)
         assert [handle.record("tea"), handle.retract()] == [Recorded.DROPPED] * 2
-        assert (handle.status, handle.survey, handle.answer(), handle.ledger()) == (Status.LEFT, None, None, None)
+        assert (handle.status, handle.survey, handle.answer(), handle.ledger()) == (Status.NOT_JOINED, None, None, None)
         clock.now = START + 80
         assert device.flush().sent == 0
         device.leave(PLAIN.id)

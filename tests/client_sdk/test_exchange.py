@@ -1,5 +1,6 @@
 """One exchange has one deadline, and any thread ends it at once, whatever the server does. Real sockets on loopback."""
 
+import errno
 import os
 import signal
 import socket
@@ -161,13 +162,14 @@ def test_a_name_that_is_not_found_in_time_holds_nobody(monkeypatch):
 
 
 def test_a_refused_connection_is_told_at_once():
-    """With the name of the error and nothing else."""
+    """With scheme, host and port, the name of the error, and what the operating system says; no path."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        exchanges = Exchanges(Route(f"http://127.0.0.1:{bound.getsockname()[1]}"))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        exchanges = Exchanges(Route(f"{url}/a/path"))
         with within(AT_ONCE), pytest.raises(ServerTrouble) as raised:
             ask(exchanges)
-    assert str(raised.value) == "the server could not be reached: ConnectError"
+    assert str(raised.value) == f"{url} could not be reached: ConnectError: {os.strerror(errno.ECONNREFUSED)}"
     assert raised.value.obstacle is Obstacle.UNREACHABLE
 
 
@@ -288,7 +290,7 @@ def test_a_transport_that_knows_no_sockets_is_left_behind_too():
         thread.join(5)
     with pytest.raises(ServerTrouble) as raised:
         ask(exchanges)
-    assert str(raised.value) == "the server could not be reached: KeyError"
+    assert str(raised.value) == "https://s.example could not be reached: KeyError"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

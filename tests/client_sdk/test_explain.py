@@ -259,7 +259,8 @@ def test_a_person_reads_no_epsilon_but_in_the_experts_line():
     for asked in (survey(), survey(joint_plan(3, 8)), *SMALL.values()):
         *lines, experts = str(explain(asked)).splitlines()
         assert experts.startswith("- For experts: ")
-        assert f"epsilon {asked.epsilon} over the survey, {asked.per_week} for each week" in experts
+        assert f"epsilon {asked.epsilon} over the whole survey" in experts
+        assert f"{asked.per_week} a week, which bounds no single week or report" in experts
         words = "\n".join(lines).lower()
         assert not any(word in words for word in ("epsilon", "ε", "nats", " : 1", "entry", "randomiz"))
 

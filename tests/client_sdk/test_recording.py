@@ -211,7 +211,7 @@ def test_when_a_survey_has_ended_all_that_it_knew_of_the_entry_goes(tmp_path, la
         assert handle.record("tea") is F
         assert handle.answer() is None
         assert device.ledger().spent == asked.epsilon
-        assert (handle.ledger().answered, handle.ledger().waiting) == (last, 0)
+        assert (handle.ledger().answered_period, handle.ledger().waiting) == (last, 0)
     assert len({(report.track, report.node) for report, _, _ in server.reports()}) == 3 + last // 2
 
 
@@ -245,7 +245,7 @@ def test_a_clock_that_goes_back_writes_nothing_before_what_a_flush_saw(tmp_path)
         handle = device.join(PLAIN.id)
         clock.now = START + 121
         device.flush()
-        assert handle.ledger().answered == 1
+        assert handle.ledger().answered_period == 1
         clock.now = START + 150
         handle.record("tea")
         clock.now = START + 30

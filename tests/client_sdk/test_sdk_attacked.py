@@ -410,7 +410,7 @@ def test_a_clock_that_leapt_answers_no_node_before_the_server_told_the_time(tmp_
         clock.now = START + 30 + ahead
         server.headers = {"date": formatdate(START + 30, usegmt=True)}
         device.flush()
-        assert handle.ledger().answered == 0
+        assert handle.ledger().answered_period == 0
 
 
 def test_withdrawing_can_be_tried_again_when_the_store_was_busy(tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def reported(folder, asked, chance):
                 wrote[max(asked.calendar.period_of(clock.now), answered + 1)] = state
         if chance.random() < 0.5:
             device.flush()
-            answered = handle.ledger().answered
+            answered = handle.ledger().answered_period
         if chance.random() < 0.2:
             device.close()
             device = client(folder, server, clock)

@@ -543,7 +543,7 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_p
         monkeypatch.setattr(Store, "transaction", counting)
         clock.now = LATE
         assert device.flush().sent == 10_000
-        assert handle.ledger(1_249).answered == 8
+        assert handle.ledger(1_249).answered_period == 8
     drew = [more for more in counted if more > 0]
     assert sum(drew) == 10_000
     assert max(drew) <= flushing.MOST_AT_ONCE + 64

@@ -12,7 +12,7 @@ from changeling_client.testing import FakeServer, ManualClock, make_client, make
 
 APP = Path(__file__).parents[2] / "docs/app.md"
 MOST_SECONDS = 4.0
-"""Of processor time: some four times what a year takes on an idle machine."""
+"""Of processor time: some four times what a year takes on an idle machine; on a busy one it is 2.5."""
 
 
 def pytest_run(folder, *words):
@@ -41,7 +41,7 @@ def test_the_test_that_the_docs_show_passes(tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_year_of_daily_reports_takes_about_a_second(tmp_path):
+def test_a_year_of_daily_reports_takes_a_second_or_two(tmp_path):
     """Of processor time; the bound leaves room for a busy machine."""
     asked = (
         "import time; from tests.client_sdk.test_testing import ran; ran(1, 'a'); began = time.process_time(); "

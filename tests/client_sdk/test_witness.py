@@ -216,7 +216,7 @@ def test_a_witness_that_cannot_be_read_now_loses_nothing(phone):
         assert handle.record("coffee") is Recorded.COUNTED
         flushed = device.flush()
         assert "cannot be read" in flushed.trouble
-        assert (flushed.sent, handle.ledger().answered, handle.ledger().waiting) == (0, 1, 0)
+        assert (flushed.sent, handle.ledger().answered_period, handle.ledger().waiting) == (0, 1, 0)
         file.rmdir()
         (phone.sidecar / "elsewhere").rename(file)
         flushed = device.flush()
@@ -250,7 +250,7 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
             assert (flushed.trouble is None) == (not broken)
             assert flushed.sent == 0 or not broken
             assert "secret" not in str(flushed.trouble)
-        assert (sent, handle.ledger().answered) == (5, 5)
+        assert (sent, handle.ledger().answered_period) == (5, 5)
     broken = ["read"]
     with client(tmp_path, server, clock, **options) as device:
         assert [type(error) for error in told] == [WitnessTrouble]

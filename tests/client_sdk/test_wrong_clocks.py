@@ -76,7 +76,7 @@ def test_no_node_is_answered_by_a_clock_that_leapt(tmp_path):
         handle = device.join(PLAIN.id)
         server.time.now = START + 80
         clock.now = START + 400
-        assert device.flush().sent == handle.ledger().answered == 1
+        assert device.flush().sent == handle.ledger().answered_period == 1
         clock.now = server.time.now = START + 90
         assert handle.record("tea") is Recorded.COUNTED
         live(device, server, clock, 2)
@@ -95,7 +95,7 @@ def test_nothing_is_dropped_while_the_time_cannot_be_asked(tmp_path):
         flushed = device.flush()
         assert (flushed.waiting, flushed.dropped) == (1, 0)
         assert "ConnectError" in flushed.trouble
-        assert handle.ledger().answered == 1
+        assert handle.ledger().answered_period == 1
         server.reachable, server.time.now = True, clock.now
         flushed = device.flush()
         assert flushed.dropped == handle.ledger().dropped == 5
@@ -183,7 +183,7 @@ def test_a_clock_that_is_ahead_while_offline_loses_no_record(tmp_path, constrain
         clock.now = server.time.now = START + 80
         device.flush()
         assert handle.answer() == "neither"
-        assert handle.ledger().answered == 1
+        assert handle.ledger().answered_period == 1
         server.reachable = True
         server.time.now = clock.now = START + 150
         device.flush()
@@ -207,7 +207,7 @@ def test_what_another_process_has_heard_is_not_forgotten_by_one_that_has_not(tmp
         assert first.flush().sent == 0
         server.reachable = False
         second.flush()
-        assert handle.ledger().answered == 1
+        assert handle.ledger().answered_period == 1
         with first.store.transaction() as db:
             assert known_time(db, URL).lead_ms == 129_000
             assert known_time(db, URL).seen_ms <= 1000 * (START + 81)
@@ -229,7 +229,7 @@ def test_each_server_has_a_time_of_its_own(tmp_path):
         for moment in (80, 140, 160, 184):
             server.time.now = clock.now = START + moment
             device.flush()
-        assert (direct.ledger().answered, other.ledger().answered) == (2, 2)
+        assert (direct.ledger().answered_period, other.ledger().answered_period) == (2, 2)
         with device.store.transaction() as db:
             assert known_time(db, URL).lead_ms == 0
             assert known_time(db, "https://relay.example").lead_ms == 44_000

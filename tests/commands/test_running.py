@@ -1,11 +1,17 @@
 """Both command lines: the version, and what is told where an extra is missing."""
 
+import re
 import subprocess
 import sys
 
 import pytest
+import typer
+from changeling_commands import table
+from changeling_commands.__main__ import EXTRAS
 from changeling_commands.__main__ import main as changeling
 from changeling_protocol import __version__
+from changeling_simulations import cli
+from changeling_simulations.__main__ import EXTRAS as SIM_EXTRAS
 from changeling_simulations.__main__ import main as changeling_sim
 
 from tests.command_line import invoked
@@ -23,13 +29,54 @@ def test_the_version_is_one_line_and_the_help_names_the_option(main, name):
 @pytest.mark.parametrize("module", ["changeling_commands", "changeling_simulations"])
 def test_a_bare_install_knows_its_version(module):
     """No extra is needed to ask for it."""
-    code = (
-        "import sys; sys.modules |= dict.fromkeys(['typer', 'rich', 'numpy']); "
-        f"from {module}.__main__ import main; sys.exit(main(['--version']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = bare(module, "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(f" {__version__}\n")
+
+
+def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program as if no extra were installed."""
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['typer', 'rich', 'numpy']); "
+        f"from {module}.__main__ import main; sys.exit(main({list(words)}))"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (
+            "changeling_commands",
+            [r'"changeling\[server\]".*: authority, survey, .*dev$', r'"changeling\[central\]".*: release$'],
+        ),
+        ("changeling_simulations", [r'"changeling\[simulate\]".*: plan, run$']),
+    ],
+)
+def test_the_help_of_a_bare_install_says_which_extra_brings_which_command(module, told):
+    """It is what somebody types first who has just installed the SDK; that is no error."""
+    helped = bare(module, "--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    for line in told:
+        assert re.search(line, helped.stdout, re.MULTILINE)
+    assert bare(module).stdout == helped.stdout
+
+
+def test_a_command_of_a_bare_install_names_its_own_extra():
+    """Also behind an option, or as part of a group."""
+    for words, extra in (
+        (["survey", "notice", "x"], "server"),
+        (["release", "--help"], "central"),
+    ):
+        done = bare("changeling_commands", *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f'pip install "changeling[{extra}]", or ".[{extra}]" in a clone' in done.stderr
+
+
+@pytest.mark.parametrize(("extras", "commands"), [(EXTRAS, table.app), (SIM_EXTRAS, cli.app)])
+def test_the_extras_of_a_program_name_just_its_commands(extras, commands):
+    """They stand apart from the table of commands, which cannot be made without any extra."""
+    assert set(extras) == set(typer.main.get_command(commands).commands)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_every_entry_answers_every_node_once(lived):
         (number, node): PEOPLE for number, track in enumerate(survey.plan.tracks) for node in range(1, track.count + 1)
     }
     assert not refused
-    assert {(ledger.answered, ledger.waiting, ledger.dropped) for ledger in ledgers} == {(PERIODS, 0, 0)}
+    assert {(ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in ledgers} == {(PERIODS, 0, 0)}
 
 
 def test_what_is_published_is_what_the_tallies_say(lived):

@@ -18,7 +18,7 @@ from changeling_protocol import (
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from .files import read_private_key, write_private_key
+from .files import read_private_key, write_private_key, write_public_key
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -54,11 +54,16 @@ def development_survey(answers: Sequence[str], now: float) -> Survey:
 
 
 def kept_authority(folder: Path) -> Ed25519PrivateKey:
-    """The authority that signs in a folder, made the first time. Raises ValueError for a file that holds none."""
+    """The authority that signs in a folder, made the first time; `authority.pub` is what apps pin of it.
+
+    Raises ValueError for a file that holds none.
+    """
     file = folder / "authority.key"
     if not file.exists():
         write_private_key(file, Ed25519PrivateKey.generate())
-    return read_private_key(file)
+    authority = read_private_key(file)
+    write_public_key(folder / "authority.pub", authority.public_key().public_bytes_raw())
+    return authority
 
 
 def kept_survey(folder: Path, authority: Ed25519PrivateKey, answers: Sequence[str], now: float) -> Survey:

@@ -50,7 +50,7 @@ def total_table(surveys: Sequence[Survey]) -> Table:
     table.add_column("from")
     table.add_column("to")
     table.add_column("epsilon", justify="right", footer=f"{total}")
-    table.add_column("per week", justify="right", footer=f"{weekly}")
+    table.add_column("a week, on average", justify="right", footer=f"{weekly}")
     for survey in surveys:
         calendar = survey.calendar
         ends = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))

@@ -57,7 +57,9 @@ class FakeServer:
         self._online, self._status, self._retry_after = True, 200, ""
 
     def publish(self, survey: Survey) -> SurveyId:
-        """Serves a survey from now on. Returns its id, by which an app joins it."""
+        """Serves a survey from now on. Returns its id, by which an app joins it. Raises TypeError for anything else."""
+        if not isinstance(survey, Survey):
+            raise TypeError(f"a survey is published, such as make_survey() gives, not a {type(survey).__name__}")
         self._surveys[survey.id] = survey
         return survey.id
 

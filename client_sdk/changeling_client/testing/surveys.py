@@ -53,6 +53,8 @@ def make_survey(
     Reports are due up to SKEW + SPREAD seconds after a period's close, or half a period where that is shorter.
     Raises ValueError for what cannot be.
     """
+    if isinstance(answers, str):
+        raise ValueError(f"the answers are a list of texts, got the one text {answers!r}")
     space = MutationSpace(len(answers))
     randomizer: Randomizer = KaryResponse(space, TRUTHFUL)
     if epsilon is not None:

@@ -48,6 +48,7 @@ def test_a_process_folds_as_a_thread_does(log: Log, tmp_path: Path) -> None:
     """The same report, and the same tallies."""
     log.append_reports(END, [report(1), report(2, 200)])
     process = FoldProcess(tmp_path / "server.db", log.store.at_rest)
+    process.await_start()
     done = process.fold(END, closing=True)
     process.close()
     assert (done.requests, done.envelopes, done.reports, dict(done.refused)) == (1, 1, 1, {"symbol-out-of-range": 1})
@@ -57,12 +58,14 @@ def test_a_process_folds_as_a_thread_does(log: Log, tmp_path: Path) -> None:
 def test_a_fold_that_is_killed_says_so_and_the_next_one_counts(log: Log, tmp_path: Path) -> None:
     """It is started again; what it had not kept counts once."""
     process = FoldProcess(tmp_path / "server.db", log.store.at_rest)
+    process.await_start()
     process.fold(END, closing=True)
     log.append_reports(END, [report(1)])
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(FoldDied):
         process.fold(END, closing=True)
+    process.await_start()
     assert process.fold(END, closing=True).reports == 1
     process.close()
     assert log.tallies()[0, 1][0] == 1

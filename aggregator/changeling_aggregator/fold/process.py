@@ -39,7 +39,7 @@ class FoldProcess:
         self._lock = Lock()
         self._process: SpawnProcess | None = None
         self._pipe: Connection[object, object] | None = None
-        self._closed = False
+        self._closed = self._listens = False
         with self._lock:
             self._start()
 
@@ -48,25 +48,43 @@ class FoldProcess:
         """The number of the process."""
         return None if self._process is None else self._process.pid
 
-    def fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
-        """As `folding.fold`, for about SLICE_SECONDS. One caller at a time.
+    def await_start(self) -> None:
+        """Start the process where there is none, and wait until it listens. Raises FoldDied, or why it cannot.
 
-        Raises FoldDied where the process died, or what the fold raised there.
+        A time that it is told must not be an old one when it hears it: what arrived after would look ahead of it.
         """
         with self._lock:
             if self._closed:
                 raise FoldDied("the fold has ended")
             pipe = self._pipe or self._start()
-        try:
+        if not self._listens:
+            self._heard(pipe)
+            self._listens = True
+
+    def fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        """As `folding.fold`, for about SLICE_SECONDS. One caller at a time, after `await_start`.
+
+        Raises FoldDied where the process died, or what the fold raised there.
+        """
+        pipe = self._pipe
+        if pipe is None:
+            raise FoldDied("the fold has ended")
+        with suppress(OSError, ValueError):  # what keeps it from hearing this keeps it from answering
             pipe.send((now, closing))
+        answer = self._heard(pipe)
+        if not isinstance(answer, FoldReport):
+            raise FoldDied("the process that folds says what it should not")
+        return answer
+
+    def _heard(self, pipe: "Connection[object, object]") -> object:
+        try:
             answer = pipe.recv()
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, TypeError) as error:
             with self._lock:
                 self._end(0.0)
             raise FoldDied("the process that folds has died, and is started again") from error
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, FoldReport)  # noqa: S101
         return answer
 
     def close(self) -> None:
@@ -82,7 +100,7 @@ class FoldProcess:
         self._process.start()
         theirs.close()
         ours.send((self._path, self._at_rest.secret))
-        self._pipe = ours
+        self._pipe, self._listens = ours, False
         return ours
 
     def _end(self, patience: float) -> None:
@@ -104,6 +122,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
     with suppress(EOFError, OSError):
         path, secret = cast(Any, pipe.recv())
         store = Store.open(path, AtRest(secret))
+        pipe.send(None)
         open_ = OpeningProcesses()
         while asked := cast(Any, pipe.recv()):
             now, closing = asked

@@ -76,9 +76,11 @@ class FoldLoop:
         """Fold for a while, or to the log's end; then see what is new, and remember the time."""
         with self._one_at_a_time:
             guard = self._clock if isinstance(self._clock, GuardedClock) else None
-            doubt = guard.doubt if guard is not None else None
-            now = self._clock()
             try:
+                if self._process is not None:
+                    self._process.await_start()
+                doubt = guard.doubt if guard is not None else None
+                now = self._clock()
                 # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
                 waits = doubt in AT_THE_START
                 report = FoldReport() if waits else self._fold(now, closing=doubt is None)

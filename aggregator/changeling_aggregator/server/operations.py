@@ -42,7 +42,7 @@ def show_status(request: Request) -> Response:
             "nodes": nodes,
             "refused": {reason.value: count for reason, count in sorted(refused.items())},
             "last_fold": None if last is None else format_instant(last),
-            "unfolded_envelopes": waiting,
+            "unfolded_requests": waiting,
         }
     )
 

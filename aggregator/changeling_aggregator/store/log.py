@@ -26,9 +26,10 @@ _MOST_ROWS = 64
 
 
 class LoggedEnvelope(NamedTuple):
-    """A sealed upload as it lies in the log; compares in the order of the log.
+    """An upload request as it lies in the log; compares in the order of the log.
 
-    arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the bytes that were sent.
+    arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the request's body, one or many
+    envelopes, as `wire.encode_upload_request` makes it and as it was sent, but for envelopes that were refused.
     """
 
     arrival: UnixMilliseconds

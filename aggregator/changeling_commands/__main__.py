@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from .running import Program, run_program
 
-_OF_SERVER = ("authority", "survey", "keys", "clock", "serve", "fold", "relay", "histogram", "dev")
+_OF_SERVER = ("authority", "survey", "keys", "clock", "store", "serve", "fold", "relay", "histogram", "dev")
 EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "release": "central"}
 """The extra that each command needs, told where none is installed and the table of commands cannot be made."""
 

@@ -4,7 +4,7 @@ So the help of all commands is there whichever extra is installed, and says whic
 """
 
 import typer
-from changeling_aggregator.cli import authority, clock, dev, fold, histogram, keys, relay, serve, survey
+from changeling_aggregator.cli import authority, clock, dev, fold, histogram, keys, relay, serve, store, survey
 from changeling_central.releasing import command as release
 
 from .notice import notice
@@ -23,9 +23,9 @@ app = typer.Typer(
 )
 
 survey.app.command()(notice)
-groups = ((authority.app, "authority"), (survey.app, "survey"), (keys.app, "keys"), (clock.app, "clock"))
-for commands, name in groups:
-    app.add_typer(commands, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
+groups = {"authority": authority, "survey": survey, "keys": keys, "clock": clock, "store": store}
+for name, group in groups.items():
+    app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 for command in (serve.serve, fold.fold, relay.relay, histogram.histogram, dev.dev):
     app.command(rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

@@ -1,8 +1,8 @@
 """Measure 2 of the house: how many existing files an addition touches.
 
 A randomizer and a mechanism are added by a toy, in one file of the tests, that registers itself. Had another file to
-change for it, that file would name the toy: its module, or a class that it defines. A route and a store are added by
-patches that are kept with the guide for contributors; a test applies them.
+change for it, that file would name the toy: its module, or a class that it defines. A route is added by a patch that
+is kept with the guide for contributors; a test applies it.
 """
 
 import ast
@@ -15,7 +15,7 @@ TOYS = {
     "randomizer": ROOT / "tests/contracts/test_a_toy_randomizer.py",
     "mechanism": ROOT / "tests/contracts/test_a_toy_mechanism.py",
 }
-PATCHES = {"route": ROOT / "docs/patches/new_route.patch", "store": ROOT / "docs/patches/new_store.patch"}
+PATCHES = {"route": ROOT / "docs/patches/new_route.patch"}
 SOURCES = ("protocol", "client_sdk", "aggregator", "simulations", "benchmarks", "demo", "tests")
 
 

@@ -35,13 +35,13 @@ _numbers = count()
 class ServerProcess:
     """`changeling serve` on a free port; use as a context."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.store_path = folder / "server.db"
+    def __init__(self, folder: Path, *options: str, store: str | None = None) -> None:
+        self.store_path = store or str(folder / "server.db")
         public = folder / "pinned.pub"
         public.write_text(PINNED[0].hex())
         self._command = [
             *(sys.executable, "-m", "changeling_commands", "serve", "--port", "0"),
-            *("--store", str(self.store_path), "--authority", str(public), *options),
+            *("--store", self.store_path, "--authority", str(public), *options),
         ]
 
     def __enter__(self) -> "ServerProcess":

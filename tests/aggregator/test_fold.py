@@ -3,7 +3,7 @@
 import itertools
 import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
+from ..contracts.stores import PLACES
 from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, Said, body, envelope, report
 from .refolding import present, refold, shown, whole_log
@@ -42,6 +43,18 @@ START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
 SYMBOLS = 13  # z = 3
 END = START + 8 * PERIOD
 THREE = (Breakdown("platform", ("linux", "mac", "windows")),)
+
+
+on_sqlite = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+"""For what looks at files, or takes long and does not depend on the database."""
+
+
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """On each kind of database."""
+    opened = PLACES[request.param](request).open()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -224,6 +237,7 @@ def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
     assert log.refused() == {"closed": 1}
 
 
+@on_sqlite
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plaintext=st.binary(min_size=1, max_size=80)
@@ -270,12 +284,12 @@ def test_tallies_are_a_function_of_the_log(log: Log) -> None:
     assert log.refused()["duplicate"] > 10
 
 
-def test_two_folders_at_once_count_once(log: Log, tmp_path: Path) -> None:
+def test_two_folders_at_once_count_once(log: Log) -> None:
     """Each with a connection of its own, in small batches: together they count what one counts."""
     fill(log, seed=2, uploads=80)
 
     def fold_beside(_: int) -> int:
-        beside = Store.open(tmp_path / "server.db")
+        beside = Store.open(log.store.place)
         envelopes = fold(beside, END, batch=3).envelopes
         beside.close()
         return envelopes
@@ -325,6 +339,7 @@ def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
     assert log.tallies()[0, 3][0] == 1
 
 
+@on_sqlite
 def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_path: Path) -> None:
     """Their bytes are in none of the store's files; what was counted stays."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
@@ -338,6 +353,7 @@ def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_
     assert log.tallies()[0, 8][0] == 1
 
 
+@on_sqlite
 def test_bytes_of_a_destroyed_key_that_a_reader_kept_go_at_the_next_fold(store: Store, tmp_path: Path) -> None:
     """While somebody reads, the write-ahead log cannot be emptied; afterwards it is, though nothing else is due."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
@@ -383,6 +399,7 @@ def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
         assert sealed_period(connection, log.survey.id) == 1
 
 
+@on_sqlite
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
@@ -427,6 +444,7 @@ def test_a_merged_run_comes_in_whole_chunks() -> None:
     assert all(len(piece) % CHUNK_BYTES == 0 for piece in pieces)
 
 
+@on_sqlite
 def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -> None:
     """Looking up one id reads one chunk of each run, whatever the others are; a repeated id is found among them."""
     key = (log.survey.id, 1)

@@ -10,7 +10,6 @@ from changeling_aggregator.errors import FoldDied
 from changeling_aggregator.fold import FoldProcess, OpeningProcesses, fold
 from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.folding_lock import only_folder
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Calendar
@@ -175,8 +174,8 @@ def test_one_process_folds_and_others_stand_by(log: Log, tmp_path: Path) -> None
     """They change nothing, and say so; the next that asks when the place is free folds."""
     log.append_reports(END, [report(1)])
     beside = Store.open(tmp_path / "server.db")
-    with only_folder(beside) as alone:
-        assert alone
+    with beside.turn_to_fold() as turn:
+        assert turn
         done = fold(log.store, END)
         assert (done.stood_by, done.requests) == (True, 0)
     assert fold(log.store, END).reports == 1

@@ -8,7 +8,7 @@ import pytest
 from changeling_aggregator.server import MovableClock, fold_loop
 from changeling_aggregator.server.health import covered_until, troubles_of
 from changeling_aggregator.server.service import Service, Settings
-from changeling_aggregator.store import AtRest, Store, database
+from changeling_aggregator.store import AtRest, Store, embedded
 from changeling_aggregator.store.sealing_keys import make_key, publish_key
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey
@@ -129,7 +129,7 @@ def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "moved.db").rename(path)
     assert told(store, NOW) == {}
     with monkeypatch.context() as patched:
-        patched.setattr(database, "LEAST_FREE_BYTES", 2**60)
+        patched.setattr(embedded, "LEAST_FREE_BYTES", 2**60)
         assert told(store, NOW) == {"store": "bad"}
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert told(store, NOW) == {"store": "bad"}

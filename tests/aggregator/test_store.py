@@ -1,25 +1,13 @@
 """The file of the embedded store; what every store must do stands in tests/contracts/test_stores.py."""
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import StoreError
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.schema import VERSION
-from sqlalchemy import text
-
-
-def test_a_store_from_the_future_is_refused_and_left_alone(tmp_path: Path) -> None:
-    """A later schema version is named, and nothing is changed."""
-    path = tmp_path / "server.db"
-    store = Store.open(path)
-    with store.writing() as connection:
-        connection.execute(text(f"UPDATE store SET version = {VERSION + 1}"))
-    store.close()
-    with pytest.raises(StoreError, match=f"schema version {VERSION + 1}, this program knows {VERSION}"):
-        Store.open(path)
 
 
 def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -48,6 +36,23 @@ def test_a_store_is_in_the_file_that_was_named(tmp_path: Path, monkeypatch: pyte
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
     store.close()
     assert (tmp_path / name).read_bytes().startswith(b"SQLite format 3")
+
+
+@pytest.mark.parametrize("url", ["mysql://a/b", "postgres://a/b", "sqlite:///x.db"])
+def test_a_url_of_another_database_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """It is refused by name, and no folder or file comes of it."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="postgresql://…, not at " + url.split(":")[0]):
+        Store.open(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra that brings it."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "changeling_aggregator.store.postgresql", raising=False)
+    with pytest.raises(StoreError, match=r'pip install "changeling\[postgres\]"'):
+        Store.open("postgresql://host/database")
 
 
 def test_only_the_owner_can_read_a_store(tmp_path: Path) -> None:

@@ -1,29 +1,38 @@
 """Every store that there is, each opened as often as a test likes: as several processes would open it."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from changeling_aggregator.store import Store
 
+from ..postgres import PostgreSQL
 
-class Place(ABC):
-    """Where one store lies; whoever opens it gets connections of their own to the same contents."""
 
-    @abstractmethod
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one store lies; whoever opens it gets connections of their own to the same contents.
+
+    name: a path or a URL, as `--store` takes it.
+    """
+
+    name: str
+
     def open(self) -> Store:
         """The store, made if there is none."""
+        return Store.open(self.name)
 
 
-class SQLitePlace(Place):
-    """A file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "store.db"
-
-    def open(self) -> Store:
-        return Store.open(self._path)
+def _file(request: pytest.FixtureRequest) -> Place:
+    folder: Path = request.getfixturevalue("tmp_path")
+    return Place(str(folder / "store.db"))
 
 
-PLACES: dict[str, Callable[[Path], Place]] = {"sqlite": SQLitePlace}
+def _schema(request: pytest.FixtureRequest) -> Place:
+    server: PostgreSQL = request.getfixturevalue("postgresql")
+    return Place(server.new())
+
+
+PLACES: dict[str, Callable[[pytest.FixtureRequest], Place]] = {"sqlite": _file, "postgresql": _schema}
 """By name; a store of another kind is put to the whole contract by a line here."""

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from random import Random
 from threading import Barrier, Event
 
@@ -68,9 +67,9 @@ NODE, CLOSING = (SURVEY, 0, 1, 0), (SURVEY, 1)
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest) -> Place:
     """Where a store lies."""
-    return PLACES[request.param](tmp_path)
+    return PLACES[request.param](request)
 
 
 @pytest.fixture
@@ -381,6 +380,49 @@ def test_whatever_is_folded_by_however_many_is_counted_once(place: Place, store:
         assert tallies_of(connection, SURVEY)[0, 1].slots.tolist() == [60, 0]
 
 
+def test_one_process_at_a_time_has_the_turn_to_fold(store: Store, beside: Store) -> None:
+    """Another has it once it was given back, and what was written in a turn is kept."""
+    stream = stream_of(store)
+    with store.turn_to_fold() as writing, beside.turn_to_fold() as other:
+        assert writing
+        assert other is None
+        with writing() as connection:
+            append(connection, stream, [b"kept"], 0)
+        with beside.turn_to_fold() as other:
+            assert other is None
+        put(beside, stream, b"too")
+    with beside.turn_to_fold() as other:
+        assert other
+        with store.turn_to_fold() as writing:
+            assert writing is None
+
+        def broken() -> None:
+            with other() as connection:
+                append(connection, stream, [b"lost"], 0)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            broken()
+        with other() as connection:
+            assert unfolded(connection) == 2
+    assert logged(store) == [b"kept", b"too"]
+
+
+def test_a_turn_is_given_back_whatever_was_raised_in_it(store: Store, beside: Store) -> None:
+    """Also within one of its transactions."""
+
+    def broken() -> None:
+        with store.turn_to_fold() as writing:
+            assert writing
+            with writing():
+                raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
+    with beside.turn_to_fold() as other:
+        assert other
+
+
 def test_tallies_add_up_node_by_node(store: Store) -> None:
     """Of one survey, by track and node; sums beyond 32 bits."""
     with store.writing() as connection:
@@ -592,6 +634,29 @@ def test_of_published_keys_one_is_valid_at_a_time(store: Store) -> None:
         assert publish(connection, SealingKey(others[0], 2000, 3000))
         assert publish(connection, SealingKey(others[1], 5, 1000))
         assert len(published_keys(connection)) == 3
+
+
+def test_of_keys_that_many_publish_at_once_one_is_valid_at_a_time(place: Place, store: Store) -> None:
+    """Whoever is second is refused, though the first was not there when it began."""
+    with store.writing() as connection:
+        publics = [make_key(connection, IN_CLEAR) for _ in range(4)]
+    at_once = Barrier(4)
+
+    def publish_own(public: bytes) -> bool:
+        own = place.open()
+        at_once.wait(20)
+        try:
+            with own.writing() as connection:
+                return publish(connection, SealingKey(public, 10, 20))
+        except ValueError:
+            return False
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(publish_own, publics)) == 1
+    with store.reading() as connection:
+        assert len(published_keys(connection)) == 1
 
 
 def test_a_key_whose_private_half_is_gone_is_not_published(store: Store) -> None:

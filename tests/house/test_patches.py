@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SHOWN_BY = {"new_route": "tests/aggregator/test_costs.py", "new_store": "tests/contracts/test_stores.py"}
+SHOWN_BY = {"new_route": "tests/aggregator/test_costs.py"}
 """The test that shows what each patch adds."""
 SOURCES = ("protocol", "client_sdk", "aggregator", "simulations", "benchmarks", "demo", "tests", "pyproject.toml")
 
@@ -28,10 +28,7 @@ def copy(tmp_path):
 
 @pytest.mark.parametrize("addition", SHOWN_BY)
 def test_a_patch_applies_and_what_it_adds_works(addition, copy):
-    """Whoever changes a line that a patch shows keeps the patch up to date.
-
-    The new store is put to its contract where CHANGELING_POSTGRESQL names a server; elsewhere the old one is.
-    """
+    """Whoever changes a line that a patch shows keeps the patch up to date."""
     patch = ROOT / f"docs/patches/{addition}.patch"
     applied = subprocess.run(["git", "apply", str(patch)], cwd=copy, capture_output=True, text=True)
     assert applied.returncode == 0, applied.stderr

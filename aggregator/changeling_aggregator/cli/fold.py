@@ -10,10 +10,11 @@ import typer
 
 from .files import read_store_key
 from .serve import interrupt
+from .store import STORE_HELP
 
 
 def fold(
-    store: Annotated[Path, typer.Option(help="The file that holds everything.", exists=True)],
+    store: Annotated[str, typer.Option(help=f"What holds everything. {STORE_HELP}")],
     store_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
     ] = None,

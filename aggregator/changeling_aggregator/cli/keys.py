@@ -15,6 +15,7 @@ from rich.table import Table
 
 from .files import read_private_key, read_public_key, read_signed_key, read_store_key, write_public_key
 from .remote import admin_token, put
+from .store import STORE_HELP
 from .tables import console
 
 app = typer.Typer(help="Make, sign and publish the keys that uploads are sealed to.", no_args_is_help=True)
@@ -27,7 +28,7 @@ StoreKeyFile = Annotated[
 
 @app.command()
 def new(
-    store: Annotated[Path, typer.Option(help="The server's store, on the server itself; it may be running.")],
+    store: Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")],
     output: Output,
     store_key_file: StoreKeyFile = None,
 ) -> None:
@@ -48,7 +49,7 @@ def new(
 
 @app.command("list")
 def list_(
-    store: Annotated[Path, typer.Option(help="The server's store, on the server itself; it may be running.")],
+    store: Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")],
 ) -> None:
     """Show every sealing key in the server's store: where it is in its life, its dates, and the days that are left.
 
@@ -76,7 +77,7 @@ def list_(
 
 @app.command()
 def reencrypt(
-    store: Annotated[Path, typer.Option(help="The server's store, on the server itself, which must not be running.")],
+    store: Annotated[str, typer.Option(help=f"The server's store; no server may be running on it. {STORE_HELP}")],
     new_store_key_file: Annotated[Path, typer.Option(help="File with the new store key: 64 hexadecimal digits.")],
     store_key_file: StoreKeyFile = None,
 ) -> None:

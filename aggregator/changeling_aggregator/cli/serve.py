@@ -12,10 +12,11 @@ from changeling_protocol.signing import authority_key
 
 from .files import read_public_key, read_store_key
 from .remote import admin_token
+from .store import STORE_HELP
 
 
 def serve(
-    store: Annotated[Path, typer.Option(help="The file that holds everything; made if missing.")],
+    store: Annotated[str, typer.Option(help=f"What holds everything; made if missing. {STORE_HELP}")],
     authority: Annotated[
         list[Path], typer.Option(help="Public key whose surveys and keys are taken; again for the next one.")
     ],

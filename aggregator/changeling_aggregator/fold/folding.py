@@ -15,8 +15,8 @@ from changeling_protocol.refusal import Refusal
 from ..errors import Overtaken
 from ..store import Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
+from ..store.database import Transactions
 from ..store.early_ends import published_ends
-from ..store.folding_lock import only_folder
 from ..store.log import advance_cursors, cursors_after, unfolded, unread
 from ..store.pruning import discard, hold
 from ..store.runs import chunks_near
@@ -76,12 +76,14 @@ def fold(
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """
-    with only_folder(store) as alone:
-        return _fold(store, now, batch, closing, open_, stop) if alone else FoldReport(stood_by=True)
+    with store.turn_to_fold() as writing:
+        if writing is None:
+            return FoldReport(stood_by=True)
+        return _fold(store, now, closing, stop, lambda: fold_batch(store, batch, open_, writing))
 
 
 def _fold(
-    store: Store, now: UnixSeconds, batch: int, closing: bool, open_: Open, stop: Callable[[], bool]
+    store: Store, now: UnixSeconds, closing: bool, stop: Callable[[], bool], fold_next: Callable[[], FoldReport]
 ) -> FoldReport:
     total = FoldReport()
     if closing:
@@ -92,7 +94,7 @@ def _fold(
         waiting = unfolded(connection)
     while total.requests < waiting and not stop():
         try:
-            done = fold_batch(store, batch, open_)
+            done = fold_next()
         except Overtaken:
             continue
         if done.requests == 0:
@@ -106,9 +108,15 @@ def _fold(
     return total
 
 
-def fold_batch(store: Store, most: int = BATCH_REQUESTS, open_: Open = open_requests) -> FoldReport:
+def fold_batch(
+    store: Store,
+    most: int = BATCH_REQUESTS,
+    open_: Open = open_requests,
+    writing: Transactions | None = None,
+) -> FoldReport:
     """Fold the next requests, if there are any.
 
+    writing: the transactions of the turn to fold, if the caller has it.
     Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
     """
     with store.reading() as connection:
@@ -119,7 +127,7 @@ def fold_batch(store: Store, most: int = BATCH_REQUESTS, open_: Open = open_requ
         keys = private_keys(connection, store.at_rest)
         seen = partial(chunks_near, connection)
         counted = count(requests, surveys, keys, seen, published_ends(connection), open_)
-    with store.writing() as connection:
+    with (writing or store.writing)() as connection:
         advance_cursors(connection, cursors_after(requests))
         add_tallies(connection, counted.tallies)
         add_attendance(connection, counted.attendance)

@@ -32,10 +32,13 @@ NICENESS = 10
 
 
 class FoldProcess:
-    """Folds a store in a process that it starts again where it has died. at_rest: what private keys lie under."""
+    """Folds a store in a process that it starts again where it has died. at_rest: what private keys lie under.
 
-    def __init__(self, path: Path, at_rest: AtRest) -> None:
-        self._path, self._at_rest = path, at_rest
+    place: as `Store.open` takes it.
+    """
+
+    def __init__(self, place: Path | str, at_rest: AtRest) -> None:
+        self._place, self._at_rest = place, at_rest
         self._lock = Lock()
         self._process: SpawnProcess | None = None
         self._pipe: Connection[object, object] | None = None
@@ -99,7 +102,7 @@ class FoldProcess:
         self._process = context.Process(target=_serve, args=(theirs,), name="fold")
         self._process.start()
         theirs.close()
-        ours.send((self._path, self._at_rest.secret))
+        ours.send((self._place, self._at_rest.secret))
         self._pipe, self._listens = ours, False
         return ours
 
@@ -120,8 +123,8 @@ def _serve(pipe: "Connection[object, object]") -> None:
         signal.signal(each, signal.SIG_IGN)  # a signal to all: whoever started it ends it
     os.nice(NICENESS)
     with suppress(EOFError, OSError):
-        path, secret = cast(Any, pipe.recv())
-        store = Store.open(path, AtRest(secret))
+        place, secret = cast(Any, pipe.recv())
+        store = Store.open(place, AtRest(secret))
         pipe.send(None)
         open_ = OpeningProcesses()
         while asked := cast(Any, pipe.recv()):

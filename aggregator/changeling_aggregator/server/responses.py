@@ -6,6 +6,7 @@ from typing import Any
 from changeling_protocol.wire import JSON, MSGPACK, STATUS, ErrorAnswer, ErrorCode
 from changeling_statistics.errors import NotEstimable
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,6 +60,7 @@ HANDLERS: dict[Any, Any] = {
     Overloaded: _come_again,
     Unwritable: _come_again,
     DBAPIError: _come_again,
+    NoConnection: _come_again,
     Exception: _failed,
 }
 """By the exception that an endpoint raises."""

@@ -6,8 +6,10 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
   `Store.reading` sees one state.
 - Any number of processes append at once, each to a stream of its own that has no gaps. (arrival, stream, position) is
   the order in which transactions were kept, so a reader that has seen an envelope has seen all before it.
-- Any number of processes fold. One of them moves the cursors over an envelope; for the others the transaction raises
-  Overtaken. Tallies, attendance, ids and what is held are written in that transaction, so each closing counts once.
+- One process at a time has the turn to fold (`Store.turn_to_fold`), until it gives it back, ends, or loses its
+  connection; from then on nothing more of that turn is kept. Should several fold all the same, one of them moves the
+  cursors over an envelope; for the others the transaction raises Overtaken. Tallies, attendance, ids and what is held
+  are written in that transaction, so each closing counts once.
 - Surveys, sealing keys and refusals are written by any process at any time: what is published stays as it is, and
   counts add up.
 - Where a database has levels of isolation, `reading` is repeatable read and `writing` read committed: a statement that
@@ -15,13 +17,14 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
 - After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and closings that are
   sealed, never go back.
 - Of published keys one is valid at a time, and a key whose private half is destroyed is published no more.
-- What is pruned, and private keys that are destroyed, stand in none of the store's files once `forget_overwritten` had
-  its turn while nobody was reading.
+- Private keys that are destroyed stand in no table's file once `forget_overwritten` had its turn while nobody was
+  reading; in SQLite in no file at all, nor does what is pruned.
 """
 
 from .at_rest import AtRest
 from .counted import AttendanceKey, ClosingKey, TallyKey
-from .database import Store
+from .database import Transactions
 from .log import LoggedEnvelope
+from .opened import Store
 
-__all__ = ["AtRest", "AttendanceKey", "ClosingKey", "LoggedEnvelope", "Store", "TallyKey"]
+__all__ = ["AtRest", "AttendanceKey", "ClosingKey", "LoggedEnvelope", "Store", "TallyKey", "Transactions"]

@@ -1,17 +1,14 @@
 """Putting a row where there may be one already, however many processes do so at once."""
 
-from sqlalchemy import Connection, Table, insert
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
 
 
 def inserted(connection: Connection, table: Table, **row: object) -> bool:
     """Insert a row; False, and nothing is changed, where one with its primary key is there already.
 
-    A savepoint keeps the transaction usable, in databases where an error would otherwise end it.
+    Waits for another process that is about to insert the same.
     """
-    try:
-        with connection.begin_nested():
-            connection.execute(insert(table).values(row))
-    except IntegrityError:
-        return False
-    return True
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    putting = insert(table).values(row).on_conflict_do_nothing().returning(*table.primary_key)
+    return connection.execute(putting).first() is not None

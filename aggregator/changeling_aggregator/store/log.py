@@ -13,6 +13,7 @@ from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
+from .appending import append_at_once
 from .schema import cursors, log, store, streams
 
 _CHUNK = 500
@@ -102,24 +103,12 @@ def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now:
 
     stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
     """
-    if connection.dialect.name == "sqlite":
-        _append_to_sqlite(connection, stream, envelopes, now)
-        return
-    arrival = advance_arrival(connection, stream, now)
-    longer = update(streams).where(streams.c.id == stream).values(length=streams.c.length + len(envelopes))
-    length: int = connection.execute(longer.returning(streams.c.length)).scalar_one()
-    first = length - len(envelopes) + 1
-    connection.execute(
-        insert(log),
-        [
-            {"stream": stream, "position": position, "arrival": arrival, "envelope": envelope}
-            for position, envelope in enumerate(envelopes, first)
-        ],
-    )
+    append_ = append_at_once if connection.dialect.name == "postgresql" else _append_to_sqlite
+    append_(connection, stream, envelopes, now)
 
 
 def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
-    """The same in the driver's own words, which take a fraction of the time.
+    """As `append`, on SQLite, in the driver's own words, which take a fraction of the time.
 
     One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it back
     from whatever else the process is doing.

@@ -3,27 +3,30 @@
 Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fixed-width values.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, MetaData, String, Table
+from sqlalchemy import BigInteger, Boolean, Column, Identity, Integer, LargeBinary, MetaData, String, Table
 
 PROGRAM = "changeling-aggregator"
-VERSION = 4
+VERSION = "0001"
+"""Of these tables: the last file in `migrations`, which makes them of those of the version before."""
 
 metadata = MetaData()
+
+versions = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+"""One row, the version of a store's tables; Alembic's own table."""
 
 store = Table(
     "store",
     metadata,
     Column("program", String, primary_key=True),
-    Column("version", Integer, nullable=False),
     Column("arrival", BigInteger, nullable=False),
     Column("stream", Integer, nullable=False),
     Column("held", BigInteger, nullable=False),
     Column("told", BigInteger, nullable=False),
     Column("jumped", Boolean, nullable=False),
 )
-"""One row: whose file this is; the latest arrival given out, with the stream that got it; the moment that no arrival is
-before, as something was sealed then; the latest time of a clock that was believed, 0 for none; and whether that clock
-was set to another time since."""
+"""One row: whose tables these are; the latest arrival given out, with the stream that got it; the moment that no
+arrival is before, as something was sealed then; the latest time of a clock that was believed, 0 for none; and whether
+that clock was set to another time since."""
 
 surveys = Table(
     "surveys",
@@ -57,7 +60,7 @@ seconds."""
 streams = Table(
     "streams",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, Identity(), primary_key=True),
     Column("length", BigInteger, nullable=False),
 )
 """One stream a server process; its envelopes have the positions 1 to `length`, without gaps. The database numbers

@@ -81,6 +81,8 @@ def publish_key(connection: Connection, key: SealingKey, signed: bytes) -> bool:
     Raises ValueError where the key was not made here, is destroyed, was published with other dates, or is valid while
     another is: of two keys the later begins in the second in which the earlier expires, so that there is always one.
     """
+    # Of two who publish at once one waits here, and then sees the other's dates.
+    connection.execute(select(sealing_keys.c.id).order_by(sealing_keys.c.id).with_for_update()).all()
     row = connection.execute(
         select(sealing_keys.c.signed, sealing_keys.c.private).where(sealing_keys.c.id == key.id)
     ).first()

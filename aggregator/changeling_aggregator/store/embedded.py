@@ -1,0 +1,136 @@
+"""A store in one SQLite file, readable by its owner alone.
+
+WAL, every commit on disk before it returns, writers one at a time from their first statement on, deleted bytes
+overwritten.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from sqlite3 import Connection as SQLiteConnection
+
+from sqlalchemy import URL, Connection, create_engine, event
+
+from .database import Database, Transactions
+
+_PRAGMAS = (
+    "busy_timeout = 10000",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "wal_autocheckpoint = 20000",  # the fold does it before: who appends should not wait for it
+)
+
+LEAST_FREE_BYTES = 32 * 2**20
+"""With less than that on its disk a store is as good as full. The rest is for the fold, for sealing, and for destroying
+keys."""
+
+
+class EmbeddedDatabase(Database):
+    """A SQLite file, made if there is none. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self._path = str(path), path.absolute()
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._file = _identity(path)
+        # The path is never parsed as a URL. hide_parameters: what is stored never shows in an error message.
+        self.engine = create_engine(URL.create("sqlite", database=str(self._path)), hide_parameters=True)
+        event.listen(self.engine, "connect", _prepare)
+        event.listen(self.engine, "begin", _begin)
+
+    def reader(self) -> Connection:
+        """A connection that sees what was there when its transaction began."""
+        return self.engine.connect()
+
+    def writer(self) -> Connection:
+        """A connection that is the only writer from the beginning of its transaction on."""
+        return self.engine.connect().execution_options(writer=True)
+
+    def keep_others_out(self, connection: Connection) -> None:
+        """A writer is alone already."""
+
+    @contextmanager
+    def turn(self) -> Iterator[Transactions | None]:
+        """A lock on a file beside the store's, which ends with the process."""
+        lock = os.open(self._path.with_name(self._path.name + "-fold"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield None
+            else:
+                yield self._write
+                fcntl.flock(lock, fcntl.LOCK_UN)  # which a child that was forked would hold on to
+        finally:
+            os.close(lock)
+
+    def forget_overwritten(self) -> bool:
+        """Empty the write-ahead log. Appending has to wait for this, so it waits a second at most for readers."""
+        connection = self.engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA busy_timeout = 1000")
+            (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            cursor.execute(f"PRAGMA {_PRAGMAS[0]}")
+            return not busy
+        finally:
+            connection.close()
+
+    def write_back(self) -> None:
+        """Bring the write-ahead log into the file, as far as nobody has to wait for it."""
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def bytes_kept(self) -> int:
+        """The whole file's pages, without those that are free."""
+        with self.engine.connect() as connection:
+            pages, free, size = (
+                int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * size
+
+    def in_place(self) -> bool:
+        """Whether its file still is where it was opened: SQLite writes on into one that has no name any more."""
+        try:
+            return _identity(self._path) == self._file
+        except OSError:
+            return False
+
+    def trouble(self) -> str | None:
+        """What the file system tells."""
+        try:
+            if _identity(self._path) != self._file:
+                return "the store's file was replaced by another: start the server again"
+            if os.statvfs(self._path).f_flag & os.ST_RDONLY or not os.access(self._path, os.W_OK):
+                return "the store's file cannot be written"
+            if shutil.disk_usage(self._path).free < LEAST_FREE_BYTES:
+                return f"the disk is full: less than {LEAST_FREE_BYTES // 2**20} MiB are free"
+        except OSError as error:
+            return f"the store's file is gone: {error.strerror}"
+        return None
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self.writer() as connection, connection.begin():
+            yield connection
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file this is, whatever it is called."""
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def _prepare(connection: SQLiteConnection, _: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin says, not where the driver guesses
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    writer = connection.get_execution_options().get("writer", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")

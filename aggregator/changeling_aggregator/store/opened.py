@@ -1,0 +1,140 @@
+"""Opening the store, wherever it lies, and transactions on it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from ..errors import StoreError
+from .at_rest import IN_CLEAR, AtRest
+from .database import Database, Transactions
+from .embedded import EmbeddedDatabase
+from .versions import claim
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class Store:
+    """An open store. Threads may share it; a transaction belongs to one of them.
+
+    place: where it lies, to open it in another process. at_rest: what its private keys are encrypted under.
+    """
+
+    def __init__(self, database: Database, place: Path | str, at_rest: AtRest) -> None:
+        self.place, self.at_rest = place, at_rest
+        self._database = database
+        self._overwritten = True  # by a process that was killed, perhaps
+
+    @classmethod
+    def open(cls, place: Path | str, at_rest: AtRest = IN_CLEAR) -> "Store":
+        """The store at this place, made if there is none. Raises StoreError, ValueError or OSError.
+
+        place: a file's path, or the URL of a PostgreSQL database. at_rest: what its private keys are encrypted under;
+        needed only by who makes or uses them.
+        """
+        database = database_at(place)
+        try:
+            with _usable(database), database.writer() as connection, connection.begin():
+                claim(connection, database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, place, at_rest)
+
+    @property
+    def engine(self) -> Engine:
+        """The database's."""
+        return self._database.engine
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the store."""
+        with self._database.reader() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
+
+        Where the connection is lost as it ends it may be kept or not, and raises: nothing of it is acknowledged then.
+        """
+        with self._database.writer() as connection, connection.begin():
+            yield connection
+
+    def turn_to_fold(self) -> AbstractContextManager[Transactions | None]:
+        """The turn of this process to fold, until the context ends; None where another process has it.
+
+        Gives the transactions to fold in. One that begins, or ends, once the turn is lost raises: Overtaken, or what
+        the database raises.
+        """
+        return self._database.turn()
+
+    def forget_overwritten(self, changed: bool) -> None:
+        """Take bytes that were overwritten since out of the store's files, as far as the database lets us.
+
+        changed: whether anything was overwritten since the last time. Where somebody is reading for longer than a
+        second it is left for the next call, which then does it in any case.
+        """
+        self._overwritten |= changed
+        if self._overwritten:
+            self._overwritten = not self._database.forget_overwritten()
+
+    def write_back(self) -> None:
+        """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
+        self._database.write_back()
+
+    def bytes_kept(self) -> int:
+        """About how many bytes all that it holds takes, without what was deleted."""
+        return self._database.bytes_kept()
+
+    def in_place(self) -> bool:
+        """Whether what is appended now goes where it was going; asked before each commit."""
+        return self._database.in_place()
+
+    def trouble(self) -> str | None:
+        """Why no upload should be appended to it, as far as can be told at once; None where all is well."""
+        return self._database.trouble()
+
+    def close(self) -> None:
+        """Close its connections; a transaction in hand is lost."""
+        self._database.close()
+
+
+def database_at(place: Path | str) -> Database:
+    """The database at a file's path, or at a URL of PostgreSQL.
+
+    Raises ValueError for another URL, StoreError where the driver is not installed, or OSError.
+    """
+    url = _SCHEME.match(place) if isinstance(place, str) else None
+    if isinstance(place, Path) or url is None:
+        return EmbeddedDatabase(Path(place))
+    if url[1] != "postgresql":
+        raise ValueError(f"a store is a file, or a database at postgresql://…, not at {url[1]}://…")
+    try:
+        from .postgresql import PostgreSQLDatabase
+    except ModuleNotFoundError as error:
+        raise StoreError('a store on PostgreSQL needs its driver: pip install "changeling[postgres]"') from error
+    return PostgreSQLDatabase(place)
+
+
+@contextmanager
+def connected(place: Path | str) -> Iterator[Database]:
+    """The database at this place for as long as the context lasts; for what it raises within, a StoreError names it."""
+    database = database_at(place)
+    try:
+        with _usable(database):
+            yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _usable(database: Database) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        reason = " ".join(str(error.orig).split())
+        raise StoreError(f"{database.name} cannot be used as a store: {reason}") from error

@@ -1,0 +1,192 @@
+"""A store in a PostgreSQL database, or in a schema of one, for several servers at once.
+
+Readers see one state (repeatable read); writers wait for one another where they touch the same rows (read committed).
+An acknowledged commit is flushed to disk there, whatever the database's own settings say. A connection that was lost
+fails its transaction, and the next one makes its own.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Lock, Thread
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from sqlalchemy import URL, Connection, ExceptionContext, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from ..errors import Overtaken, StoreError
+from .database import Database, Transactions
+
+_CONNECTING = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "target_session_attrs": "read-write",
+    "application_name": "changeling",
+}
+"""What the URL may say otherwise. With these a server that was cut off knows it within half a minute."""
+_SESSION = {
+    "tcp_keepalives_idle": "15",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "idle_in_transaction_session_timeout": "120s",
+}
+"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still."""
+_CONNECTIONS = 8
+_MORE_CONNECTIONS = 8
+_CLASS = 0x6368676C
+"""Of the advisory locks: "chgl"."""
+_LOCK_TIMEOUT = "55P03"
+
+_UNREACHABLE = "PostgreSQL cannot be reached: uploads are turned away until it is back"
+_ASK_SECONDS = 0.5
+_SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service", "options")
+_ON_CONNECT = "SELECT current_setting('fsync'), " + ", ".join(
+    [
+        "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
+        "ELSE current_setting('synchronous_commit') END, false)",
+        *(f"set_config('{name}', '{value}', false)" for name, value in _SESSION.items()),
+    ]
+)
+
+
+class PostgreSQLDatabase(Database):
+    """A database that is there already.
+
+    url: as libpq reads it, without a password: that comes from $PGPASSWORD or a password file, which libpq reads.
+    Raises ValueError where it cannot be read or shows a password.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.Error:
+            raise ValueError("that is no URL of a PostgreSQL database: postgresql://USER@HOST:PORT/DATABASE") from None
+        if {"password", "sslpassword"} & given.keys():
+            raise ValueError(
+                "leave the password out of the store's URL, where `ps` shows it: put it into $PGPASSWORD, or into a "
+                "file that $PGPASSFILE names, with a line HOST:PORT:DATABASE:USER:PASSWORD"
+            )
+        self.name = "PostgreSQL, " + make_conninfo("", **{k: v for k, v in given.items() if k in _SHOWN})
+        self._lost = False
+        self._noticing, self._closed = Lock(), Event()
+        self.engine = create_engine(
+            URL.create("postgresql+psycopg"),
+            connect_args={**_CONNECTING, **given},
+            isolation_level="READ COMMITTED",
+            pool_size=_CONNECTIONS,
+            max_overflow=_MORE_CONNECTIONS,
+            pool_timeout=10,
+            hide_parameters=True,
+        )
+        event.listen(self.engine, "connect", self._prepare)
+        event.listen(self.engine, "handle_error", self._notice)
+
+    def reader(self) -> Connection:
+        """A connection that sees what was there at the first statement of its transaction."""
+        return self.engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    def writer(self) -> Connection:
+        """A connection each of whose statements sees what was committed before it."""
+        return self.engine.connect()
+
+    def keep_others_out(self, connection: Connection) -> None:
+        """A lock that ends with the transaction."""
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CLASS}, 0)")
+
+    @contextmanager
+    def turn(self) -> Iterator[Transactions | None]:
+        """A lock of one connection, on which all transactions of the turn run: with it the lock is lost, and they are.
+
+        The lock is named for this store's table, so that stores in two schemas have one each.
+        """
+        with self.engine.connect() as connection:
+            with connection.begin():
+                taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_CLASS}, 'store'::regclass::int)")
+                mine = taken.scalar_one()
+            session = connection.connection.dbapi_connection
+
+            @contextmanager
+            def write() -> Iterator[Connection]:
+                if connection.invalidated or connection.connection.dbapi_connection is not session:
+                    raise Overtaken("the connection that held the turn to fold was lost")
+                with connection.begin():
+                    yield connection
+
+            try:
+                yield write if mine else None
+            finally:
+                if mine and not connection.invalidated:
+                    self._give_back(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        try:
+            with connection.begin():
+                connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_CLASS}, 'store'::regclass::int)")
+        except DBAPIError:
+            connection.invalidate()  # the lock ends with its session
+
+    def forget_overwritten(self) -> bool:
+        """Rewrite the table of private keys, which is small; waits a second at most for readers.
+
+        What else is deleted is freed by PostgreSQL's own vacuum, and its log of changes goes when it goes.
+        """
+        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            with connection:
+                connection.exec_driver_sql("SET lock_timeout = '1s'")
+                try:
+                    connection.exec_driver_sql("VACUUM (FULL) sealing_keys")
+                finally:
+                    connection.exec_driver_sql("RESET lock_timeout")
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) == _LOCK_TIMEOUT:
+                return False
+            raise
+        return True
+
+    def write_back(self) -> None:
+        """PostgreSQL does it by itself."""
+
+    def bytes_kept(self) -> int:
+        """Of the log and the ids, with what its vacuum has not freed."""
+        with self.engine.connect() as connection:
+            query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
+            return int(connection.exec_driver_sql(query).scalar_one())
+
+    def in_place(self) -> bool:
+        """It is, as long as it can be reached."""
+        return not self._lost
+
+    def trouble(self) -> str | None:
+        """Whether it could be reached when it was asked last; while it cannot, it is asked twice a second."""
+        return _UNREACHABLE if self._lost else None
+
+    def close(self) -> None:
+        """Close the connections, and ask no more."""
+        self._closed.set()
+        super().close()
+
+    def _prepare(self, connection: "psycopg.Connection[tuple[str]]", _: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_ON_CONNECT)
+            fsync, *_ = cursor.fetchone() or ("",)
+        connection.commit()
+        if fsync != "on":
+            raise StoreError(f"{self.name} runs with fsync = off, so that a crash loses what is acknowledged: set it")
+
+    def _notice(self, context: ExceptionContext) -> None:
+        with self._noticing:
+            if self._lost or self._closed.is_set() or not (context.is_disconnect or context.connection is None):
+                return
+            self._lost = True
+        Thread(target=self._ask, name="postgresql", daemon=True).start()
+
+    def _ask(self) -> None:
+        """Ends once there is an answer: nobody else asks where every upload is turned away."""
+        while self._lost and not self._closed.wait(_ASK_SECONDS):
+            with suppress(SQLAlchemyError), self.engine.connect() as connection:
+                connection.exec_driver_sql("SELECT 1")
+                self._lost = False

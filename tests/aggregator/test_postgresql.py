@@ -1,0 +1,363 @@
+"""A store on PostgreSQL: how it is named and guarded, what is lost with a connection, several servers, restarts."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+from changeling_aggregator.errors import Overtaken, StoreError
+from changeling_aggregator.store import Store, Transactions
+from changeling_aggregator.store.at_rest import IN_CLEAR
+from changeling_aggregator.store.log import append, open_stream, unfolded
+from changeling_aggregator.store.schema import sealing_keys
+from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
+from changeling_commands.__main__ import main as run
+from changeling_protocol import SealingKey, Survey, canonical
+from sqlalchemy import select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from ..postgres import GUARDED, PASSWORD, PostgreSQL
+from .devices import body, envelope, report
+from .serving import ServerProcess, eventually
+
+START = 1_800_000_000
+
+
+@pytest.fixture
+def url(postgresql: PostgreSQL) -> str:
+    """Of a schema with nothing in it."""
+    return postgresql.new()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+# How it is named
+
+
+@pytest.mark.parametrize(
+    "place", ["user:{0}@host/x", "host/x?password={0}", "host/x?sslpassword={0}", "user:{0}@host:port/x", "/x?{0}=1"]
+)
+def test_a_password_in_the_url_is_refused_and_never_shown(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor is what cannot be read as a URL: one line says where a password belongs, or what a URL looks like."""
+    url = "postgresql://" + place.format("0pen5esame")
+    for words in (["keys", "list"], ["store", "version"]):
+        assert run([*words, "--store", url]) == 1
+        printed = capsys.readouterr()
+        assert "0pen5esame" not in printed.out + printed.err
+        assert "$PGPASSWORD" in printed.err or "postgresql://USER@HOST" in printed.err
+        assert len(printed.err.splitlines()) == 1
+
+
+def test_the_password_comes_from_the_environment_or_a_file(
+    postgresql: PostgreSQL,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As every program of PostgreSQL reads it; a wrong one is not shown when it is refused."""
+    postgresql.new()
+    url = postgresql.url("public", GUARDED)
+    monkeypatch.setenv("PGPASSWORD", "wr0ngwr0ng")
+    assert run(["store", "version", "--store", url]) == 1
+    refused = capsys.readouterr().err
+    assert "password authentication failed" in refused
+    assert "wr0ng" not in refused
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert run(["store", "version", "--store", url]) == 0
+    monkeypatch.delenv("PGPASSWORD")
+    file = tmp_path / "passwords"
+    file.write_text(f"*:*:*:{GUARDED}:{PASSWORD}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    assert run(["store", "version", "--store", url]) == 0
+    assert PASSWORD not in capsys.readouterr().out
+
+
+def test_what_cannot_be_a_store_is_named_at_the_start(postgresql: PostgreSQL, url: str) -> None:
+    """Another program's tables, which stay as they are; a database that is not there; one that nobody may write to."""
+    schema = url.rpartition("%3D")[2]
+    postgresql.sql(f"CREATE TABLE {schema}.theirs (x int)")
+    with pytest.raises(StoreError, match="belongs to another program"):
+        Store.open(url)
+    assert postgresql.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'") == [("theirs",)]
+    with pytest.raises(StoreError, match='database "nowhere" does not exist'):
+        Store.open(url.replace("/postgres?", "/nowhere?"))
+    with pytest.raises(StoreError, match="session is read-only"):
+        Store.open(url.replace("%3D" + schema, f"%3D{schema}%20-cdefault_transaction_read_only%3Don"))
+
+
+def test_many_processes_make_one_store(url: str) -> None:
+    """Of servers that start at once on an empty database one makes the tables, and the others wait for it."""
+    barrier = threading.Barrier(6)
+
+    def opened(_: int) -> int:
+        barrier.wait(20)
+        store = Store.open(url)
+        with store.writing() as connection:
+            stream = open_stream(connection)
+        store.close()
+        return stream
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(opened, range(6))) == [1, 2, 3, 4, 5, 6]
+
+
+def test_every_commit_is_on_disk_before_it_returns(postgresql: PostgreSQL, url: str) -> None:
+    """Though the database or the user says that it need not be; and readers write nothing."""
+    store = Store.open(url + "%20-csynchronous_commit%3Doff")
+    with store.writing() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
+        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "read committed"
+    with store.reading() as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "repeatable read"
+        assert connection.execute(text("SHOW transaction_read_only")).scalar() == "on"
+    store.close()
+    assert postgresql.sql("SHOW fsync") == [("on",)]
+
+
+# What is lost with a connection
+
+
+def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
+    postgresql: PostgreSQL, url: str, store: Store
+) -> None:
+    """Neither what is in hand nor what is begun after; another process has the turn meanwhile."""
+    folder = Store.open(url + "&application_name=turn")
+    with store.writing() as connection:
+        stream = open_stream(connection)
+
+    def cut_off(writing: Transactions) -> None:
+        with writing() as connection:
+            append(connection, stream, [b"lost"], 0)
+            (pid,) = postgresql.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid <> 0")
+            assert postgresql.sql(f"SELECT pg_terminate_backend({pid[0]}, 5000)") == [(True,)]
+
+    with folder.turn_to_fold() as writing:
+        assert writing
+        with pytest.raises(DBAPIError):
+            cut_off(writing)
+        with store.turn_to_fold() as other:
+            assert other
+            with pytest.raises(Overtaken, match="turn to fold was lost"), writing() as connection:
+                append(connection, stream, [b"lost too"], 0)
+            with other() as connection:
+                append(connection, stream, [b"kept"], 0)
+    with store.reading() as connection:
+        assert unfolded(connection) == 1
+    with folder.turn_to_fold() as writing:
+        assert writing
+    folder.close()
+
+
+def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL, url: str) -> None:
+    """Once the table was rewritten, which waits a second for who reads it, and is tried again the next time."""
+    store = Store.open(url)
+    with store.writing() as connection:
+        make_key(connection, IN_CLEAR)
+        ((id_, secret),) = private_keys(connection, IN_CLEAR).items()
+        connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
+    private = secret.private_bytes_raw()
+    assert files_with(postgresql, private)
+    with store.writing() as connection:
+        assert destroy_expired(connection, 3) == 1
+    with store.reading() as reading:
+        reading.execute(select(sealing_keys)).all()
+        store.forget_overwritten(changed=True)
+        assert files_with(postgresql, private)
+    store.forget_overwritten(changed=False)
+    assert files_with(postgresql, id_)
+    assert not files_with(postgresql, private)
+    store.close()
+
+
+def files_with(postgresql: PostgreSQL, content: bytes) -> list[Path]:
+    """The files of tables, as they are on disk, that hold these bytes."""
+    postgresql.sql("CHECKPOINT")
+    return [path for path in (postgresql.data / "base").rglob("*") if path.is_file() and content in path.read_bytes()]
+
+
+# Several servers, and a database that goes and comes
+
+
+class Load:
+    """Uploads of one report each, by several threads, until it is told to stop; each is sent once.
+
+    answers: to each upload the status, 0 for no answer, and whether it says when to come again.
+    """
+
+    def __init__(self, survey: Survey, key: SealingKey, *urls: str) -> None:
+        self.answers: list[tuple[bytes, int, bool]] = []
+        self._make = lambda: envelope(survey, key, [report(1)])
+        self._urls = urls
+        self._stop = threading.Event()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(status == 200 for _, status, _ in self.answers)
+
+    @property
+    def doubtful(self) -> list[bytes]:
+        return [sealed for sealed, status, _ in self.answers if status != 200]
+
+    @contextmanager
+    def running(self, threads: int = 4) -> Iterator[None]:
+        with ThreadPoolExecutor(threads) as pool:
+            sending = [pool.submit(self._send, number) for number in range(threads)]
+            try:
+                yield
+            finally:
+                self._stop.set()
+            for each in sending:
+                each.result()
+
+    def _send(self, number: int) -> None:
+        random = Random(number)
+        while not self._stop.is_set():
+            sealed = self._make()
+            try:
+                answer = httpx.post(random.choice(self._urls) + "/v1/uploads", content=body(sealed), timeout=30)
+            except httpx.HTTPError:
+                self.answers.append((sealed, 0, False))
+                continue
+            if answer.status_code == 200:
+                assert canonical.decode(answer.content) == {"refused": []}
+            self.answers.append((sealed, answer.status_code, "retry-after" in answer.headers))
+
+
+def sent_again(server: ServerProcess, uploads: list[bytes]) -> None:
+    for at in range(0, len(uploads), 50):
+        assert server.upload(*uploads[at : at + 50]) == []
+
+
+@contextmanager
+def two_servers(folder: Path, url: str) -> Iterator[tuple[ServerProcess, ServerProcess, Survey, SealingKey]]:
+    """Two servers on one store, in the first period's wake."""
+    for name in "ab":
+        (folder / name).mkdir()
+    with (
+        ServerProcess(folder / "a", "--movable-clock", store=url) as first,
+        ServerProcess(folder / "b", "--movable-clock", store=url) as second,
+    ):
+        first.move_clock(START)
+        key, survey = first.new_key(), first.new_survey()
+        for server in (first, second):
+            server.move_clock(survey.calendar.time(1) + 1)
+            server.fold()  # which reads what is published, too
+        yield first, second, survey, key
+
+
+def test_the_same_envelopes_to_two_servers_at_once_count_once(tmp_path: Path, url: str) -> None:
+    """Each in a transaction of either server, while both fold; and sealed anew with the same id, too."""
+    closings, rounds = 20, 12
+    with two_servers(tmp_path, url) as (first, second, survey, key):
+        at_once = threading.Barrier(4)
+
+        def send(number: int) -> None:
+            server, random = (first, second)[number % 2], Random(number)
+            with httpx.Client(base_url=server.url, timeout=30) as http:
+                for each in rounds_of_uploads:
+                    mine = [*each[number // 2]]
+                    random.shuffle(mine)
+                    at_once.wait(30)
+                    http.post("/v1/uploads", content=body(*mine)).raise_for_status()
+                    if number % 2:
+                        server.fold()
+
+        rounds_of_uploads = []
+        for _ in range(rounds):
+            ids = [os.urandom(16) for _ in range(closings)]
+            rounds_of_uploads.append([[envelope(survey, key, [report(1, id_=id_)]) for id_ in ids] for _ in range(2)])
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(send, range(4)))
+        for server in (first, second):
+            assert server.reports(survey) == {(0, 1): closings * rounds}
+            assert server.status(survey)["refused"] == {"duplicate": 3 * closings * rounds}
+            assert server.http.get("/health").json()["status"] == "ok"
+
+
+@pytest.mark.parametrize("mode", ["fast", pytest.param("immediate", marks=pytest.mark.heavy)])
+def test_a_restart_of_the_database_under_load_loses_nothing(
+    postgresql: PostgreSQL, tmp_path: Path, url: str, mode: str
+) -> None:
+    """Shut down or crashed: meanwhile 503 with Retry-After and a health that says why; then on by itself.
+
+    Whatever was acknowledged is counted, once; what was not may be sent again.
+    """
+    with two_servers(tmp_path, url) as (first, second, survey, key):
+        load = Load(survey, key, first.url, second.url)
+        with load.running():
+            time.sleep(0.7)
+            postgresql.stop(mode)
+            try:
+                assert eventually(lambda: status_and_troubles(first) == (503, True), True)
+                assert eventually(lambda: status_and_troubles(second) == (503, True), True)
+            finally:
+                postgresql.start()
+            acknowledged = load.acknowledged
+            assert eventually(lambda: first.http.get("/health").status_code, 200)
+            assert eventually(lambda: second.http.get("/health").status_code, 200)
+            assert eventually(lambda: load.acknowledged > acknowledged + 20, True)
+        assert {answer[1:] for answer in load.answers} == {(200, False), (503, True)}
+        sent_again(second, load.doubtful)
+        for server in (first, second):
+            assert server.reports(survey) == {(0, 1): len(load.answers)}
+
+
+def status_and_troubles(server: ServerProcess) -> tuple[int, bool]:
+    answer = server.http.get("/health")
+    return answer.status_code, any(
+        each["name"] == "store" and "PostgreSQL cannot be reached" in each["detail"]
+        for each in answer.json()["troubles"]
+    )
+
+
+@pytest.mark.heavy
+def test_servers_killed_under_load_lose_nothing_of_what_they_acknowledged(tmp_path: Path, url: str) -> None:
+    """SIGKILL to one of two servers, four times, while both append and fold; the other goes on."""
+    with two_servers(tmp_path, url) as (first, _, survey, key):
+        sent = 0
+        for number in range(4):
+            (tmp_path / str(number)).mkdir()
+            with ServerProcess(tmp_path / str(number), "--movable-clock", store=url) as third:
+                third.put_clock(survey.calendar.time(1) + 1)  # where it is not later already
+                third.fold()
+                load = Load(survey, key, first.url, third.url)
+                with load.running():
+                    assert eventually(lambda: load.acknowledged > 20, True)  # noqa: B023
+                    time.sleep(0.02 * number)
+                    third.kill()
+                    acknowledged = load.acknowledged
+                    assert eventually(lambda: load.acknowledged > acknowledged + 5, True)  # noqa: B023
+            assert {answer[1:] for answer in load.answers} == {(200, False), (0, False)}
+            sent_again(first, load.doubtful)
+            sent += len(load.answers)
+            assert first.reports(survey) == {(0, 1): sent}
+
+
+def test_a_store_knows_by_itself_that_its_database_is_back(postgresql: PostgreSQL, store: Store) -> None:
+    """Though nobody asks it for anything meanwhile; and the next transaction is as any other."""
+    postgresql.stop()
+    try:
+        with pytest.raises(DBAPIError):
+            stream_of(store)
+        assert store.trouble() == "PostgreSQL cannot be reached: uploads are turned away until it is back"
+    finally:
+        postgresql.start()
+    assert eventually(store.trouble, None)
+    assert stream_of(store) == 1
+
+
+def stream_of(store: Store) -> int:
+    with store.writing() as connection:
+        return open_stream(connection)

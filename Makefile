@@ -55,5 +55,8 @@ bench-server: setup
 bench-house: setup
 	$(BIN)/python -m benchmarks house
 
+bench-server: setup
+	$(BIN)/python -m benchmarks server
+
 clean:
 	rm -rf $(VENV) build dist

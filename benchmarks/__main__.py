@@ -35,7 +35,7 @@ SUITES = {
         "client_audit",
         "client_audit_lives",
     ),
-    "server": ("server_reading",),
+    "server": ("server_appending", "server_folding", "server_reading", "server_kills"),
     "house": (
         "house.lengths",
         "house.additions",

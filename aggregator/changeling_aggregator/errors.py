@@ -3,6 +3,7 @@
     AggregatorError
     ├── StoreError         a store that is from the future, or another program's
     ├── Overtaken          another folder counted the same envelopes first; nothing of ours was kept
+    ├── FoldDied           the process that folds has died; it is started again
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
     ├── Unwritable         the store's file is gone, or its disk is full: nothing that is appended would be kept
     ├── TurnedDown         a request that the server answers with an error
@@ -30,6 +31,10 @@ class StoreError(AggregatorError):
 
 class Overtaken(AggregatorError):
     """Another folder counted the same envelopes first; this one's work is discarded."""
+
+
+class FoldDied(AggregatorError):
+    """The process that folds has died; what it had not kept is folded again."""
 
 
 class Overloaded(AggregatorError):

@@ -63,6 +63,8 @@ def _ordered(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str | bytes):
         return value
     if isinstance(value, list | tuple):
+        if set(map(type, value)) <= {bytes}:  # as in a long list of envelopes
+            return value
         return [_ordered(item) for item in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):

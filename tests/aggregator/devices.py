@@ -77,7 +77,7 @@ class Log:
     def append(self, at: float, *envelopes: bytes, stream: int | None = None) -> None:
         """Append at this Unix time, in seconds."""
         with self.store.writing() as connection:
-            append(connection, self.stream if stream is None else stream, envelopes, int(at * 1000))
+            append(connection, self.stream if stream is None else stream, list(map(body, envelopes)), int(at * 1000))
 
     def append_reports(self, at: float, said: Sequence[Said], *, stream: int | None = None) -> None:
         self.append(at, envelope(self.survey, self.key, said), stream=stream)

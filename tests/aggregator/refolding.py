@@ -32,7 +32,7 @@ def refold(
     whole = Tallies({}, {})
     runs: dict[ClosingKey, list[bytes]] = {}
     for batch in batches:
-        counted = count(batch, surveys, keys, lambda key, _: runs.get(key, ()), {})
+        counted = count([*batch], surveys, keys, lambda key, _: runs.get(key, ()), {})
         for (_, track, node, _), tally in counted.tallies.items():
             whole += Tallies({(track, node): tally}, {})
         for (_, group, period, _), here in counted.attendance.items():

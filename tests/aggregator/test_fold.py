@@ -36,7 +36,7 @@ from sqlalchemy.exc import OperationalError
 
 from ..contracts.stores import PLACES
 from ..protocol.examples import AUTHORITY, survey
-from .devices import Log, Said, envelope, report
+from .devices import Log, Said, body, envelope, report
 from .refolding import present, refold, shown, whole_log
 
 START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
@@ -250,7 +250,7 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     """Whatever a device seals is counted or refused; an envelope of nothing is refused at the door."""
     with log.store.reading() as connection:
         keys = private_keys(connection, IN_CLEAR)
-    entry = LoggedEnvelope(END * 1000, 1, 1, seal(plaintext, log.survey.id, log.key))
+    entry = LoggedEnvelope(END * 1000, 1, 1, body(seal(plaintext, log.survey.id, log.key)))
     count([entry], {log.survey.id: log.survey}, keys, lambda *_: (), {})
 
 

@@ -1,5 +1,6 @@
 """A clock that jumps seals nothing, destroys nothing, and dates nothing."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from changeling_aggregator.store.sealing_keys import private_keys, published_key
 from changeling_protocol import Calendar
 
 from ..protocol.examples import PINNED, survey
-from .devices import Log, envelope, report
+from .devices import Log, body, envelope, report
 
 NOW, DAY, GRACE = 1_800_000_000.0, 86_400.0, 600
 NEVER = KeptTime(0, False)
@@ -172,7 +173,7 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine:
     machine.wall += 40 * DAY
     assert service.clock() == NOW + 61
     service.committer.start()
-    service.committer.submit([envelope(log.survey, log.key, [report(1)])]).result(20)
+    asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
     for _ in range(3):
         machine.run(1)
         service.folding.fold_now()
@@ -202,7 +203,7 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     machine.wall += 25 * 3600
     service = serve(store, machine)
     service.committer.start()
-    service.committer.submit([envelope(log.survey, log.key, [report(1)])]).result(20)
+    asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
     with store.reading() as connection:
         assert latest_arrival(connection) > 1000 * (NOW + 25 * 3600)
     service.folding.fold_now()
@@ -213,7 +214,7 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     machine.wall -= 15 * 3600
     service.folding.fold_now()
     machine.run(1)
-    service.committer.submit([envelope(log.survey, log.key, [report(1)])]).result(20)
+    asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
     with store.reading() as connection:
         assert latest_arrival(connection) == 1000 * (NOW + 62)
     service.folding.fold_now()

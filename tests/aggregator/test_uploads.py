@@ -10,7 +10,7 @@ import httpx
 import msgpack
 import pytest
 from changeling_protocol import VERSION, SealingKey, canonical
-from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN
 
 from .devices import body, envelope, report
 from .serving import ServerProcess, eventually
@@ -101,7 +101,7 @@ def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) 
         canonical.encode([]),
         canonical.encode({"envelopes": b""}),
         canonical.encode({"envelopes": [], "more": 1}),
-        body(*[b""] * (MOST_ENVELOPES + 1)),
+        body(*[b""] * (MOST_ENVELOPES_TAKEN + 1)),
         b"\x91" * 5000,
     ],
 )

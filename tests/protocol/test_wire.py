@@ -10,6 +10,7 @@ from changeling_protocol.refusal import Refusal
 from changeling_protocol.signing import signed, unverified
 from changeling_protocol.wire import (
     MOST_ENVELOPES,
+    MOST_ENVELOPES_TAKEN,
     STATUS,
     ErrorAnswer,
     ErrorCode,
@@ -44,10 +45,10 @@ def test_an_acknowledgement_comes_back(refused):
 
 def test_a_request_carries_so_many_envelopes_and_no_more():
     """One more is refused by whoever would send it, and by whoever reads it."""
-    with pytest.raises(ValueError, match="at most 64 envelopes, got 65"):
-        encode_upload_request([b""] * (MOST_ENVELOPES + 1))
+    with pytest.raises(ValueError, match="at most 4096 envelopes, got 4097"):
+        encode_upload_request([b""] * (MOST_ENVELOPES_TAKEN + 1))
     with pytest.raises(MalformedBytes):
-        decode_upload_request(canonical.encode({"envelopes": [b""] * (MOST_ENVELOPES + 1)}))
+        decode_upload_request(canonical.encode({"envelopes": [b""] * (MOST_ENVELOPES_TAKEN + 1)}))
 
 
 def test_what_is_no_envelope_is_none_by_itself():

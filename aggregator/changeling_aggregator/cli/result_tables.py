@@ -65,8 +65,8 @@ def status_table(answer: Answer) -> Iterator[Table]:
         ("reports shown", f"{sum(node['reports'] for node in answer['nodes']):,} on {len(answer['nodes'])} nodes"),
     ):
         table.add_row(name, said)
-    if "unfolded_envelopes" in answer:
-        table.add_row("waiting to be counted", f"{answer['unfolded_envelopes']:,} envelopes")
+    if "unfolded_requests" in answer:
+        table.add_row("waiting to be counted", f"{answer['unfolded_requests']:,} requests")
     yield table
     closings = Table(title="Who was heard, at the latest closings")
     for column in ("period", "heard", "of them new", "reports"):

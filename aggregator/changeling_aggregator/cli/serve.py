@@ -34,10 +34,11 @@ def serve(
 ) -> None:
     """Run the aggregation server: surveys and sealing keys out, sealed uploads in, histograms out.
 
-    It prints its URL and serves until interrupted; then it finishes what it took in. Without an admin token
+    It prints its URL and serves until interrupted; then it ends once what it took in is on disk. Without an admin token
     nothing can be published. With a store key, private sealing keys are encrypted in the store. A movable clock
     starts at Unix time 0, or at the store's latest arrival.
     """
+    from ..fold import FoldProcess
     from ..server import Clock, GuardedClock, MovableClock, Service, Settings, is_loopback, listen, make_server
     from ..store import Store
     from ..store.clock import kept_time
@@ -60,7 +61,7 @@ def serve(
             private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
             last, kept = latest_arrival(connection), kept_time(connection)
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
-        service = Service(opened, Settings(keys, token, clock))
+        service = Service(opened, Settings(keys, token, clock), FoldProcess(store, at_rest))
         server = make_server(service)
         signal.signal(signal.SIGTERM, interrupt)
         without = "" if token else "; without an admin token nothing can be published"

@@ -1,5 +1,7 @@
 """The fold: from the log to tallies, exactly once."""
 
 from .folding import FoldReport, fold
+from .opening_processes import OpeningProcesses
+from .process import FoldProcess
 
-__all__ = ["FoldReport", "fold"]
+__all__ = ["FoldProcess", "FoldReport", "OpeningProcesses", "fold"]

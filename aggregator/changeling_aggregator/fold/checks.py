@@ -9,8 +9,6 @@ from changeling_protocol import Standing, Survey
 from changeling_protocol.quantities import UnixMilliseconds
 from changeling_protocol.refusal import Refusal
 
-from .columns import ID
-
 REFUSAL = "refusal"
 
 
@@ -44,16 +42,6 @@ def close_ms(survey: Survey) -> pl.Expr:
     """When each closing's period ends, in Unix milliseconds."""
     calendar = survey.calendar
     return 1000 * (calendar.start + pl.col("period") * calendar.period)
-
-
-def first_of_each(closings: pl.DataFrame) -> pl.DataFrame:
-    """The first of each period and id, in the order given."""
-    return closings.unique(subset=["period", *ID], keep="first", maintain_order=True)
-
-
-def not_seen(closings: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
-    """The closings, all of one period, whose id is not in `seen`."""
-    return closings.join(seen, on=ID, how="anti", maintain_order="left")
 
 
 def early_uploads(closings: pl.DataFrame, survey: Survey) -> list[tuple[int, UnixMilliseconds]]:

@@ -4,7 +4,7 @@ A column has a row for everything that could be answered in the upload's span. S
 or node it is about, and from a report's row follows the row of its closing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,10 +12,11 @@ import numpy as np
 import polars as pl
 from changeling_protocol import ReleasePlan, Track
 from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import CLOSING_ID_BYTES, STANDING_BYTES, closings
+from changeling_protocol.upload import CLOSING_BYTES, CLOSING_ID_BYTES, STANDING_BYTES, closings
+from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
-from .opening import OpenedUpload
+from .opening import Kind, Sheaf
 
 ID = ("high", "low")
 """A closing's id as two unsigned 64-bit columns, big-endian: sorting by them sorts the bytes."""
@@ -36,102 +37,100 @@ class ReportRows:
     symbol: NDArray[np.uint64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """A sheaf among the rows. first: the row of its first closing. closings: the periods that each upload spans."""
+
+    kind: Kind
+    sheaf: Sheaf
+    first: int
+    closings: Integers
+
+    @property
+    def uploads(self) -> int:
+        return len(self.sheaf.numbers)
+
+
 class UploadRows:
     """The uploads of one survey, in rows.
 
-    closings: a row for each closing in each upload's span, upload by upload, each in the order of periods. Columns: row
-    (its number here), upload (its number in `uploads`), group, arrival in Unix milliseconds, period, the id as high and
-    low, standing (raised by one; 0 if the closing is not answered), and stratum.
+    sheaves: the uploads by kind. arrivals: of each request, by its number, in Unix milliseconds.
+
+    closings: a row for each closing in each upload's span, in the order of the log, and of periods. Columns: row (by
+    which reports name it), upload (its number), group, arrival in Unix milliseconds, period, the id as high and low,
+    standing (raised by one; 0 if the closing is not answered), and stratum.
     """
 
-    def __init__(self, plan: ReleasePlan, uploads: Sequence[OpenedUpload]) -> None:
-        self._plan, self._uploads = plan, uploads
-        self._starts, self._ends = (
-            np.array([getattr(upload.columns.span, end) for upload in uploads], np.int64) for end in ("start", "end")
-        )
-        self._groups = np.array([upload.columns.group for upload in uploads], np.int64)
-        self._periods = _closing_periods(plan)
-        self._first = np.searchsorted(self._periods, self._starts, side="right")
-        """For each upload the place of its first closing among the plan's."""
-        self._rows = np.searchsorted(self._periods, self._ends, side="right") - self._first
-        self.closings = self._closings()
+    def __init__(self, plan: ReleasePlan, sheaves: Mapping[Kind, Sheaf], arrivals: Integers) -> None:
+        self._plan = plan
+        periods = _closing_periods(plan)
+        self._blocks: list[_Block] = []
+        rows = 0
+        for kind, sheaf in sheaves.items():
+            begin, end = np.searchsorted(periods, [kind.start, kind.end], side="right")
+            self._blocks.append(_Block(kind, sheaf, rows, periods[begin:end]))
+            rows += len(sheaf.numbers) * int(end - begin)
+        self.closings = self._closings(arrivals)
+        self.answered = self.closings["standing"].to_numpy() > 0
+        """By row, whether the closing is."""
+        if len(self._blocks) > 1:
+            self.closings = self.closings.sort("upload", maintain_order=True)
 
     @property
     def groups(self) -> list[int]:
         """The groups that any upload is of, rising."""
-        return [int(group) for group in np.unique(self._groups)]
+        return sorted({block.kind.group for block in self._blocks})
 
     def reports(self, group: int, place: int) -> ReportRows:
         """The reports on one track. place: the track's place in its group."""
         track = self._plan.groups[group].tracks[place]
-        mine = np.flatnonzero(self._groups == group)
-        written = _integers(
-            b"".join(self._uploads[upload].columns.symbols[place] for upload in mine.tolist()),
-            symbol_bytes(track.randomizer),
+        parts = [_reports(block, track, place) for block in self._blocks if block.kind.group == group]
+        return ReportRows(
+            *(np.concatenate(column) for column in zip(*((o.closing, o.node, o.symbol) for o in parts), strict=True))
         )
-        first, rows = _nodes(track, self._starts[mine], self._ends[mine])
-        node, upload = _ranges(first, rows), np.repeat(mine, rows)
-        said = np.flatnonzero(written)
-        node, upload = node[said], upload[said]
-        closing = np.searchsorted(self._periods, track.first + node * track.width) - self._first[upload]
-        return ReportRows(_begins(self._rows)[upload] + closing, node, written[said] - np.uint64(1))
 
-    def _closings(self) -> pl.DataFrame:
-        rows, n = self._rows, int(self._rows.sum())
-        columns = [upload.columns.closings for upload in self._uploads]
-        ends = np.stack([CLOSING_ID_BYTES * rows, (CLOSING_ID_BYTES + STANDING_BYTES) * rows]).T.tolist()
-        ids, standings, strata = (
-            b"".join(cut)
-            for cut in zip(
-                *((each[:a], each[a:b], each[b:]) for each, (a, b) in zip(columns, ends, strict=True)), strict=True
+    def _closings(self, arrivals: Integers) -> pl.DataFrame:
+        parts = []
+        for block in self._blocks:
+            n, spanned = block.uploads, len(block.closings)
+            table = np.frombuffer(b"".join(block.sheaf.closings), np.uint8).reshape(n, spanned * CLOSING_BYTES)
+            ids, standings, strata = np.split(
+                table, [CLOSING_ID_BYTES * spanned, (CLOSING_ID_BYTES + STANDING_BYTES) * spanned], axis=1
             )
-        )
-        arrivals = np.array([upload.logged.arrival for upload in self._uploads], np.int64)
-        return id_frame(ids).with_columns(
-            row=pl.Series(np.arange(n)),
-            upload=pl.Series(np.repeat(np.arange(len(rows)), rows)),
-            group=pl.Series(np.repeat(self._groups, rows)),
-            arrival=pl.Series(np.repeat(arrivals, rows)),
-            period=pl.Series(self._periods[_ranges(self._first, rows)]),
-            standing=pl.Series(np.frombuffer(standings, np.uint8).astype(np.int64)),
-            stratum=pl.Series(np.frombuffer(strata, ">u2").astype(np.int64)),
-        )
+            halves = np.ascontiguousarray(ids).view(">u8").reshape(-1, 2)
+            numbers = np.array(block.sheaf.numbers, np.int64)
+            parts.append(
+                {
+                    "high": halves[:, 0].astype(np.uint64),
+                    "low": halves[:, 1].astype(np.uint64),
+                    "upload": np.repeat(numbers, spanned),
+                    "group": np.full(n * spanned, block.kind.group),
+                    "arrival": np.repeat(arrivals[numbers // MOST_ENVELOPES_TAKEN], spanned),
+                    "period": np.tile(block.closings, n),
+                    "standing": standings.astype(np.int64).ravel(),
+                    "stratum": np.ascontiguousarray(strata).view(">u2").astype(np.int64).ravel(),
+                }
+            )
+        columns = parts[0] if len(parts) == 1 else {name: np.concatenate([o[name] for o in parts]) for name in parts[0]}
+        return pl.DataFrame({"row": np.arange(len(columns["high"])), **columns})
 
 
-def id_frame(ids: bytes) -> pl.DataFrame:
-    """Ids laid end to end, as a frame of ID columns."""
-    halves = np.frombuffer(ids, ">u8").reshape(-1, 2).astype(np.uint64)
-    return pl.DataFrame({"high": halves[:, 0], "low": halves[:, 1]})
-
-
-def id_bytes(frame: pl.DataFrame) -> bytes:
-    """The frame's ids, sorted and laid end to end."""
-    return frame.select(ID).sort(ID).to_numpy().astype(">u8").tobytes()
+def _reports(block: _Block, track: Track, place: int) -> ReportRows:
+    first = max((block.kind.start - track.first) // track.width + 1, 1)
+    last = min((block.kind.end - track.first) // track.width, track.count)
+    nodes = np.arange(first, max(last, first - 1) + 1)
+    written = _integers(b"".join(block.sheaf.symbols[place]), symbol_bytes(track.randomizer))
+    said = np.flatnonzero(written)
+    upload, node = np.divmod(said, max(len(nodes), 1))
+    spanned = len(block.closings)
+    closing = np.searchsorted(block.closings, track.first + nodes * track.width)
+    return ReportRows(block.first + upload * spanned + closing[node], nodes[node], written[said] - np.uint64(1))
 
 
 @lru_cache(maxsize=64)
 def _closing_periods(plan: ReleasePlan) -> Integers:
     """Every period at which a node of any track ends, rising."""
     return np.array(closings(plan, 0, max(track.last for track in plan.tracks)), np.int64)
-
-
-def _nodes(track: Track, starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
-    """For each span (start, end], the number of the track's first node that ends in it, and how many do."""
-    first = np.maximum((starts - track.first) // track.width + 1, 1)
-    last = np.minimum((ends - track.first) // track.width, track.count)
-    return first, np.maximum(last - first + 1, 0)
-
-
-def _ranges(first: Integers, lengths: Integers) -> Integers:
-    """Ranges of integers laid end to end: from each first one on, so many."""
-    ranges: Integers = np.repeat(first - _begins(lengths), lengths) + np.arange(lengths.sum())
-    return ranges
-
-
-def _begins(lengths: Integers) -> Integers:
-    """Where each of some pieces begins that are laid end to end."""
-    begins: Integers = np.cumsum(lengths) - lengths
-    return begins
 
 
 def _integers(packed: bytes, width: int) -> NDArray[np.uint64]:

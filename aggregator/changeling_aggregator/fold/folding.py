@@ -5,6 +5,7 @@ and however many fold at once, each closing counts exactly once.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,42 +15,77 @@ from changeling_protocol.refusal import Refusal
 from ..errors import Overtaken
 from ..store import Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
+from ..store.database import Transactions
 from ..store.early_ends import published_ends
 from ..store.log import advance_cursors, cursors_after, unfolded, unread
-from ..store.pruning import hold
+from ..store.pruning import discard, hold
 from ..store.runs import chunks_near
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, readable
 from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
-from .counting import count
+from .counting import Open, count
+from .opening import open_requests
 from .runs import add_run
 from .snapshots import take_snapshots
 
-BATCH_ENVELOPES = 20_000
-BATCH_BYTES = 64 * 2**20
+BATCH_REQUESTS = 20_000
+BATCH_BYTES = 8 * 2**20
 
 
 @dataclass(slots=True)
 class FoldReport:
-    """What a fold did: envelopes read, reports counted, and how much was refused for which reason.
+    """What a fold did: requests and envelopes read, reports counted, and how much was refused for which reason.
 
     uncounted: envelopes of surveys that cannot be counted, by survey. They stay in the log for as long as it keeps any.
+    behind: whether it stopped before the log's end. stood_by: whether it did nothing, as another was folding.
     """
 
+    requests: int = 0
     envelopes: int = 0
     reports: int = 0
     refused: Counter[Refusal] = field(default_factory=Counter)
     uncounted: Counter[SurveyId] = field(default_factory=Counter)
+    behind: bool = False
+    stood_by: bool = False
+
+    def __iadd__(self, other: "FoldReport") -> "FoldReport":
+        """Add what was done after."""
+        self.requests += other.requests
+        self.envelopes += other.envelopes
+        self.reports += other.reports
+        self.refused += other.refused
+        self.uncounted += other.uncounted
+        self.behind, self.stood_by = other.behind, other.stood_by
+        return self
 
 
-def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES, *, closing: bool = True) -> FoldReport:
+def fold(
+    store: Store,
+    now: UnixSeconds,
+    batch: int = BATCH_REQUESTS,
+    *,
+    closing: bool = True,
+    open_: Open = open_requests,
+    stop: Callable[[], bool] = lambda: False,
+) -> FoldReport:
     """Fold what the log holds by now, then seal what is over, destroy keys, and take snapshots of what may be shown.
 
-    now: Unix seconds. batch: the most envelopes of one transaction. closing: False where `now` may be wrong, so that
-    nothing is sealed or destroyed, nor folded where arrivals are ahead of it: what is folded as late is late for good.
+    now: Unix seconds. batch: the most requests of one transaction. open_: opens them, here or in other processes.
+    stop: asked after each transaction whether to leave the rest for the next time.
+    closing: False where `now` may be wrong, so that nothing is sealed or destroyed, nor folded where arrivals are ahead
+    of it: what is folded as late is late for good.
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """
+    with store.turn_to_fold() as writing:
+        if writing is None:
+            return FoldReport(stood_by=True)
+        return _fold(store, now, closing, stop, lambda: fold_batch(store, batch, open_, writing))
+
+
+def _fold(
+    store: Store, now: UnixSeconds, closing: bool, stop: Callable[[], bool], fold_next: Callable[[], FoldReport]
+) -> FoldReport:
     total = FoldReport()
     if closing:
         set_arrivals_right(store, now)
@@ -57,46 +93,53 @@ def fold(store: Store, now: UnixSeconds, batch: int = BATCH_ENVELOPES, *, closin
         return total
     with store.reading() as connection:
         waiting = unfolded(connection)
-    while total.envelopes < waiting:
+    while total.requests < waiting and not stop():
         try:
-            done = fold_batch(store, batch)
+            done = fold_next()
         except Overtaken:
             continue
-        if done.envelopes == 0:
+        if done.requests == 0:
             break
-        total.envelopes += done.envelopes
-        total.reports += done.reports
-        total.refused += done.refused
-        total.uncounted += done.uncounted
+        total += done
+    total.behind = total.requests < waiting
     if closing:
         close_what_ended(store, now)
         take_snapshots(store, now)
+    if total.requests:
+        store.write_back()
     return total
 
 
-def fold_batch(store: Store, most: int = BATCH_ENVELOPES) -> FoldReport:
-    """Fold the next envelopes, if there are any.
+def fold_batch(
+    store: Store,
+    most: int = BATCH_REQUESTS,
+    open_: Open = open_requests,
+    writing: Transactions | None = None,
+) -> FoldReport:
+    """Fold the next requests, if there are any.
 
+    writing: the transactions of the turn to fold, if the caller has it.
     Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
     """
     with store.reading() as connection:
-        envelopes = unread(connection, most, BATCH_BYTES)
-        if not envelopes:
+        requests = unread(connection, most, BATCH_BYTES)
+        if not requests:
             return FoldReport()
         surveys = readable(published_surveys(connection))
         keys = private_keys(connection, store.at_rest)
         seen = partial(chunks_near, connection)
-        counted = count(envelopes, surveys, keys, seen, published_ends(connection))
-    with store.writing() as connection:
-        advance_cursors(connection, cursors_after(envelopes))
+        counted = count(requests, surveys, keys, seen, published_ends(connection), open_)
+    with (writing or store.writing)() as connection:
+        advance_cursors(connection, cursors_after(requests))
         add_tallies(connection, counted.tallies)
         add_attendance(connection, counted.attendance)
         add_refusals(connection, counted.refused)
         hold(connection, counted.held)
+        discard(connection, counted.rubbish)
         for key, ids in counted.ids.items():
             add_run(connection, key, ids)
     refused: Counter[Refusal] = Counter()
     for (_, reason), times in counted.refused.items():
         refused[reason] += times
     reports = sum(tally.reports for tally in counted.tallies.values())
-    return FoldReport(len(envelopes), reports, refused, counted.uncounted)
+    return FoldReport(len(requests), counted.envelopes, reports, refused, counted.uncounted)

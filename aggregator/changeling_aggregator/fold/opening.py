@@ -1,85 +1,161 @@
-"""From sealed envelopes to the columns of uploads.
+"""From the requests that the log holds to the columns of uploads.
 
 This is the one place where uploads are opened. What does not open, or does not have the columns that the survey's plan
-asks for, is refused, envelope by envelope; what the columns hold is not looked at here.
+asks for, is refused, envelope by envelope; what the columns hold is not looked at here. Uploads of one group over one
+span have columns of the same lengths: these are laid end to end, so that nothing later is done upload by upload.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
+from changeling_protocol import CannotOpen, MalformedBytes, Node, Survey, open_envelope
 from changeling_protocol.quantities import SurveyId
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import head_of
 from changeling_protocol.upload import UploadColumns, column_bytes, decode_upload
+from changeling_protocol.wire import MOST_ENVELOPES_TAKEN, decode_upload_request
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..store import LoggedEnvelope
 from ..store.counted import RefusalCounts
 
 
-class OpenedUpload(NamedTuple):
-    """An upload as it lies in the log, and its columns, which have the lengths that its group and span ask for."""
+class Kind(NamedTuple):
+    """What uploads have in common that have columns of the same lengths. The span is (start, end]."""
 
-    logged: LoggedEnvelope
-    columns: UploadColumns
+    survey: SurveyId
+    group: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Sheaf:
+    """The columns of some uploads of one kind, in the order of the log.
+
+    numbers: of the uploads, as `upload_number` makes them. closings: their columns of closings. symbols: for each track
+    of their group, their columns of symbols.
+    """
+
+    numbers: list[int] = field(default_factory=list)
+    closings: list[bytes] = field(default_factory=list)
+    symbols: list[list[bytes]] = field(default_factory=list)
+
+    def add(self, number: int, columns: UploadColumns) -> None:
+        """Add an upload."""
+        self.numbers.append(number)
+        self.closings.append(columns.closings)
+        if not self.symbols:
+            self.symbols = [[] for _ in columns.symbols]
+        for column, of_upload in zip(self.symbols, columns.symbols, strict=True):
+            column.append(of_upload)
+
+    def joined(self) -> "Sheaf":
+        """The same, each column as one piece of bytes."""
+        return Sheaf(self.numbers, [b"".join(self.closings)], [[b"".join(column)] for column in self.symbols])
+
+    def extend(self, other: "Sheaf") -> None:
+        """Add the uploads of a later part of the log."""
+        self.numbers += other.numbers
+        self.closings += other.closings
+        if not self.symbols:
+            self.symbols = [[] for _ in other.symbols]
+        for column, more in zip(self.symbols, other.symbols, strict=True):
+            column += more
 
 
 @dataclass(slots=True)
 class Opened:
-    """Uploads by survey id, in the order of the log; and what was refused, by survey id and reason."""
+    """What was in some requests.
 
-    uploads: dict[SurveyId, list[OpenedUpload]] = field(default_factory=dict)
+    envelopes: how many. sheaves: the uploads, by kind. refused: how many envelopes, by survey id and reason.
+    rubbish: the numbers of the requests with nothing in them that could ever be counted.
+    """
+
+    envelopes: int = 0
+    sheaves: dict[Kind, Sheaf] = field(default_factory=dict)
     refused: RefusalCounts = field(default_factory=Counter)
+    rubbish: list[int] = field(default_factory=list)
+
+    def extend(self, other: "Opened") -> None:
+        """Add what was in the requests that follow in the log."""
+        self.envelopes += other.envelopes
+        self.refused.update(other.refused)
+        self.rubbish += other.rubbish
+        for kind, sheaf in other.sheaves.items():
+            self.sheaves.setdefault(kind, Sheaf()).extend(sheaf)
 
 
-def open_envelopes(
-    envelopes: Iterable[LoggedEnvelope],
-    surveys: Mapping[SurveyId, Survey],
-    keys: Mapping[bytes, X25519PrivateKey],
-) -> Opened:
-    """The uploads in these envelopes.
+def upload_number(request: int, place: int) -> int:
+    """A number that rises in the order of the log.
+
+    request: the request's number. place: the envelope's in it.
+    """
+    return request * MOST_ENVELOPES_TAKEN + place
+
+
+def request_number(upload: int) -> int:
+    """The number of the request that an upload came in."""
+    return upload // MOST_ENVELOPES_TAKEN
+
+
+class Opener:
+    """Opens requests with the keys, and for the surveys, that it was given.
 
     surveys: by id. keys: the private keys that are not destroyed, by key id.
     """
-    opened = Opened()
-    shapes = _Shapes(surveys)
-    for logged in envelopes:
-        head = head_of(logged.envelope)
-        private = keys.get(head.key)
-        if head.survey not in surveys or private is None:
+
+    def __init__(self, surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]) -> None:
+        self._surveys, self._keys = surveys, keys
+        self._lengths: dict[Kind, tuple[int, ...] | None] = {}
+
+    def open(self, requests: Iterable[tuple[int, bytes]]) -> Opened:
+        """The uploads in these requests, each of which comes with its number."""
+        opened = Opened()
+        for request, body in requests:
+            envelopes = decode_upload_request(body)
+            opened.envelopes += len(envelopes)
+            kept = [self._add(opened, upload_number(request, at), each) for at, each in enumerate(envelopes)]
+            if not any(kept):
+                opened.rubbish.append(request)
+        opened.sheaves = {kind: sheaf.joined() for kind, sheaf in opened.sheaves.items()}
+        return opened
+
+    def _add(self, opened: Opened, number: int, envelope: bytes) -> bool:
+        """Whether this envelope counts, or may do so one day, to a program that can read its survey."""
+        head = head_of(envelope)
+        private = self._keys.get(head.key)
+        if head.survey not in self._surveys or private is None:
             opened.refused[head.survey, Refusal.UNOPENABLE] += 1
-            continue
+            return True
         try:
-            columns = decode_upload(open_envelope(logged.envelope, private))
+            columns = decode_upload(open_envelope(envelope, private))
         except CannotOpen:
             opened.refused[head.survey, Refusal.UNOPENABLE] += 1
-            continue
+            return False
         except MalformedBytes:
             opened.refused[head.survey, Refusal.MALFORMED] += 1
-            continue
-        if shapes.fit(head.survey, columns):
-            opened.uploads.setdefault(head.survey, []).append(OpenedUpload(logged, columns))
-        else:
-            opened.refused[head.survey, Refusal.MALFORMED] += 1
-    return opened
-
-
-class _Shapes:
-    """How long the columns of uploads must be; each is worked out once, as many uploads are alike."""
-
-    def __init__(self, surveys: Mapping[SurveyId, Survey]) -> None:
-        self._surveys = surveys
-        self._known: dict[tuple[SurveyId, int, int, int], tuple[int, ...]] = {}
-
-    def fit(self, survey: SurveyId, upload: UploadColumns) -> bool:
-        """Whether the upload's group is one of the plan's, and its columns are as long as they must be."""
-        plan = self._surveys[survey].plan
-        if not 0 <= upload.group < len(plan.groups):
             return False
-        key = survey, upload.group, upload.span.start, upload.span.end
-        if key not in self._known:
-            self._known[key] = column_bytes(plan, upload.group, upload.span)
-        return self._known[key] == (len(upload.closings), *map(len, upload.symbols))
+        kind = Kind(head.survey, columns.group, columns.span.start, columns.span.end)
+        if kind not in self._lengths:
+            self._lengths[kind] = self._lengths_of(kind)
+        if self._lengths[kind] != (len(columns.closings), *map(len, columns.symbols)):
+            opened.refused[head.survey, Refusal.MALFORMED] += 1
+            return False
+        opened.sheaves.setdefault(kind, Sheaf()).add(number, columns)
+        return True
+
+    def _lengths_of(self, kind: Kind) -> tuple[int, ...] | None:
+        """How long the columns of such uploads must be; None where the group is none of the plan's."""
+        plan = self._surveys[kind.survey].plan
+        if not 0 <= kind.group < len(plan.groups):
+            return None
+        return column_bytes(plan, kind.group, Node(kind.start, kind.end))
+
+
+def open_requests(
+    requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
+) -> Opened:
+    """What is in these requests, numbered from 0 on; opened in this process."""
+    return Opener(surveys, keys).open(enumerate(requests))

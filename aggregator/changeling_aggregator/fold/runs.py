@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from ..store import ClosingKey
 from ..store.runs import CHUNK_BYTES, ID_BYTES, read_run, replace_runs, run_sizes
-from .columns import id_bytes, id_frame
+from .ids import merged_ids
 
 
 def add_run(connection: Connection, key: ClosingKey, ids: bytes) -> None:
@@ -67,4 +67,4 @@ def _up_to(ids: bytes, bound: bytes) -> int:
 
 
 def _sorted(runs: Sequence[bytes]) -> bytes:
-    return runs[0] if len(runs) == 1 else id_bytes(id_frame(b"".join(runs)))
+    return runs[0] if len(runs) == 1 else merged_ids(runs)

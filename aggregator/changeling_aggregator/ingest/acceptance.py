@@ -3,37 +3,59 @@
 Pure; the caller brings the time and what is published.
 """
 
-from changeling_protocol import VERSION, MalformedBytes
+from collections.abc import Sequence
+from itertools import product
+from typing import TypeAlias
+
+from changeling_protocol import VERSION
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import head_of
+from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+from changeling_protocol.survey import ID_BYTES
 
 from .registry import Registry
 
+Refused: TypeAlias = tuple[SurveyId | None, Refusal]
+"""The id of the survey to count a refusal for, None if there is none, and the reason."""
 
-def refusal_of(envelope: bytes, registry: Registry, now: UnixSeconds) -> tuple[SurveyId | None, Refusal] | None:
+
+def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:
+    """Why some of these envelopes are refused, by their places; the others are to be appended.
+
+    now: Unix seconds. Head and length decide. So where many envelopes are alike, as in a relay's batch, few are judged.
+    """
+    heads, lengths = {envelope[:HEAD_BYTES] for envelope in envelopes}, set(map(len, envelopes))
+    if len(heads) * len(lengths) < len(envelopes) and not any(
+        _refusal(head, length, registry, now) for head, length in product(heads, lengths)
+    ):
+        return {}
+    judged = ((place, refusal_of(envelope, registry, now)) for place, envelope in enumerate(envelopes))
+    return {place: refused for place, refused in judged if refused}
+
+
+def refusal_of(envelope: bytes, registry: Registry, now: UnixSeconds) -> Refused | None:
     """Why this envelope is refused; None where it is to be appended.
 
     now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ.
-    Returns the id of the survey to count the refusal for, None if there is none, and the reason.
     """
-    try:
-        head = head_of(envelope)
-    except MalformedBytes:
+    return _refusal(envelope[:HEAD_BYTES], len(envelope), registry, now)
+
+
+def _refusal(head: bytes, length: int, registry: Registry, now: UnixSeconds) -> Refused | None:
+    if length <= HEAD_BYTES + SEAL_BYTES or head[0] != VERSION:
         return None, Refusal.MALFORMED
-    if head.version != VERSION:
-        return None, Refusal.MALFORMED
-    published = registry.surveys.get(head.survey)
+    id_ = SurveyId(head[1 : 1 + ID_BYTES])
+    published = registry.surveys.get(id_)
     if published is None:
         return None, Refusal.UNKNOWN_SURVEY
-    survey, calendar = published.survey, published.survey.calendar
-    if not calendar.start <= now <= calendar.time(published.last) + survey.grace:
-        return head.survey, Refusal.CLOSED
-    key = registry.keys.get(head.key)
+    survey = published.survey
+    if not survey.calendar.start <= now <= published.taken_until:
+        return id_, Refusal.CLOSED
+    key = registry.keys.get(head[1 + ID_BYTES :])
     if key is None:
-        return head.survey, Refusal.UNKNOWN_KEY
+        return id_, Refusal.UNKNOWN_KEY
     if now > key.key.expires + survey.skew:
-        return head.survey, Refusal.EXPIRED_KEY
-    if len(envelope) > published.most_bytes:
-        return head.survey, Refusal.TOO_LARGE
+        return id_, Refusal.EXPIRED_KEY
+    if length > published.most_bytes:
+        return id_, Refusal.TOO_LARGE
     return None

@@ -1,13 +1,16 @@
 """The one thread of a process that appends to the log. Uploads that wait at the same time share a commit.
 
-An upload is acknowledged when its commit is on disk, never before. What waits is bounded in bytes.
+An upload is acknowledged when its commit is on disk, never before. One commit is in hand while the next uploads
+gather. What waits is bounded in bytes, and so is what the fold has not counted: beyond that uploads are turned away.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import suppress
 from threading import Condition, Thread
+from time import monotonic
+from typing import NamedTuple
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
@@ -16,25 +19,34 @@ from changeling_protocol.wire import MOST_BODY_BYTES
 from ..errors import Overloaded, Unwritable
 from ..store import Store
 from ..store.counted import RefusalCounts, add_refusals
-from ..store.log import append, open_stream, stop_appending
+from ..store.log import append, open_stream, stop_appending, unfolded
 
 MOST_WAITING_BYTES = 64 * 2**20
 RETRY_SECONDS = 1.0
+LOOK_SECONDS = 1.0
+"""How often, while all is well, it looks whether disk and log are full; whether the file is in its place, each time."""
+MOST_STORE_BYTES = 64 * 2**30
+MOST_UNFOLDED = 10**6
+"""The most requests that wait in the log for the fold."""
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    envelopes: Sequence[bytes]
-    acknowledged: Future[None]
+class _Waiting(NamedTuple):
+    body: bytes
+    acknowledged: asyncio.Future[None]
 
 
 class Committer:
-    """Appends to a stream of its own. clock: Unix seconds, for the stamp of arrival."""
+    """Appends to a stream of its own.
 
-    def __init__(self, store: Store, clock: Callable[[], UnixSeconds]) -> None:
-        self._store, self._clock = store, clock
+    clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads.
+    """
+
+    def __init__(
+        self, store: Store, clock: Callable[[], UnixSeconds], most_store_bytes: int = MOST_STORE_BYTES
+    ) -> None:
+        self._store, self._clock, self._most_store_bytes = store, clock, most_store_bytes
         with store.writing() as connection:
             self._stream = open_stream(connection)
         self._changed = Condition()
@@ -43,6 +55,8 @@ class Committer:
         self._refused: RefusalCounts = Counter()
         self._closing = False
         self._failed = False
+        self._looked = 0.0
+        self._full: str | None = None
         self._thread = Thread(target=self._run, name="committer", daemon=True)
 
     def start(self) -> None:
@@ -67,26 +81,30 @@ class Committer:
         """Why an upload that came now would be turned away; None where it would be taken."""
         if not self.running:
             return "the thread that writes uploads to disk has died"
+        if self._full:
+            return self._full
         if self._failed:
             return "uploads cannot be written to the store, and are turned away"
         if self._waiting_bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
 
-    def submit(self, envelopes: Sequence[bytes]) -> Future[None]:
-        """Append these envelopes; the future is done when they are on disk, or holds the error.
+    async def append(self, body: bytes) -> None:
+        """Append an upload request, as `wire.encode_upload_request` makes it; returns when it is on disk.
 
-        Raises Overloaded where too much waits already.
+        Raises Overloaded where too much waits already, or the error that kept it from the disk.
         """
-        size = sum(map(len, envelopes))
-        waiting = _Waiting(envelopes, Future())
+        waiting = _Waiting(body, asyncio.get_running_loop().create_future())
         with self._changed:
-            if self._closing or self._waiting_bytes + size > MOST_WAITING_BYTES:
+            if self._full:
+                raise Overloaded(self._full)
+            if self._closing or self._waiting_bytes + len(body) > MOST_WAITING_BYTES:
                 raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
             self._waiting.append(waiting)
-            self._waiting_bytes += size
-            self._changed.notify()
-        return waiting.acknowledged
+            self._waiting_bytes += len(body)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+        await waiting.acknowledged
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
@@ -98,8 +116,9 @@ class Committer:
         while True:
             with self._changed:
                 # After a failure it tries by itself: perhaps nobody sends while health is bad.
+                troubled = self._failed or self._full
                 self._changed.wait_for(
-                    lambda: self._waiting or self._refused or self._closing, RETRY_SECONDS if self._failed else None
+                    lambda: self._waiting or self._refused or self._closing, RETRY_SECONDS if troubled else None
                 )
                 if not self._waiting and not self._closing:
                     self._changed.wait_for(lambda: self._waiting or self._closing, REFUSALS_WAIT_SECONDS)
@@ -108,27 +127,55 @@ class Committer:
                 batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
                 refused, self._refused = self._refused, Counter()
                 closing = self._closing
-            # From here on nobody can cancel them; who has gone away before is not waited for.
-            batch = [waiting for waiting in batch if waiting.acknowledged.set_running_or_notify_cancel()]
+            error = None
             try:
-                self._commit([envelope for waiting in batch for envelope in waiting.envelopes], refused)
-                self._failed = False
-            except Exception as error:  # whatever the database says, the thread lives and the sender hears it
-                self._failed = True
-                for waiting in batch:
-                    waiting.acknowledged.set_exception(error)
+                self._commit([waiting.body for waiting in batch], refused)
+            except Exception as raised:  # whatever the database says, the thread lives and the sender hears it
+                error, self._looked = raised, 0.0
                 if not closing:
                     self.count_refused(refused)
-            else:
-                for waiting in batch:
-                    waiting.acknowledged.set_result(None)
+            self._failed = error is not None
+            _acknowledge([waiting.acknowledged for waiting in batch], error)
 
-    def _commit(self, envelopes: Sequence[bytes], refused: RefusalCounts) -> None:
-        if trouble := self._store.trouble():  # SQLite itself writes on into a file that has no name any more
-            raise Unwritable(trouble)
+    def _fullness(self) -> str | None:
+        """Why the store takes no more uploads; None where it does."""
+        with self._store.reading() as connection:
+            waiting = unfolded(connection)
+        if waiting > MOST_UNFOLDED:
+            return "more uploads wait to be counted than this server keeps: come again later"
+        if self._store.bytes_kept() > self._most_store_bytes:
+            return "this server keeps no more uploads until some of them are due to go: come again later"
+        return None
+
+    def _commit(self, bodies: Sequence[bytes], refused: RefusalCounts) -> None:
+        if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
+            # SQLite itself writes on into a file that has no name any more.
+            if trouble := self._store.trouble():
+                raise Unwritable(trouble)
+            self._full = self._fullness()
+            self._looked = monotonic()
+        if self._full and bodies:
+            raise Overloaded(self._full)
         with self._store.writing() as connection:
-            if envelopes:
-                append(connection, self._stream, envelopes, UnixMilliseconds(int(self._clock() * 1000)))
-            elif self._failed:
+            if bodies:
+                append(connection, self._stream, bodies, UnixMilliseconds(int(self._clock() * 1000)))
+            elif self._failed or self._full:
                 stop_appending(connection)  # which changes nothing, and is written all the same
             add_refusals(connection, refused)
+
+
+def _acknowledge(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    """Wakes each event loop once, whatever number of uploads wait in it."""
+    for loop in {future.get_loop() for future in waiting}:
+        with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it
+            loop.call_soon_threadsafe(_resolve, [each for each in waiting if each.get_loop() is loop], error)
+
+
+def _resolve(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    for future in waiting:
+        if future.done():  # its sender has gone away
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

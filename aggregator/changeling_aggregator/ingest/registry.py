@@ -30,12 +30,14 @@ class PublishedSurvey:
     signed: its signed bytes.
     most_bytes: the length that no envelope of it exceeds.
     last: the last period that counts: the calendar's, or an earlier one that the authority has ended it after.
+    taken_until: when the grace of that period ends, in Unix seconds.
     """
 
     survey: Survey
     signed: bytes
     most_bytes: int
     last: int
+    taken_until: int
 
     def closed(self, time: UnixSeconds) -> int:
         """How many of the periods that count had closed by this Unix time, in seconds."""
@@ -89,4 +91,5 @@ def most_envelope_bytes(plan: ReleasePlan) -> int:
 
 def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> PublishedSurvey:
     last = survey.calendar.periods if end is None else end.last
-    return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last)
+    taken_until = survey.calendar.time(last) + survey.grace
+    return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last, taken_until)

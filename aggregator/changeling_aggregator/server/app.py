@@ -24,14 +24,14 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from . import early_ends, estimates, keys, operations, surveys, uploads
+from . import early_ends, estimates, keys, operations, surveys
 from .clock import Clock
 from .responses import HANDLERS
 from .service import Service
+from .uploads import Uploads
 
 _SURVEY = survey_path("{survey}")
 ROUTES = [
-    Route(UPLOADS, uploads.upload, methods=["POST"]),
     Route(SURVEYS, surveys.list_surveys, methods=["GET"]),
     Route(_SURVEY, surveys.fetch_survey, methods=["GET"]),
     Route(_SURVEY, surveys.publish_survey, methods=["PUT"]),
@@ -60,9 +60,25 @@ def make_app(service: Service) -> ASGIApp:
         finally:
             service.close()
 
-    app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=HANDLERS)
+    uploads = Uploads(service)
+    routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
-    return Dated(app, service.clock)
+    return Dated(_UploadsFirst(app, uploads), service.clock)
+
+
+class _UploadsFirst:
+    """Hands uploads to their endpoint at once, and all else to the application, which has the endpoint as well."""
+
+    def __init__(self, app: ASGIApp, uploads: Uploads) -> None:
+        self._app, self._uploads = app, uploads
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == UPLOADS and scope["method"] == "POST":
+            scope["app"] = self._app
+            await self._uploads(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 class Dated:
@@ -70,14 +86,21 @@ class Dated:
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app, self._clock = app, clock
+        self._second, self._date = 0, b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, with a date."""
 
         async def dated(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                date = formatdate(self._clock(), usegmt=True).encode()
-                message = {**message, "headers": [*message.get("headers", ()), (b"date", date)]}
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", self._shown())]}
             await send(message)
 
         await self._app(scope, receive, dated)
+
+    def _shown(self) -> bytes:
+        """The date, written anew once a second."""
+        second = int(self._clock())
+        if second != self._second or not self._date:
+            self._second, self._date = second, formatdate(second, usegmt=True).encode()
+        return self._date

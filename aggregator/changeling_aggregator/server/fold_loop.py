@@ -6,7 +6,7 @@ from time import monotonic
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 
-from ..fold import FoldReport, fold
+from ..fold import FoldProcess, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
 from ..store.clock import KeptTime, keep_time
@@ -15,17 +15,20 @@ from .guarded_clock import AT_THE_START, GuardedClock
 
 EVERY_SECONDS = 1.0
 KEEP_TIME_SECONDS = 60
+MOST_STANDING_BY_SECONDS = 10.0
+"""So long who asks for a fold waits for another process on the store that is folding."""
 _log = logging.getLogger("changeling")
 
 
 class FoldLoop:
-    """Folds the log of a store, and looks whether other processes published something on it.
+    """Has the log of a store folded, and looks whether other processes published something on it.
 
+    process: folds; where there is none the loop's own thread does.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
-        self._store, self._registry, self._clock = store, registry, clock
+    def __init__(self, store: Store, registry: Registry, clock: Clock, process: FoldProcess | None = None) -> None:
+        self._store, self._registry, self._clock, self._process = store, registry, clock, process
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
@@ -42,8 +45,10 @@ class FoldLoop:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish the fold in hand, then end."""
+        """Finish the batch in hand, then end: what is left is folded another time."""
         self._stop.set()
+        if self._process is not None:
+            self._process.close()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -58,15 +63,27 @@ class FoldLoop:
         return monotonic() - self._folded
 
     def fold_now(self) -> FoldReport:
-        """Fold to the log's end, waiting for a fold in hand. Raises what the store raises."""
+        """Fold to the log's end, waiting for a fold in hand, also of another process. Raises what the store raises."""
+        total, end = FoldReport(), monotonic() + MOST_STANDING_BY_SECONDS
+        while not self._stop.is_set():
+            total += self._fold_some()
+            if not total.behind and not (total.stood_by and monotonic() < end):
+                break
+            self._stop.wait(0.0 if total.behind else 0.05)
+        return total
+
+    def _fold_some(self) -> FoldReport:
+        """Fold for a while, or to the log's end; then see what is new, and remember the time."""
         with self._one_at_a_time:
             guard = self._clock if isinstance(self._clock, GuardedClock) else None
-            doubt = guard.doubt if guard is not None else None
-            now = self._clock()
             try:
+                if self._process is not None:
+                    self._process.await_start()
+                doubt = guard.doubt if guard is not None else None
+                now = self._clock()
                 # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
                 waits = doubt in AT_THE_START
-                report = FoldReport() if waits else fold(self._store, now, closing=doubt is None)
+                report = FoldReport() if waits else self._fold(now, closing=doubt is None)
                 self._registry.refresh()  # keys may have been destroyed
                 if guard is not None:
                     self._keep_time(guard.kept())
@@ -74,8 +91,15 @@ class FoldLoop:
                 self.failures += 1
                 raise
             self.uncounted |= report.uncounted.keys()
-            self.last_fold, self.failures, self._folded = now, 0, monotonic()
+            self.failures = 0
+            if not report.behind:
+                self.last_fold, self._folded = now, monotonic()
             return report
+
+    def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        if self._process is not None:
+            return self._process.fold(now, closing=closing)
+        return fold(self._store, now, closing=closing, stop=self._stop.is_set)
 
     def _keep_time(self, time: KeptTime | None) -> None:
         """Remembers the clock's time across restarts: every minute, and at once when it jumped or was set right."""
@@ -91,6 +115,8 @@ class FoldLoop:
     def _run(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):
             try:
-                self.fold_now()
+                while self._fold_some().behind and not self._stop.is_set():
+                    pass
             except Exception:  # a full disk today is no reason not to try again
-                _log.exception("the fold failed and will be tried again")
+                if not self._stop.is_set():  # else its process was ended
+                    _log.exception("the fold failed and will be tried again")

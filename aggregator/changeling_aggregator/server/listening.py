@@ -51,6 +51,7 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
         log_level="warning",
         access_log=False,  # access logs would hold addresses
         date_header=False,
+        proxy_headers=False,
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=DRAIN_SECONDS,

@@ -65,7 +65,7 @@ def _for_operators(service: Service, survey: Survey) -> dict[str, Any]:
     return {
         "refused": {reason.value: count for reason, count in sorted(refused.items())},
         "last_fold": None if last is None else format_instant(last),
-        "unfolded_envelopes": waiting,
+        "unfolded_requests": waiting,
     }
 
 

@@ -30,18 +30,19 @@ async def read_body(request: Request, most: int) -> bytes:
     Raises Overloaded where bodies that are on their way, all together, leave no room.
     """
     service = service_of(request)
-    too_large = TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > most:
-        raise too_large
-    body = bytearray()
+        raise _too_large(most)
+    pieces: list[bytes] = []
+    size = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
-                body += chunk
+                pieces.append(chunk)
+                size += len(chunk)
                 service.body_bytes += len(chunk)
-                if len(body) > most:
-                    raise too_large
+                if size > most:
+                    raise _too_large(most)
                 if service.body_bytes > MOST_BODIES_BYTES:
                     raise Overloaded("more is being sent than this server keeps in memory: come again later")
     except TimeoutError as error:
@@ -50,8 +51,12 @@ async def read_body(request: Request, most: int) -> bytes:
     except ClientDisconnect as error:
         raise TurnedDown(ErrorCode.MALFORMED, "the body broke off") from error  # which nobody is there to hear
     finally:
-        service.body_bytes -= len(body)
-    return bytes(body)
+        service.body_bytes -= size
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _too_large(most: int) -> TurnedDown:
+    return TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
 
 
 def require_admin(request: Request) -> None:

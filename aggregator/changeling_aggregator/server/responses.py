@@ -64,3 +64,10 @@ HANDLERS: dict[Any, Any] = {
     Exception: _failed,
 }
 """By the exception that an endpoint raises."""
+
+
+def answer_to(error: Exception) -> Response:
+    """The answer to a request whose endpoint raised this."""
+    handler = next(HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS)
+    answer: Response = handler(None, error)
+    return answer

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..fold import FoldProcess
 from ..ingest import Committer, Registry
+from ..ingest.committer import MOST_STORE_BYTES
 from ..store import Store
 from .clock import Clock, MovableClock
 from .estimating import Estimating
@@ -18,23 +20,28 @@ class Settings:
 
     authority: the public keys whose surveys and sealing keys it takes. admin_token: what operators show;
     without one nothing can be published here. clock: Unix seconds; a MovableClock can be moved over HTTP, and a
-    GuardedClock that is in doubt keeps everything from being sealed or destroyed.
+    GuardedClock that is in doubt keeps everything from being sealed or destroyed. most_store_bytes: with more in the
+    store uploads are turned away, whoever sent what fills it, until what is due is deleted.
     """
 
     authority: Sequence[bytes]
     admin_token: str | None
     clock: Clock
+    most_store_bytes: int = MOST_STORE_BYTES
 
 
 class Service:
-    """An aggregation server on an open store. Raises sqlalchemy's errors where the store fails."""
+    """An aggregation server on an open store. Raises sqlalchemy's errors where the store fails.
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    folding: the process that folds; without one a thread of this process does.
+    """
+
+    def __init__(self, store: Store, settings: Settings, folding: FoldProcess | None = None) -> None:
         self.store, self.settings, self.clock = store, settings, settings.clock
         self.registry = Registry(store)
         self.registry.refresh()
-        self.committer = Committer(store, self.clock)
-        self.folding = FoldLoop(store, self.registry, self.clock)
+        self.committer = Committer(store, self.clock, settings.most_store_bytes)
+        self.folding = FoldLoop(store, self.registry, self.clock, folding)
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.body_bytes = 0
@@ -51,7 +58,7 @@ class Service:
         self.folding.start()
 
     def close(self) -> None:
-        """Commit what was taken in, finish the fold in hand, close the store."""
+        """Commit what was taken in, finish the batch that is being folded, close the store."""
         self.committer.close()
         self.folding.close()
         self.estimating.close()

@@ -1,46 +1,69 @@
 """Uploads over HTTP: envelopes in, appended to the log, acknowledged when they are on disk.
 
-The acknowledgement names the envelopes that were not appended, and why. Whatever it does not name is durable.
+The acknowledgement names the envelopes that were not appended, and why. Whatever it does not name is durable. A request
+of which nothing is refused is appended as it was sent.
 """
 
-import asyncio
 from collections import Counter
 
 from changeling_protocol import MalformedBytes
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.wire import MOST_BODY_BYTES, ErrorCode, decode_upload_request, encode_acknowledgement
+from changeling_protocol.wire import (
+    MOST_BODY_BYTES,
+    MSGPACK,
+    ErrorCode,
+    decode_upload_request,
+    encode_acknowledgement,
+    encode_upload_request,
+)
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ..errors import TurnedDown
-from ..ingest import refusal_of
-from ..store.counted import RefusalCounts
-from .requests import read_body, service_of
-from .responses import packed
+from ..ingest import refusals_of
+from .requests import read_body
+from .responses import answer_to
+from .service import Service
+
+_ALL_TAKEN = encode_acknowledgement({})
 
 
-async def upload(request: Request) -> Response:
-    """POST envelopes; answers when those that are not refused are on disk."""
-    service = service_of(request)
-    body = await read_body(request, MOST_BODY_BYTES)
-    try:
-        envelopes = decode_upload_request(body)
-    except MalformedBytes as error:
-        raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
-    now = service.clock()
-    accepted: list[bytes] = []
-    refused: dict[int, Refusal] = {}
-    counts: RefusalCounts = Counter()
-    for index, envelope in enumerate(envelopes):
-        refusal = refusal_of(envelope, service.registry, now)
-        if refusal is None:
-            accepted.append(envelope)
-            continue
-        survey, refused[index] = refusal
-        if survey:
-            counts[survey, refused[index]] += 1
-    if counts:
-        service.committer.count_refused(counts)
-    if accepted:
-        await asyncio.wrap_future(service.committer.submit(accepted))
-    return packed(encode_acknowledgement(refused))
+class Uploads:
+    """The endpoint, an application of its own: the one that many devices call, spared whatever the others need."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """POST envelopes; answers when those that are not refused are on disk."""
+        try:
+            taken = await self._taken(Request(scope, receive))
+        except Exception as error:
+            answer = answer_to(error)
+            await answer(scope, receive, send)
+            if answer.status_code == 500:
+                raise  # a defect: the server's log says where
+        else:
+            await send({"type": "http.response.start", "status": 200, "headers": _headers(taken)})
+            await send({"type": "http.response.body", "body": taken})
+
+    async def _taken(self, request: Request) -> bytes:
+        """Appends what a request brings; returns the acknowledgement."""
+        service = self._service
+        body = await read_body(request, MOST_BODY_BYTES)
+        try:
+            envelopes = decode_upload_request(body)
+        except MalformedBytes as error:
+            raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
+        refused = refusals_of(envelopes, service.registry, service.clock())
+        if refused:
+            service.committer.count_refused(Counter((survey, why) for survey, why in refused.values() if survey))
+            body = encode_upload_request([each for place, each in enumerate(envelopes) if place not in refused])
+        if len(refused) < len(envelopes):
+            await service.committer.append(body)
+        if not refused:
+            return _ALL_TAKEN
+        return encode_acknowledgement({place: reason for place, (_, reason) in refused.items()})
+
+
+def _headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-length", b"%d" % len(body)), (b"content-type", MSGPACK.encode())]

@@ -44,6 +44,18 @@ class Database(ABC):
         """Take bytes that were overwritten out of the database's files; False where somebody is reading them."""
 
     @abstractmethod
+    def write_back(self) -> None:
+        """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
+
+    @abstractmethod
+    def bytes_kept(self) -> int:
+        """About how many bytes the log takes, and what else there is much of, without what was deleted."""
+
+    @abstractmethod
+    def in_place(self) -> bool:
+        """Whether what is appended now goes where it was going; asked before each commit."""
+
+    @abstractmethod
     def trouble(self) -> str | None:
         """Why no upload should be appended to it, as far as can be told without asking it; None where all is well."""
 

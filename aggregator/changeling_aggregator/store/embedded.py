@@ -21,6 +21,7 @@ _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
     "secure_delete = ON",
+    "wal_autocheckpoint = 20000",  # the fold does it before: who appends should not wait for it
 )
 
 LEAST_FREE_BYTES = 32 * 2**20
@@ -77,6 +78,27 @@ class EmbeddedDatabase(Database):
             return not busy
         finally:
             connection.close()
+
+    def write_back(self) -> None:
+        """Bring the write-ahead log into the file, as far as nobody has to wait for it."""
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def bytes_kept(self) -> int:
+        """The whole file's pages, without those that are free."""
+        with self.engine.connect() as connection:
+            pages, free, size = (
+                int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+        return (pages - free) * size
+
+    def in_place(self) -> bool:
+        """Whether its file still is where it was opened: SQLite writes on into one that has no name any more."""
+        try:
+            return _identity(self._path) == self._file
+        except OSError:
+            return False
 
     def trouble(self) -> str | None:
         """What the file system tells."""

@@ -7,22 +7,30 @@ over all streams and however many append: whatever a reader has not seen comes a
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
-from sqlalchemy import Connection, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
 from .appending import append_at_once
 from .schema import cursors, log, store, streams
 
 _CHUNK = 500
+_ADVANCE = (
+    "UPDATE store SET arrival = CASE WHEN arrival + (stream > ?) > ? THEN arrival + (stream > ?) ELSE ? END, stream = ?"
+    " RETURNING arrival"
+)
+"""What `advance_arrival` does."""
+_INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
+_MOST_ROWS = 64
 
 
 class LoggedEnvelope(NamedTuple):
-    """A sealed upload as it lies in the log; compares in the order of the log.
+    """An upload request as it lies in the log; compares in the order of the log.
 
-    arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the bytes that were sent.
+    arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the request's body, one or many
+    envelopes, as `wire.encode_upload_request` makes it and as it was sent, but for envelopes that were refused.
     """
 
     arrival: UnixMilliseconds
@@ -95,20 +103,25 @@ def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now:
 
     stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
     """
-    if connection.dialect.name == "postgresql":
-        append_at_once(connection, stream, envelopes, now)
-        return
-    arrival = advance_arrival(connection, stream, now)
-    longer = update(streams).where(streams.c.id == stream).values(length=streams.c.length + len(envelopes))
-    length: int = connection.execute(longer.returning(streams.c.length)).scalar_one()
-    first = length - len(envelopes) + 1
-    connection.execute(
-        insert(log),
-        [
-            {"stream": stream, "position": position, "arrival": arrival, "envelope": envelope}
-            for position, envelope in enumerate(envelopes, first)
-        ],
-    )
+    append_ = append_at_once if connection.dialect.name == "postgresql" else _append_to_sqlite
+    append_(connection, stream, envelopes, now)
+
+
+def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
+    """As `append`, on SQLite, in the driver's own words, which take a fraction of the time.
+
+    One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it back
+    from whatever else the process is doing.
+    """
+    run = connection.exec_driver_sql
+    arrival = run(_ADVANCE, (stream, now, stream, now, stream)).scalar_one()
+    length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(envelopes), stream))
+    rows = [*enumerate(envelopes, length.scalar_one() - len(envelopes) + 1)]
+    while rows:  # by powers of two, as the driver keeps few statements prepared
+        count = min(1 << len(rows).bit_length() - 1, _MOST_ROWS)
+        values = [value for position, envelope in rows[:count] for value in (stream, position, arrival, envelope)]
+        run(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), (*values,))
+        rows = rows[count:]
 
 
 def unread(connection: Connection, most: int, most_bytes: int) -> list[LoggedEnvelope]:
@@ -149,6 +162,16 @@ def envelopes_after(
     while rows := connection.execute(query, {"after": position}).all():
         yield from (LoggedEnvelope(*row) for row in rows)
         position = rows[-1].position
+
+
+def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[Row[Any]]]:
+    """Rows of the log that the fold has counted and that are not pruned, some at a time, stream by stream in order."""
+    for stream, end in connection.execute(select(cursors.c.stream, cursors.c.position)).all():
+        after = 0
+        query = select(log).where(log.c.stream == stream, log.c.position <= end).order_by(log.c.position).limit(at_once)
+        while rows := connection.execute(query.where(log.c.position > after)).all():
+            yield rows
+            after = rows[-1].position
 
 
 def cursors_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, tuple[int, int]]:

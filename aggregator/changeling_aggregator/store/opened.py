@@ -82,6 +82,18 @@ class Store:
         if self._overwritten:
             self._overwritten = not self._database.forget_overwritten()
 
+    def write_back(self) -> None:
+        """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
+        self._database.write_back()
+
+    def bytes_kept(self) -> int:
+        """About how many bytes all that it holds takes, without what was deleted."""
+        return self._database.bytes_kept()
+
+    def in_place(self) -> bool:
+        """Whether what is appended now goes where it was going; asked before each commit."""
+        return self._database.in_place()
+
     def trouble(self) -> str | None:
         """Why no upload should be appended to it, as far as can be told at once; None where all is well."""
         return self._database.trouble()

@@ -147,6 +147,19 @@ class PostgreSQLDatabase(Database):
             raise
         return True
 
+    def write_back(self) -> None:
+        """PostgreSQL does it by itself."""
+
+    def bytes_kept(self) -> int:
+        """Of the log and the ids, with what its vacuum has not freed."""
+        with self.engine.connect() as connection:
+            query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
+            return int(connection.exec_driver_sql(query).scalar_one())
+
+    def in_place(self) -> bool:
+        """It is, as long as it can be reached."""
+        return not self._lost
+
     def trouble(self) -> str | None:
         """Whether it could be reached when it was asked last; while it cannot, it is asked twice a second."""
         return _UNREACHABLE if self._lost else None

@@ -4,7 +4,7 @@ That is a grace after their arrival, as a closing comes after its period has end
 is held until the closing is sealed. So every closing that is not sealed can be folded again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, update
@@ -23,6 +23,13 @@ def hold(connection: Connection, until: Mapping[tuple[int, int], UnixMillisecond
     if until:
         rows = [{"stream": stream, "position": position, "until": end} for (stream, position), end in until.items()]
         connection.execute(insert(held), rows)
+
+
+def discard(connection: Connection, requests: Sequence[tuple[int, int]]) -> None:
+    """Delete requests, by stream and position, that are folded and hold nothing which could be counted again."""
+    if requests:
+        named = log.c.stream == bindparam("of"), log.c.position == bindparam("at")
+        connection.execute(delete(log).where(*named), [{"of": stream, "at": at} for stream, at in requests])
 
 
 def any_to_prune(connection: Connection, arrival: UnixMilliseconds, now: UnixMilliseconds) -> bool:

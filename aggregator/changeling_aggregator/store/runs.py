@@ -15,7 +15,7 @@ from .schema import runs
 
 ID_BYTES = 16
 CHUNK_BYTES = 4096 * ID_BYTES
-_CHUNKS_AT_ONCE = 16
+_CHUNKS_AT_ONCE = 64
 
 
 def chunks_near(connection: Connection, key: ClosingKey, ids: bytes) -> Iterator[bytes]:

@@ -74,6 +74,7 @@ log = Table(
     Column("arrival", BigInteger, nullable=False),
     Column("envelope", LargeBinary, nullable=False),
 )
+"""A row is a request, with one or many envelopes in it, as it was sent."""
 
 cursors = Table(
     "cursors",

@@ -9,12 +9,13 @@ from .bodies import JSON, MOST_BODY_BYTES, MSGPACK
 from .error_answer import STATUS, ErrorAnswer, ErrorCode
 from .key_list import decode_key_list, encode_key_list
 from .paths import survey_path
-from .upload_request import MOST_ENVELOPES, decode_upload_request, encode_upload_request
+from .upload_request import MOST_ENVELOPES, MOST_ENVELOPES_TAKEN, decode_upload_request, encode_upload_request
 
 __all__ = [
     "JSON",
     "MOST_BODY_BYTES",
     "MOST_ENVELOPES",
+    "MOST_ENVELOPES_TAKEN",
     "MSGPACK",
     "STATUS",
     "ErrorAnswer",

@@ -6,7 +6,10 @@ from .. import canonical
 from ..errors import MalformedBytes
 
 MOST_ENVELOPES = 64
-"""The most envelopes of one request."""
+"""The most envelopes that a device puts into one request."""
+
+MOST_ENVELOPES_TAKEN = 4096
+"""The most envelopes of a request that a server takes, as who forwards those of many devices puts more into one."""
 
 _ENVELOPES = "envelopes"
 _FRAME_ITEMS = 3
@@ -16,10 +19,10 @@ _FRAME_ITEMS = 3
 def encode_upload_request(envelopes: Sequence[bytes]) -> bytes:
     """The body that carries these envelopes.
 
-    envelopes: sealed uploads, at most MOST_ENVELOPES. Raises ValueError for more.
+    envelopes: sealed uploads, at most MOST_ENVELOPES_TAKEN. Raises ValueError for more.
     """
-    if len(envelopes) > MOST_ENVELOPES:
-        raise ValueError(f"a request carries at most {MOST_ENVELOPES} envelopes, got {len(envelopes)}")
+    if len(envelopes) > MOST_ENVELOPES_TAKEN:
+        raise ValueError(f"a request carries at most {MOST_ENVELOPES_TAKEN} envelopes, got {len(envelopes)}")
     return canonical.encode({_ENVELOPES: list(envelopes)})
 
 
@@ -29,7 +32,9 @@ def decode_upload_request(body: bytes) -> list[bytes]:
     So one that is no envelope is refused by itself, and not its neighbours with it.
     Raises MalformedBytes for a body that is no upload request.
     """
-    match canonical.decode(body, most_items=MOST_ENVELOPES + _FRAME_ITEMS):
-        case {"envelopes": [*envelopes], **rest} if not rest and len(envelopes) <= MOST_ENVELOPES:
+    match canonical.decode(body, most_items=MOST_ENVELOPES_TAKEN + _FRAME_ITEMS):
+        case {"envelopes": [*envelopes], **rest} if not rest and len(envelopes) <= MOST_ENVELOPES_TAKEN:
+            if set(map(type, envelopes)) <= {bytes}:
+                return envelopes
             return [envelope if isinstance(envelope, bytes) else b"" for envelope in envelopes]
-    raise MalformedBytes(f'an upload is {{"{_ENVELOPES}": [...]}}, at most {MOST_ENVELOPES} of them')
+    raise MalformedBytes(f'an upload is {{"{_ENVELOPES}": [...]}}, at most {MOST_ENVELOPES_TAKEN} of them')

@@ -1,0 +1,67 @@
+"""`changeling fold`: fold a store's log, once or as long as it runs; or fold what is folded again, and compare."""
+
+import signal
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from .files import read_store_key
+from .serve import interrupt
+from .store import STORE_HELP
+
+
+def fold(
+    store: Annotated[str, typer.Option(help=f"What holds everything. {STORE_HELP}")],
+    store_key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted, about every second.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
+) -> None:
+    """Count what is uploaded and not counted yet, beside a server or without one.
+
+    Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
+    into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
+    """
+    from ..fold import FoldProcess, OpeningProcesses
+    from ..fold.check import check as check_store
+    from ..ingest import Registry
+    from ..server import GuardedClock
+    from ..server.fold_loop import FoldLoop
+    from ..store import Store
+    from ..store.clock import kept_time
+    from ..store.sealing_keys import private_keys
+
+    if follow and check:
+        raise ValueError("--check is done once: leave out --follow")
+    signal.signal(signal.SIGTERM, interrupt)
+    at_rest = read_store_key(store_key_file)
+    with closing(Store.open(store, at_rest)) as opened:
+        with opened.reading() as connection:
+            private_keys(connection, at_rest)
+            kept = kept_time(connection)
+        if check:
+            differences = check_store(opened, OpeningProcesses())
+            for each in differences:
+                typer.echo(f"survey {each.survey.hex()}, {each.what}: {each.stored} stored, {each.again} folded again")
+            if differences:
+                raise typer.Exit(1)
+            typer.echo("folding the kept log again comes to the same")
+            return
+        loop = FoldLoop(opened, Registry(opened), GuardedClock(kept), FoldProcess(store, at_rest))
+        try:
+            if not follow:
+                done = loop.fold_now()
+                refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
+                typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
+                return
+            loop.start()
+            typer.echo(f"changeling folds {store}")
+            with suppress(KeyboardInterrupt):
+                Event().wait()
+            typer.echo("changeling has stopped folding")
+        finally:
+            loop.close()

@@ -1,0 +1,100 @@
+"""Folding the kept log again, into a store that is thrown away, and comparing.
+
+A node that is not sealed must have the tally that the log gives, and a closing its attendance: their envelopes are all
+kept, and so are the keys to them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from changeling_protocol import Survey
+from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
+from changeling_statistics.tallies import Tallies
+from sqlalchemy import Connection, insert, select
+
+from ..store import Store
+from ..store.counted import sealed_period, tallies_of
+from ..store.log import folded_requests
+from ..store.schema import cursors, early_ends, log, sealing_keys, streams, surveys
+from ..store.surveys import published_surveys, readable
+from .counting import Open
+from .folding import fold_batch
+from .opening import open_requests
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs. what: the node or the closing in words. stored, again: as stored, and as folded again."""
+
+    survey: SurveyId
+    what: str
+    stored: str
+    again: str
+
+
+def check(store: Store, open_: Open = open_requests) -> list[Difference]:
+    """Where folding the log again comes to something else than is stored. Changes nothing. Raises what a fold raises.
+
+    open_: opens requests, here or in other processes.
+    """
+    with TemporaryDirectory() as folder, store.reading() as stored:
+        scratch = Store.open(Path(folder) / "scratch.db", store.at_rest)
+        try:
+            _copy(stored, scratch)
+            while fold_batch(scratch, open_=open_).requests:
+                pass
+            with scratch.reading() as again:
+                known = readable(published_surveys(stored))
+                return [
+                    difference
+                    for survey in known.values()
+                    for difference in _differences(
+                        survey,
+                        sealed_period(stored, survey.id),
+                        tallies_of(stored, survey.id),
+                        tallies_of(again, survey.id),
+                    )
+                ]
+        finally:
+            scratch.close()
+
+
+def _copy(stored: Connection, scratch: Store) -> None:
+    """Surveys, keys, and what is folded of the log."""
+    with scratch.writing() as connection:
+        for table in (surveys, early_ends, sealing_keys):
+            if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
+                connection.execute(insert(table), kept)
+        for stream in stored.execute(select(cursors.c.stream, cursors.c.position)).all():
+            connection.execute(insert(streams).values(id=stream.stream, length=stream.position))
+            connection.execute(insert(cursors).values(stream=stream.stream, position=0, pruned=0))
+    for rows in folded_requests(stored, _AT_ONCE):
+        with scratch.writing() as connection:
+            connection.execute(insert(log), [row._asdict() for row in rows])
+
+
+def _differences(survey: Survey, sealed: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:
+    tracks = survey.plan.tracks
+    for track, number in sorted({*stored, *again}):
+        node = tracks[track].node(number)
+        if node.end <= sealed:
+            continue
+        shown = [_tally(tallies, (track, number)) for tallies in (stored, again)]
+        if shown[0] != shown[1]:
+            yield Difference(survey.id, f"track {track}, node ({node.start}, {node.end}]", *shown)
+    for group, period in sorted({*stored.attendance, *again.attendance}):
+        if period <= sealed:
+            continue
+        here = [tallies.attendance.get((group, period)) for tallies in (stored, again)]
+        if here[0] != here[1]:
+            yield Difference(survey.id, f"group {group}, attendance at period {period}", *map(str, here))
+
+
+def _tally(tallies: Tallies, key: tuple[TrackNumber, NodeNumber]) -> str:
+    if key not in tallies:
+        return "nothing"
+    return f"{tallies[key].reports} reports, slots {tallies[key].slots.tolist()}"

@@ -1,0 +1,107 @@
+"""A server on loopback as operators run it, a survey to answer, and what devices would send."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from changeling_aggregator.store import Store
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Closing,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Node,
+    Odds,
+    ReleasePlan,
+    Report,
+    SealingKey,
+    Standing,
+    Survey,
+    Track,
+    canonical,
+    seal,
+)
+from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
+from changeling_protocol.upload import encode_upload
+
+from tests.aggregator.devices import Log
+from tests.aggregator.serving import ServerProcess
+from tests.protocol.examples import survey
+
+from .server_load import write_bodies
+
+PERIOD_SECONDS = 3600
+
+
+def hourly_survey(periods: int, now: float) -> Survey:
+    """A track of changes among three answers; its last period closed a minute before `now`, in Unix seconds."""
+    plan = ReleasePlan((Group((Track(1, KaryResponse(MutationSpace(3), Odds(9, 2)), 0, periods),)),))
+    calendar = Calendar(int(now) - 60 - periods * PERIOD_SECONDS, PERIOD_SECONDS, periods)
+    made: Survey = survey(plan, calendar=calendar, constraint=AtMost(3), grace=90 * 86_400)
+    return made
+
+
+def plaintext(asked: Survey, span: Node) -> bytes:
+    """What a device answers over a span: every closing with an id of its own, and a report at each."""
+    closings = [
+        Closing(period, os.urandom(16), Standing.KNOWN, StratumNumber(0))
+        for period in range(span.start + 1, span.end + 1)
+    ]
+    reports = [Report(TrackNumber(0), NodeNumber(each.period), each.id[0] % 5) for each in closings]
+    return encode_upload(asked.plan, 0, span, closings, reports)
+
+
+def bodies(asked: Survey, key: SealingKey, count: int, envelopes: int) -> list[bytes]:
+    """Requests with so many envelopes each, all different, about the survey's last period."""
+    periods = asked.calendar.periods
+    span = Node(periods - 1, periods)
+    sealed = [seal(plaintext(asked, span), asked.id, key) for _ in range(min(count * envelopes, 4000))]
+    return [
+        canonical.encode({"envelopes": [sealed[(at * envelopes + i) % len(sealed)] for i in range(envelopes)]})
+        for at in range(count)
+    ]
+
+
+def prepared(folder: Path, periods: int = 8) -> Log:
+    """A store with a survey and a key, for a server to open."""
+    return Log.of(Store.open(folder / "server.db"), hourly_survey(periods, time.time()))
+
+
+@contextmanager
+def empty_server() -> Iterator[int]:
+    """The endpoint to compare with; gives its port."""
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.server_empty"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout  # noqa: S101
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def port_of(server: ServerProcess) -> int:
+    """Where it listens."""
+    return int(str(server.url).rpartition(":")[2])
+
+
+def loaded(port: int, file: Path, seconds: float, rate: float = 0, connections: int = 64) -> dict[str, float]:
+    """What benchmarks.server_load found."""
+    arguments = [str(each) for each in (port, file, seconds, connections, rate)]
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "benchmarks.server_load", *arguments], capture_output=True, text=True, check=True
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def kept_bodies(path: Path, made: Sequence[bytes]) -> Path:
+    """Writes requests where `loaded` finds them."""
+    write_bodies(path, list(made))
+    return path

@@ -1,0 +1,79 @@
+"""`changeling fold`: once, following, and folding again to compare."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.check import check
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.schema import tallies
+from changeling_protocol import Calendar, Standing
+from sqlalchemy import update
+
+from ..protocol.examples import survey
+from .devices import Log, report
+from .serving import eventually
+
+START, END = 1_700_000_000, 1_700_000_480
+
+
+@pytest.fixture
+def log(store: Store) -> Log:
+    return Log.of(store, survey(calendar=Calendar(START, 60, 8)))
+
+
+def command(folder: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "changeling_commands", "fold", "--store", str(folder / "server.db"), *options]
+
+
+def test_folding_again_comes_to_the_same(log: Log) -> None:
+    """With duplicates, refusals, several streams' worth of batches, and what is not folded yet."""
+    same = bytes(16)
+    for number in range(30):
+        id_ = same if number % 3 else None
+        log.append_reports(END, [report(number % 8 + 1, number % 9, id_=id_, standing=Standing.KNOWN)])
+        if number % 7 == 0:
+            fold(log.store, END, closing=False)
+    assert check(log.store) == []
+    log.append_reports(END, [report(1)])
+    assert check(log.store) == []
+    fold(log.store, END + 10_000)
+    assert check(log.store) == []
+
+
+def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -> None:
+    """It is named with what is stored and what the log gives; the command ends with 1, and with 0 when all is well."""
+    log.append_reports(END, [report(1), report(2)])
+    fold(log.store, END, closing=False)
+    done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "folding the kept log again comes to the same\n")
+    with log.store.writing() as connection:
+        connection.execute(update(tallies).where(tallies.c.node == 2).values(reports=7))
+    (difference,) = check(log.store)
+    assert difference.what == "track 0, node (1, 2]"
+    assert difference.stored.startswith("7 reports")
+    assert difference.again.startswith("1 reports")
+    done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "track 0, node (1, 2]: 7 reports" in done.stdout
+
+
+def test_the_command_folds_once(log: Log, tmp_path: Path) -> None:
+    """And says what it did."""
+    log.append_reports(END, [report(1), report(2, 200)])
+    done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("1 envelopes, 1 reports; refused: 1 symbol-out-of-range\n", "")
+    assert log.tallies()[0, 1][0] == 1
+
+
+def test_the_command_follows_until_it_is_told_to_end(log: Log, tmp_path: Path) -> None:
+    """What is appended counts within seconds."""
+    with subprocess.Popen(command(tmp_path, "--follow"), stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout
+        assert following.stdout.readline().startswith("changeling folds")
+        log.append_reports(END, [report(1)])
+        assert eventually(lambda: log.tallies().get((0, 1), (0,))[0], 1)
+        following.terminate()
+        assert following.wait(10) == 0

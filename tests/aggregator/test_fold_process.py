@@ -1,0 +1,230 @@
+"""The fold in processes of its own: killed, told to end, beside others; and what it never shows."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.errors import FoldDied
+from changeling_aggregator.fold import FoldProcess, OpeningProcesses, fold
+from changeling_aggregator.fold.opening import open_requests
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.log import unfolded
+from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_protocol import Calendar
+
+from ..protocol.examples import survey
+from .devices import Log, body, envelope, report
+from .serving import ServerProcess, eventually
+
+START, END = 1_800_000_000, 1_800_000_480
+
+
+@pytest.fixture
+def log(store: Store) -> Log:
+    return Log.of(store, survey(calendar=Calendar(START, 60, 8)))
+
+
+def processes_of(parent: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    children = [int(each) for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    for task in Path(f"/proc/{parent}/task").iterdir():
+        if int(task.name) != parent:
+            children += map(int, (task / "children").read_text().split())
+    return [each for child in children for each in (child, *processes_of(child))]
+
+
+def running(pid: int) -> bool:
+    """Whether the process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_process_folds_as_a_thread_does(log: Log, tmp_path: Path) -> None:
+    """The same report, and the same tallies."""
+    log.append_reports(END, [report(1), report(2, 200)])
+    process = FoldProcess(tmp_path / "server.db", log.store.at_rest)
+    process.await_start()
+    done = process.fold(END, closing=True)
+    process.close()
+    assert (done.requests, done.envelopes, done.reports, dict(done.refused)) == (1, 1, 1, {"symbol-out-of-range": 1})
+    assert log.tallies()[0, 1][0] == 1
+
+
+def test_a_fold_that_is_killed_says_so_and_the_next_one_counts(log: Log, tmp_path: Path) -> None:
+    """It is started again; what it had not kept counts once."""
+    process = FoldProcess(tmp_path / "server.db", log.store.at_rest)
+    process.await_start()
+    process.fold(END, closing=True)
+    log.append_reports(END, [report(1)])
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(FoldDied):
+        process.fold(END, closing=True)
+    process.await_start()
+    assert process.fold(END, closing=True).reports == 1
+    process.close()
+    assert log.tallies()[0, 1][0] == 1
+
+
+def test_openers_give_what_one_process_gives(log: Log) -> None:
+    """In the same order, whatever is refused, however the requests are cut into pieces."""
+    with log.store.reading() as connection:
+        keys = private_keys(connection, log.store.at_rest)
+    requests = [
+        body(*(envelope(log.survey, log.key, [report(1)]) for _ in range(number % 3 + 1)), bytes(200 + number))
+        for number in range(250)
+    ]
+    surveys = {log.survey.id: log.survey}
+    several = OpeningProcesses(2)(requests, surveys, keys)
+    alone = open_requests(requests, surveys, keys)
+    assert several.envelopes == alone.envelopes > 700
+    assert several.refused == alone.refused
+    assert several.rubbish == alone.rubbish == []
+    assert several.sheaves.keys() == alone.sheaves.keys()
+    for kind, sheaf in several.sheaves.items():
+        assert sheaf.numbers == alone.sheaves[kind].numbers
+        assert b"".join(sheaf.closings) == b"".join(alone.sheaves[kind].closings)
+
+
+def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) -> None:
+    """Neither the store key, nor a private sealing key, in the server's processes while they open uploads."""
+    secret = os.urandom(32)
+    (tmp_path / "store.key").write_text(secret.hex())
+    with ServerProcess(tmp_path, "--movable-clock", "--store-key-file", str(tmp_path / "store.key")) as server:
+        server.move_clock(START)
+        at_rest = Store.open(server.store_path).at_rest
+        log = Log.of(Store.open(server.store_path, at_rest), survey(calendar=Calendar(START, 60, 8)))
+        server.fold()
+        server.move_clock(END)
+        server.upload(*(envelope(log.survey, log.key, [report(8)]) for _ in range(400)))
+        assert server.fold()["envelopes"] == 400
+        with log.store.reading() as connection:
+            private = private_keys(connection, at_rest)[log.key.id].private_bytes_raw()
+        others = processes_of(server.process.pid)
+        assert len(others) >= 1
+        for pid in (server.process.pid, *others):
+            shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+            for hidden in (secret, private):
+                assert hidden not in shown
+                assert hidden.hex().encode() not in shown
+        log.store.close()
+
+
+def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
+    """Uploads are taken meanwhile, and count."""
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(START)
+        key, asked = server.new_key(), server.new_survey()
+        server.move_clock(asked.calendar.time(1) + 1)
+        assert server.fold()["envelopes"] == 0
+        before = set(processes_of(server.process.pid))
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        assert server.upload(envelope(asked, key, [report(1)])) == []
+        assert eventually(lambda: any(map(running, set(processes_of(server.process.pid)) - before)), True)
+        assert server.reports(asked) == {(0, 1): 1}
+        assert eventually(lambda: server.http.get("/health").json()["status"], "ok")
+
+
+def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
+    """Whoever holds keys ends with the process that gave them."""
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(START)
+        key, asked = server.new_key(), server.new_survey()
+        server.move_clock(asked.calendar.time(1) + 1)
+        server.upload(*(envelope(asked, key, [report(1)]) for _ in range(400)))
+        server.fold()
+        others = processes_of(server.process.pid)
+        assert others
+        server.kill()
+        assert eventually(lambda: any(map(running, others)), False)
+
+
+def test_sigterm_waits_for_no_backlog(tmp_path: Path) -> None:
+    """Out within five seconds of SIGTERM to all its processes; what was left in the log counts later."""
+    log = Log.of(Store.open(tmp_path / "server.db"), survey(calendar=Calendar(START, 60, 8)))
+    sealed = [envelope(log.survey, log.key, [report(1, id_=bytes(16))]) for _ in range(10)]
+    one = envelope(log.survey, log.key, [report(8)])
+    log.append(END, *([*sealed, one] * 10_000))
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        while waiting(log.store) == 110_000:  # pytest-timeout ends a fold that never begins
+            time.sleep(0.05)
+        began = time.monotonic()
+        for pid in (*processes_of(server.process.pid), server.process.pid):
+            os.kill(pid, signal.SIGTERM)
+        server.process.wait(10)
+        assert time.monotonic() - began < 5
+    assert waiting(log.store) > 0
+    fold(log.store, END)
+    assert log.tallies()[0, 1][0] == 1
+    assert log.tallies()[0, 8][0] == 1
+    log.store.close()
+
+
+def waiting(store: Store) -> int:
+    with store.reading() as connection:
+        return unfolded(connection)
+
+
+def test_one_process_folds_and_others_stand_by(log: Log, tmp_path: Path) -> None:
+    """They change nothing, and say so; the next that asks when the place is free folds."""
+    log.append_reports(END, [report(1)])
+    beside = Store.open(tmp_path / "server.db")
+    with beside.turn_to_fold() as turn:
+        assert turn
+        done = fold(log.store, END)
+        assert (done.stood_by, done.requests) == (True, 0)
+    assert fold(log.store, END).reports == 1
+    beside.close()
+
+
+def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
+    """What does not open is deleted at once, but not from beside what counts; the refusals tell."""
+    sound = envelope(log.survey, log.key, [report(1)])
+    altered = sound[:-1] + bytes([sound[-1] ^ 1])
+    with log.store.writing() as connection:
+        from changeling_aggregator.store.log import append
+
+        append(connection, log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
+    fold(log.store, END)
+    assert log.refused() == {"unopenable": 4}
+    with log.store.reading() as connection:
+        from .refolding import whole_log
+
+        assert [each.envelope for each in whole_log(connection)] == [body(sound, altered)]
+    log.append_reports(END, [report(1)])
+    fold(log.store, END)
+    assert log.tallies()[0, 1][0] == 2
+
+
+def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with Retry-After, and health says why; by itself it takes them again."""
+    import asyncio
+
+    from changeling_aggregator.errors import Overloaded
+    from changeling_aggregator.ingest import Committer, committer
+
+    store = Store.open(tmp_path / "server.db")
+    taking = Committer(store, lambda: float(END))
+    taking.start()
+    monkeypatch.setattr(committer, "MOST_UNFOLDED", 2)
+    monkeypatch.setattr(committer, "LOOK_SECONDS", 0.0)
+
+    async def append_four() -> list[object]:
+        return [await asyncio.gather(taking.append(b"upload"), return_exceptions=True) for _ in range(4)]
+
+    heard = [error for (error,) in asyncio.run(append_four())]  # type: ignore[misc]
+    assert heard[:3] == [None, None, None]
+    assert isinstance(heard[3], Overloaded)
+    assert "wait to be counted" in (taking.trouble or "")
+    monkeypatch.setattr(committer, "MOST_UNFOLDED", 10)
+    assert eventually(lambda: taking.trouble, None)
+    monkeypatch.setattr(taking, "_most_store_bytes", 1)
+    assert isinstance(asyncio.run(append_four())[3][0], Overloaded)  # type: ignore[index]
+    assert "due to go" in (taking.trouble or "")
+    taking.close()
+    store.close()

@@ -119,7 +119,7 @@ def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(START)
         key, asked = server.new_key(), server.new_survey()
-        server.move_clock(asked.calendar.time(1) + 1)
+        server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         assert server.fold()["envelopes"] == 0
         before = set(processes_of(server.process.pid))
         for pid in before:
@@ -135,7 +135,7 @@ def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(START)
         key, asked = server.new_key(), server.new_survey()
-        server.move_clock(asked.calendar.time(1) + 1)
+        server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         server.upload(*(envelope(asked, key, [report(1)]) for _ in range(400)))
         server.fold()
         others = processes_of(server.process.pid)

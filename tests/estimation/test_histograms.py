@@ -20,9 +20,10 @@ from changeling_protocol import (
 )
 from changeling_statistics.errors import NotEstimable
 from changeling_statistics.estimation import Gap, change, cover_series, histogram, histogram_change, series, sliding
+from changeling_statistics.estimation.matrices import sandwich
 from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses
 from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution, sandwich
+from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally, Tallies
 

@@ -26,8 +26,9 @@ from changeling_protocol.joint import Joint
 from changeling_protocol.randomizers import BALANCED
 from changeling_statistics.conservation import conserves, without_sum
 from changeling_statistics.estimation import change, histogram, series
+from changeling_statistics.estimation.matrices import sandwich
 from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution, sandwich
+from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.joint import correlations
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import NodeTally

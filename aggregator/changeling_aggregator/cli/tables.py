@@ -45,7 +45,7 @@ def total_table(surveys: Sequence[Survey]) -> Table:
     """What successive surveys cost a person who takes part in all of them, each and together, and per week."""
     total, weekly = total_cost(surveys)
     table = Table(title="What a person can lose in all, with one entry in each", show_footer=True)
-    table.add_column("survey", footer="together, at most")
+    table.add_column("survey", footer="together, at most", no_wrap=True)
     table.add_column("from")
     table.add_column("to")
     table.add_column("epsilon", justify="right", footer=f"{total}")

@@ -31,6 +31,7 @@ from changeling_protocol import AtMost
 from numpy.typing import NDArray
 
 from ..estimate import Floats
+from .links import Links, links
 from .network import Indices
 from .releases import Releases, shares
 from .routes import Routes, routes
@@ -41,20 +42,6 @@ WHOLE = 600
 """With up to so many times, the chains between all of them are kept; with more, only between those that matter."""
 NOTHING = 1e-9
 """Weights below this are rounding, not weights."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Links:
-    """The change nodes that chains lead over.
-
-    source: the edge whose tally says who changed, shape (links,). start, end: the times that it links.
-    tells: whether that is exact.
-    """
-
-    source: Indices
-    start: Indices
-    end: Indices
-    tells: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,28 +243,8 @@ class Sampling:
         return survey.closed and isinstance(survey.constraint, AtMost) and survey.constraint.k <= 2
 
     @cached_property
-    def _links(self) -> "_Links":
-        """The change nodes that chains are made of. For one that is lost the last before it on its track stands in."""
-        network, changes = self.releases.network, self._changes
-        ids = {(used.track, used.number): edge for edge, used in enumerate(self.releases.nodes)}
-        later, last = set(changes.tolist()), int(network.end.max(initial=0))
-        source, start, end = [], [], []
-        for number in np.unique(self.releases.track[changes]).tolist():
-            track, before = self.releases.survey.plan.tracks[number], None
-            for at in track.node_numbers():
-                edge, node = ids.get((number, at)), track.node(at)
-                if edge is not None:
-                    before = edge if edge in later else None
-                elif before is not None and node.end <= last:
-                    source.append(before)
-                    start.append(node.start)
-                    end.append(node.end)
-        return _Links(
-            source=np.concatenate([changes, np.array(source, np.intp)]),
-            start=np.concatenate([network.start[changes], np.array(start, np.intp)]),
-            end=np.concatenate([network.end[changes], np.array(end, np.intp)]),
-            tells=np.concatenate([self._identified[changes], np.zeros(len(source), np.bool_)]),
-        )
+    def _links(self) -> Links:
+        return links(self.releases, self._changes, self._identified)
 
     @cached_property
     def _changes(self) -> Indices:

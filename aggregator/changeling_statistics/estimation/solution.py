@@ -14,6 +14,7 @@ import numpy as np
 
 from ..estimate import Estimate, Floats
 from .information import BestWeights
+from .matrices import padded, sandwich, unpacked
 from .network import Indices, Network, with_drift
 from .reach import not_estimable
 from .recursion import run
@@ -154,7 +155,7 @@ class Solution:
                     variances[time] = np.diag(estimate.covariance)
             return variances
         own, values = np.diagonal(self.releases.covariances, axis1=1, axis2=2), self._relative(until)
-        for time, variance in self._spread(_padded(own, len(self.network.start)), until):
+        for time, variance in self._spread(padded(own, len(self.network.start)), until):
             missed = np.diag(self._missed_by_all(time, values[time - 1]))
             variances[time - 1] = self.releases.enrolment.scale(self.known_until(time)) ** 2 * (variance + missed)
         return variances
@@ -246,7 +247,7 @@ class Solution:
     def _online(self, until: int) -> list[Estimate | None]:
         z, bounded = len(self.releases.survey.answers), self.releases.bounded
         return [
-            Estimate(online.values, _unpacked(online.covariance, z), bounded(online.period)) if online else None
+            Estimate(online.values, unpacked(online.covariance, z), bounded(online.period)) if online else None
             for online in run(self.network, self._changes, self._packed, until)
         ]
 
@@ -255,7 +256,7 @@ class Solution:
         values = self.network.fit(self._changes)
         estimates: list[Estimate | None] = [None] * until
         for time, covariance in self._spread(self._packed, until):
-            estimates[time - 1] = Estimate(values[time], _unpacked(covariance, z), bounded)
+            estimates[time - 1] = Estimate(values[time], unpacked(covariance, z), bounded)
         return estimates
 
     def _spread(self, columns: Floats, until: int) -> Iterator[tuple[int, Floats]]:
@@ -276,32 +277,10 @@ class Solution:
     @cached_property
     def _changes(self) -> Floats:
         """The change measured on every edge, 0 on those of the drift, shape (edges, z)."""
-        return _padded(self.releases.changes, len(self.network.start))
+        return padded(self.releases.changes, len(self.network.start))
 
     @cached_property
     def _packed(self) -> Floats:
         """The upper triangle of the covariance on every edge, row by row, 0 for the drift; shape (edges, z(z+1)/2)."""
         upper = np.triu_indices(len(self.releases.survey.answers))
-        return _padded(self.releases.covariances[:, upper[0], upper[1]], len(self.network.start))
-
-
-def sandwich(row: Floats, covariances: Floats) -> Floats:
-    """Σ_e K_e² C_e: the covariance of Σ_e K_e y_e that the randomizers add, shape (z, z).
-
-    row: K, shape (E,). covariances: C_e of each y_e, shape (E, z, z).
-    """
-    summed: Floats = np.tensordot(row**2, covariances, axes=1)
-    return summed
-
-
-def _padded(columns: Floats, rows: int) -> Floats:
-    return np.concatenate([columns, np.zeros((rows - len(columns), columns.shape[1]))])
-
-
-def _unpacked(packed: Floats, z: int) -> Floats:
-    """A symmetric matrix, (z, z), from its upper triangle by rows."""
-    upper = np.triu_indices(z)
-    full = np.zeros((z, z))
-    full[upper] = packed
-    full.T[upper] = packed
-    return full
+        return padded(self.releases.covariances[:, upper[0], upper[1]], len(self.network.start))

@@ -47,7 +47,7 @@ def test_an_error_answer_is_a_code_and_a_sentence(
     answer = ErrorAnswer.decode(response.content)
     assert (response.status_code, answer.code) == (STATUS[code], code)
     assert answer.detail
-    assert response.headers["content-type"] == "application/json"
+    assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_a_defect_of_the_server_is_told_without_its_trace(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

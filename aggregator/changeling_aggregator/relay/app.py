@@ -73,7 +73,7 @@ def make_app(relay: Relay) -> ASGIApp:
         Route(HEALTH, show_health, methods=["GET"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
-    app.state.service = relay  # read_body counts on it the bytes that are in memory
+    app.state.service = relay  # read_body finds on it the bodies that are on their way
     return Dated(app, relay.clock)
 
 

@@ -1,9 +1,9 @@
-"""The forms of an answer: canonical MessagePack, JSON, or an error, which is a code and one sentence, never a trace."""
+"""The forms of an answer: canonical MessagePack, JSON, or a problem document, which holds no trace."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from changeling_protocol.wire import JSON, MSGPACK, STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import MSGPACK, PROBLEM, STATUS, ErrorAnswer, ErrorCode
 from changeling_statistics.errors import NotEstimable
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import Overloaded, TurnedDown, Unwritable
+from .refusals import count_refused
 
 RETRY_AFTER_SECONDS = 5
 _OF_THE_ROUTER = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
@@ -24,8 +25,9 @@ def packed(body: bytes) -> Response:
 
 
 def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a request that is turned down."""
-    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], headers, media_type=JSON)
+    """The answer to a request that is turned down, which is counted."""
+    count_refused(code)
+    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], headers, media_type=PROBLEM)
 
 
 def _turned_down(_: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ from ..fold import FoldProcess
 from ..ingest import Committer, Registry
 from ..ingest.committer import MOST_STORE_BYTES
 from ..store import Store
+from .bodies import Bodies
 from .clock import Clock, MovableClock
 from .estimating import Estimating
 from .fold_loop import FoldLoop
@@ -44,8 +45,7 @@ class Service:
         self.folding = FoldLoop(store, self.registry, self.clock, folding)
         self.estimating = Estimating()
         self.showing = Showing(store)
-        self.body_bytes = 0
-        """How many bytes of bodies that have not arrived whole are in memory."""
+        self.bodies = Bodies()
 
     @property
     def movable_clock(self) -> MovableClock | None:

@@ -1,8 +1,6 @@
 """Who may keep a connection, and for how long: against real servers, and clients that do what no honest one does."""
 
-import re
 import resource
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ from changeling_aggregator.server.guarded_http import HEAD_SECONDS, MOST_HEAD_BY
 from changeling_aggregator.server.listening import MOST_CONNECTIONS
 from changeling_protocol.wire import ErrorAnswer, ErrorCode
 
+from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
 from .serving import ServerProcess, eventually
 
 
@@ -24,57 +23,6 @@ from .serving import ServerProcess, eventually
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("own")) as running:
         yield running
-
-
-def connected(server: ServerProcess) -> socket.socket:
-    host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
-
-
-def answer_of(connection: socket.socket) -> bytes:
-    """All that comes until the server closes; nothing more where it does so at once."""
-    heard = b""
-    try:
-        while part := connection.recv(65536):
-            heard += part
-    except ConnectionError:
-        pass
-    return heard
-
-
-def resident(server: ServerProcess) -> int:
-    """Bytes of memory that the server holds."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) * 1024
-
-
-def push(connection: socket.socket, piece: bytes, most: int) -> int:
-    """How many bytes of these pieces the server takes."""
-    sent = 0
-    try:
-        while sent < most:
-            sent += connection.send(piece)
-    except (ConnectionError, TimeoutError):
-        pass
-    return sent
-
-
-HOSTILE_HEADS = {
-    "one header": (b"GET /health HTTP/1.1\r\nhost: here\r\nx: ", b"x" * 65536),
-    "many headers": (b"GET /health HTTP/1.1\r\nhost: here\r\n", b"name: value\r\n" * 5000),
-    "path": (b"GET /", b"x" * 65536),
-    "trailers": (
-        b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
-        b"name: value\r\n" * 5000,
-    ),
-    "chunk extensions": (
-        b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1;",
-        b"x" * 65536,
-    ),
-    "pipelined": (b"", b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n" * 2000),
-}
 
 
 @pytest.mark.parametrize("kind", HOSTILE_HEADS)
@@ -155,13 +103,6 @@ def test_ten_thousand_silent_connections_refuse_nobody(own: ServerProcess) -> No
             assert len(list(Path(f"/proc/{own.process.pid}/fd").iterdir())) < MOST_CONNECTIONS + 256
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def slow_body(server: ServerProcess) -> socket.socket:
-    """A connection on which all of a body has been sent but its last byte."""
-    connection = connected(server)
-    connection.sendall(b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\ncontent-length: 1048576\r\n\r\n" + bytes(2**20 - 1))
-    return connection
 
 
 @pytest.mark.heavy

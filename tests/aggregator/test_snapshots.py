@@ -31,7 +31,7 @@ class Polled:
 
     def __init__(self, store: Store, asked: Survey) -> None:
         self.log, self.now = Log.of(store, asked), float(DUE)
-        self.service = Service(store, Settings(PINNED, None, lambda: self.now))
+        self.service = Service(store, Settings(PINNED, lambda: self.now))
 
     def send(self, said: Said) -> None:
         self.log.append(self.now, envelope(self.log.survey, self.log.key, [said]))
@@ -109,7 +109,7 @@ def test_a_restart_and_a_second_server_show_the_same(store: Store) -> None:
     for _ in range(PEOPLE + MINIMUM - 1):
         polled.log.append_reports(polled.now, [report(1, 1)])
         fold(store, polled.now)
-    other = Service(store, Settings(PINNED, None, lambda: polled.now))
+    other = Service(store, Settings(PINNED, lambda: polled.now))
     path = f"/v1/surveys/{ASKED.id.hex()}/histogram"
     answers = []
     for service in (polled.service, other):

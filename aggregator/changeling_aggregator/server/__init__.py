@@ -1,6 +1,5 @@
 """The aggregation server over HTTP."""
 
-from .addresses import is_loopback
 from .clock import Clock, MovableClock, real_time
 from .guarded_clock import GuardedClock
 from .listening import Front, listen, make_server
@@ -13,7 +12,6 @@ __all__ = [
     "MovableClock",
     "Service",
     "Settings",
-    "is_loopback",
     "listen",
     "make_server",
     "real_time",

@@ -41,15 +41,18 @@ class Front:
     key: Path | None = None
 
 
-def listen(host: str, port: int) -> tuple[socket.socket, str]:
-    """A listening socket and its URL; port 0 takes a free one. Raises OSError, which names address and port."""
+def listen(host: str, port: int, secure: bool = False) -> tuple[socket.socket, str]:
+    """A listening socket and its URL; port 0 takes a free one. Raises OSError, which names address and port.
+
+    secure: whether it is for TLS.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise OSError(f"cannot listen on {host}, port {port}: {os.strerror(error.errno or 0)}") from error
     shown = f"[{host}]" if family == socket.AF_INET6 else host
-    return listening, f"http://{shown}:{listening.getsockname()[1]}"
+    return listening, f"http{'s' if secure else ''}://{shown}:{listening.getsockname()[1]}"
 
 
 def make_server(service: Service, front: Front = Front()) -> uvicorn.Server:
@@ -75,7 +78,6 @@ def server_of(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
         log_level="error",  # what strangers send is counted, and fills no log
         access_log=False,  # access logs would hold addresses
         date_header=False,
-        proxy_headers=False,
         server_header=False,
         proxy_headers=bool(front.proxies),
         forwarded_allow_ips=list(front.proxies),

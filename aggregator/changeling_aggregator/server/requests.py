@@ -1,7 +1,6 @@
-"""What endpoints ask of a request: its service, a body of bounded size, an operator's token, a survey's id."""
+"""What endpoints ask of a request: its service, a body of bounded size, a survey's id."""
 
 import asyncio
-import hmac
 
 from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES
@@ -52,18 +51,6 @@ async def read_body(request: Request, most: int) -> bytes:
 
 def _too_large(most: int) -> TurnedDown:
     return TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
-
-
-def require_admin(request: Request) -> None:
-    """Let only those pass who show the admin token: 401, or 403 where this server has none."""
-    expected = service_of(request).settings.admin_token
-    if expected is None:
-        raise TurnedDown(
-            ErrorCode.FORBIDDEN, "this server was started without an admin token: nothing is published here"
-        )
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(shown.encode(), expected.encode()):
-        raise TurnedDown(ErrorCode.UNAUTHORIZED, "this needs the admin token", {"www-authenticate": "Bearer"})
 
 
 def id_in_path(request: Request) -> SurveyId:

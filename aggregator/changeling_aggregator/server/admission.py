@@ -20,8 +20,10 @@ def require(request: Request, scope: TokenScope) -> None:
 
 
 def may(request: Request, scope: TokenScope) -> bool:
-    """Whether a token for this is shown."""
+    """Whether a token for this is shown; 401 for one that the server does not know."""
     token = _token(request)
+    if token is None and "authorization" in request.headers:
+        require(request, scope)
     return token is not None and scope in token.scopes
 
 

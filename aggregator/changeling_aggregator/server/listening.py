@@ -33,12 +33,15 @@ class Front:
     """What stands between the server and those who call it.
 
     proxies: addresses, or networks of them, of proxies that are believed who they speak for. certificate, key: PEM
-    files, for TLS without a proxy.
+    files, for TLS without a proxy. Raises ValueError for what is no address.
     """
 
     proxies: Sequence[str] = ()
     certificate: Path | None = None
     key: Path | None = None
+
+    def __post_init__(self) -> None:
+        among(self.proxies)
 
 
 def listen(host: str, port: int, secure: bool = False) -> tuple[socket.socket, str]:

@@ -55,7 +55,7 @@ def operated(tmp_path):
             if "serve" in words:
                 server = subprocess.Popen([*words, "--port", port], **options)
                 assert port in server.stdout.readline()
-            elif "histogram" not in words:
+            elif "series" not in words:
                 printed += subprocess.run(words, check=True, **options).stdout
             if "token" in words:
                 environment["CHANGELING_TOKEN"] = (tmp_path / "operator.token").read_text().strip()

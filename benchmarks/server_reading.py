@@ -81,7 +81,7 @@ class _Served:
         self._revision = 0
         self._put(self._lots)
         now = UnixSeconds(self.survey.calendar.time(periods) + 10**6)
-        self._service = Service(self._store, Settings([authority.public_key().public_bytes_raw()], None, lambda: now))
+        self._service = Service(self._store, Settings([authority.public_key().public_bytes_raw()], lambda: now))
         transport = httpx.ASGITransport(make_app(self._service))
         self._http = httpx.AsyncClient(transport=transport, base_url="http://here")
         self._loop = asyncio.new_event_loop()

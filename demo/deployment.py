@@ -1,7 +1,6 @@
 """A server of its own on loopback, set up with the commands an operator would type, under a clock that we move."""
 
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -63,8 +62,11 @@ def new_survey(folder: Path, question: str, answers: Sequence[str], options: Seq
 @contextmanager
 def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
     """Authority and sealing key made, the survey signed and published; the server stopped at the end."""
-    token = secrets.token_hex(16)
-    environment = {**os.environ, "CHANGELING_ADMIN_TOKEN": token}
+    changeling = _Commands(folder, dict(os.environ))
+    scopes = [word for scope in ("survey:write", "fold", "read") for word in ("--scope", scope)]
+    changeling("token", "new", "--store", "server.db", "--name", "demo", *scopes, "-o", "operator.token")
+    token = (folder / "operator.token").read_text().strip()
+    environment = {**os.environ, "CHANGELING_TOKEN": token}
     changeling = _Commands(folder, environment)
     changeling("authority", "new", "-o", "authority")
     private, public = (folder / "authority" / f"authority.{suffix}" for suffix in ("key", "pub"))

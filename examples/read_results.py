@@ -2,10 +2,12 @@
 
     $ python examples/read_results.py https://surveys.example.org SURVEY
 
+Where results are not public, $CHANGELING_TOKEN holds a token with the scope read.
 Prints a row for each period: the estimate for each answer, and the ends of its band.
 """
 
 import argparse
+import os
 
 import httpx
 import numpy as np
@@ -24,7 +26,9 @@ def main() -> None:
     wanted = parser.parse_args()
 
     try:
-        response = httpx.get(f"{wanted.server}/v1/surveys/{wanted.survey}/series")
+        token = os.environ.get("CHANGELING_TOKEN")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        response = httpx.get(f"{wanted.server}/v1/surveys/{wanted.survey}/series", headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise SystemExit(f"the server cannot be reached: {error}") from None
     if response.is_error:

@@ -4,7 +4,7 @@ So the help of all commands is there whichever extra is installed, and says whic
 """
 
 import typer
-from changeling_aggregator.cli import authority, clock, dev, fold, keys, relay, results, serve, store, survey
+from changeling_aggregator.cli import authority, clock, dev, fold, keys, relay, results, serve, store, survey, tokens
 from changeling_central.releasing import command as release
 
 from .notice import notice
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 survey.app.command()(notice)
-groups = {"authority": authority, "survey": survey, "keys": keys, "clock": clock, "store": store}
+groups = {"authority": authority, "survey": survey, "keys": keys, "token": tokens, "clock": clock, "store": store}
 for name, group in groups.items():
     app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)

@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs a command in a folder of its own; returns what it printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CHANGELING_ADMIN_TOKEN", TOKEN)
+    monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
 
     def call(*arguments: str) -> str:
         assert run(arguments) == 0, capsys.readouterr().err

@@ -69,7 +69,7 @@ class Log:
     @classmethod
     def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> "Log":
         with store.writing() as connection:
-            add_survey(connection, survey.id, survey.signed_by(AUTHORITY))
+            add_survey(connection, survey.id, survey.signed_by(AUTHORITY), public=True)
             key = SealingKey(make_key(connection, store.at_rest), begins, expires)
             publish_key(connection, key, key.signed_by(AUTHORITY))
             return cls(store, survey, key, open_stream(connection))

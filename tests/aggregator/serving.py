@@ -1,7 +1,6 @@
 """Real server processes on loopback, under a clock that tests move."""
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -20,12 +19,14 @@ from changeling_aggregator.server.service import Service
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.sealing_keys import make_key
+from changeling_aggregator.store.tokens import TokenScope, add_token, hash_of, tokens_by_hash
 from changeling_protocol import Calendar, SealingKey, Survey, canonical
+from changeling_protocol.quantities import UnixSeconds
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import FOREVER, body
 
-TOKEN = "the operator's token"
+TOKEN = "the operator's token, for everything"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 Cli = Callable[..., str]
 """What runs a command and returns what it printed; the fixture `cli`."""
@@ -37,6 +38,7 @@ class ServerProcess:
 
     def __init__(self, folder: Path, *options: str, store: str | None = None) -> None:
         self.store_path = store or str(folder / "server.db")
+        self.add_token(TOKEN, *TokenScope)
         public = folder / "pinned.pub"
         public.write_text(PINNED[0].hex())
         self._command = [
@@ -49,7 +51,6 @@ class ServerProcess:
             self._command,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "CHANGELING_ADMIN_TOKEN": TOKEN},
         )
         assert self.process.stdout
         self.url = self.process.stdout.readline().split()[-1]
@@ -66,6 +67,14 @@ class ServerProcess:
         self.http.close()
         self.process.kill()
         self.process.communicate(timeout=20)
+
+    def add_token(self, text: str, *scopes: TokenScope) -> None:
+        """A token of this text, in the server's store."""
+        store = Store.open(self.store_path)
+        with store.writing() as connection:
+            if hash_of(text) not in tokens_by_hash(connection):
+                add_token(connection, text, "tests", scopes, UnixSeconds(0.0))
+        store.close()
 
     @property
     def now(self) -> int:
@@ -94,7 +103,9 @@ class ServerProcess:
 
     def publish(self, published: Survey) -> Survey:
         signed = published.signed_by(AUTHORITY)
-        self.http.put(survey_path(published), content=signed, headers=ADMIN).raise_for_status()
+        self.http.put(
+            survey_path(published), params={"public": "true"}, content=signed, headers=ADMIN
+        ).raise_for_status()
         return published
 
     def new_survey(self, **fields: Any) -> Survey:

@@ -166,9 +166,9 @@ def test_publishing_without_a_token_says_what_is_missing(
 ) -> None:
     """And sends nothing."""
     cli(*SURVEY, "--at-most", "2", "-o", "tea.json")
-    monkeypatch.delenv("CHANGELING_ADMIN_TOKEN")
+    monkeypatch.delenv("CHANGELING_TOKEN")
     assert run(["survey", "publish", "tea.json", "--server", "http://127.0.0.1:9"]) == 1
-    assert "$CHANGELING_ADMIN_TOKEN" in capsys.readouterr().err
+    assert "$CHANGELING_TOKEN" in capsys.readouterr().err
 
 
 def test_a_private_key_is_never_overwritten(cli: Cli, tmp_path: Path) -> None:

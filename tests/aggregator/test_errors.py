@@ -47,7 +47,7 @@ def test_an_error_answer_is_a_code_and_a_sentence(
     answer = ErrorAnswer.decode(response.content)
     assert (response.status_code, answer.code) == (STATUS[code], code)
     assert answer.detail
-    assert response.headers["content-type"] == "application/json"
+    assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_a_defect_of_the_server_is_told_without_its_trace(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_a_defect_of_the_server_is_told_without_its_trace(store: Store, monkeypa
         raise KeyError("secret detail")
 
     monkeypatch.setattr(operations, "service_of", broken)
-    with in_process(Service(store, Settings(PINNED, None, lambda: 1_800_000_000.0)), raises=False) as get:
+    with in_process(Service(store, Settings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get:
         response = get("/health")
     assert response.status_code == 500
     assert ErrorAnswer.decode(response.content) == ErrorAnswer(ErrorCode.FAILED, "the server failed; its log says why")

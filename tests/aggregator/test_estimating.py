@@ -127,7 +127,7 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[floa
 
     monkeypatch.setattr(answers, "histogram_figures", counted)
     log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
-    return log, clock, solved, Service(store, Settings(PINNED, None, lambda: clock[0]))
+    return log, clock, solved, Service(store, Settings(PINNED, lambda: clock[0]))
 
 
 def test_the_same_question_is_answered_once_until_the_answer_changes(

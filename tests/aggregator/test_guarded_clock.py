@@ -155,7 +155,7 @@ Get = Callable[[str], httpx.Response]
 def serve(store: Store, machine: Machine) -> Service:
     with store.reading() as connection:
         kept = kept_time(connection)
-    return Service(store, Settings(PINNED, None, machine.boot(kept)))
+    return Service(store, Settings(PINNED, machine.boot(kept)))
 
 
 def troubles(service: Service) -> set[str]:

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from changeling_aggregator.errors import Overloaded, TurnedDown
-from changeling_aggregator.server import requests
+from changeling_aggregator.errors import TurnedDown
+from changeling_aggregator.server import bodies, requests
+from changeling_aggregator.server.bodies import Bodies
 from changeling_protocol.wire import STATUS
 from starlette.requests import Request
 from starlette.types import Receive
@@ -20,7 +21,7 @@ def refusal(messages: AsyncIterator[MutableMapping[str, Any]]) -> int:
         return await anext(messages)
 
     with pytest.raises(TurnedDown) as refused:
-        asyncio.run(requests.read_body(asked(receive, SimpleNamespace(body_bytes=0)), 100))
+        asyncio.run(requests.read_body(asked(receive, SimpleNamespace(bodies=Bodies())), 100))
     return STATUS[refused.value.code]
 
 
@@ -31,7 +32,7 @@ def asked(receive: Receive, service: object) -> Request:
 
 def test_a_body_that_does_not_end_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often a byte of it arrives, it is held in memory for so long only: 408."""
-    monkeypatch.setattr(requests, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.05)
 
     async def dripping() -> AsyncIterator[MutableMapping[str, Any]]:
         while True:
@@ -51,13 +52,30 @@ def test_a_body_that_breaks_off_is_no_failure_of_the_server() -> None:
     assert refusal(broken()) == 400
 
 
-def test_slow_bodies_share_what_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that would exceed it is told to come again; whoever is done gives back what it held."""
-    monkeypatch.setattr(requests, "MOST_BODIES_BYTES", 250)
-    service = SimpleNamespace(body_bytes=0)
+def test_a_body_that_pauses_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes at a kilobyte a second or more has time to the end: nobody has who sends a byte now and then."""
+    monkeypatch.setattr(bodies, "SLOW_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "LEAST_BYTES_A_SECOND", 100)
 
-    async def body(last: asyncio.Event) -> bytes:
-        parts = iter([b"x" * 100, b""])
+    async def coming(size: int) -> AsyncIterator[MutableMapping[str, Any]]:
+        for _ in range(10):
+            await asyncio.sleep(0.02)
+            yield {"type": "http.request", "body": b"x" * size, "more_body": True}
+        yield {"type": "http.request", "body": b"", "more_body": False}
+
+    assert refusal(coming(1)) == 408
+    steady = coming(5)
+    service = SimpleNamespace(bodies=Bodies())
+    assert asyncio.run(requests.read_body(asked(lambda: anext(steady), service), 100)) == b"x" * 50
+
+
+def test_a_body_that_finds_no_room_takes_that_of_the_slowest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those on their way the one that held most for longest goes, 408; whoever is done gives back what it held."""
+    monkeypatch.setattr(bodies, "MOST_BODIES_BYTES", 250)
+    service = SimpleNamespace(bodies=Bodies())
+
+    async def body(last: asyncio.Event, size: int = 100) -> bytes:
+        parts = iter([b"x" * size, b""])
 
         async def receive() -> MutableMapping[str, Any]:
             if not (part := next(parts)):
@@ -66,15 +84,19 @@ def test_slow_bodies_share_what_memory_there_is(monkeypatch: pytest.MonkeyPatch)
 
         return await requests.read_body(asked(receive, service), 100)
 
-    async def three() -> None:
+    async def four() -> None:
         last = asyncio.Event()
-        slow = [asyncio.create_task(body(last)) for _ in range(2)]
-        await asyncio.sleep(0.01)
-        with pytest.raises(Overloaded):
-            await body(last)
+        slow = []
+        for size in (10, 100, 100):
+            slow.append(asyncio.create_task(body(last, size)))
+            await asyncio.sleep(0.02)
+        newest = asyncio.create_task(body(last))
+        await asyncio.sleep(0.02)
         last.set()
-        assert await asyncio.gather(*slow) == [b"x" * 100] * 2
-        assert await body(last) == b"x" * 100
+        with pytest.raises(TurnedDown) as told:
+            await slow[1]
+        assert STATUS[told.value.code] == 408
+        assert await asyncio.gather(slow[0], slow[2], newest) == [b"x" * 10, b"x" * 100, b"x" * 100]
 
-    asyncio.run(three())
-    assert service.body_bytes == 0
+    asyncio.run(four())
+    assert service.bodies.size == 0

@@ -10,7 +10,9 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.tokens import TokenScope, add_token
 from changeling_protocol import Breakdown, Calendar, Group, KaryResponse, Odds, ReleasePlan, StateSpace, Survey, Track
+from changeling_protocol.quantities import UnixSeconds
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, Said, envelope, report
@@ -31,7 +33,7 @@ class Polled:
 
     def __init__(self, store: Store, asked: Survey) -> None:
         self.log, self.now = Log.of(store, asked), float(DUE)
-        self.service = Service(store, Settings(PINNED, None, lambda: self.now))
+        self.service = Service(store, Settings(PINNED, lambda: self.now))
 
     def send(self, said: Said) -> None:
         self.log.append(self.now, envelope(self.log.survey, self.log.key, [said]))
@@ -109,7 +111,7 @@ def test_a_restart_and_a_second_server_show_the_same(store: Store) -> None:
     for _ in range(PEOPLE + MINIMUM - 1):
         polled.log.append_reports(polled.now, [report(1, 1)])
         fold(store, polled.now)
-    other = Service(store, Settings(PINNED, None, lambda: polled.now))
+    other = Service(store, Settings(PINNED, lambda: polled.now))
     path = f"/v1/surveys/{ASKED.id.hex()}/histogram"
     answers = []
     for service in (polled.service, other):
@@ -137,7 +139,10 @@ def test_sealing_shows_what_was_left_where_it_is_enough(store: Store) -> None:
 def test_an_envelope_sent_again_moves_nothing_in_status(store: Store) -> None:
     """A captured envelope sent a hundred times moves no byte of it; the operator sees the refusals."""
     polled = Polled(store, ASKED)
-    service = Service(store, Settings(PINNED, "token", lambda: polled.now))
+    service = Service(store, Settings(PINNED, lambda: polled.now))
+    with store.writing() as connection:
+        add_token(connection, "token", "me", [*TokenScope], UnixSeconds(0.0))
+    service.registry.refresh()
     with in_process(service) as get:
         path = f"/v1/surveys/{ASKED.id.hex()}/status"
         captured = [envelope(ASKED, polled.log.key, [report(1, 1)]) for _ in range(PEOPLE)]

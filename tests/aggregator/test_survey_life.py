@@ -20,7 +20,7 @@ DAY = 86_400
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs a command in a folder of its own that holds a survey; returns what it printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CHANGELING_ADMIN_TOKEN", TOKEN)
+    monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
     write_survey(tmp_path / "first.json", survey(calendar=Calendar(1_800_000_000, DAY, 7), minimum=1))
 
     def call(*arguments: str) -> str:

@@ -10,7 +10,7 @@ import httpx
 import msgpack
 import pytest
 from changeling_protocol import VERSION, SealingKey, canonical
-from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN, ErrorAnswer, ErrorCode
 
 from .devices import body, envelope, report
 from .serving import ServerProcess, eventually
@@ -110,7 +110,7 @@ def test_a_body_that_is_no_upload_is_refused_whole(server: ServerProcess, conten
     before = server.fold()["envelopes"]
     response = server.http.post("/v1/uploads", content=content)
     assert response.status_code == 400
-    assert (set(response.json()), response.json()["error"]) == ({"error", "detail"}, "malformed")
+    assert response.json()["code"] == "malformed"
     assert server.fold()["envelopes"] == before == 0
 
 
@@ -125,7 +125,8 @@ def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, c
     with httpx.Client(base_url=server.url) as http:
         response = http.post("/v1/uploads", content=content() if callable(content) else content)
     assert response.status_code == 413
-    assert response.json() == {"error": "too_large", "detail": "a body here has at most 1048576 bytes"}
+    answer = ErrorAnswer(ErrorCode.TOO_LARGE, "a body here has at most 1048576 bytes")
+    assert ErrorAnswer.decode(response.content) == answer
     assert server.http.get("/health").status_code == 200
 
 
@@ -173,7 +174,7 @@ def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path)
         response = server.http.post("/v1/uploads", content=body(upload))
         assert response.status_code == 503
         assert int(response.headers["retry-after"]) > 0
-        assert response.json()["error"] == "overloaded"
+        assert response.json()["code"] == "overloaded"
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
         assert server.upload(upload) == []
         assert server.reports(survey) == {(0, 1): 1}

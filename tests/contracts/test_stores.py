@@ -60,9 +60,18 @@ from changeling_aggregator.store.snapshots import (
     put_snapshots,
     shown_lots,
 )
-from changeling_aggregator.store.surveys import add_survey, published_surveys
+from changeling_aggregator.store.surveys import add_survey, public_surveys, published_surveys
+from changeling_aggregator.store.tokens import (
+    TokenScope,
+    add_token,
+    hash_of,
+    new_token,
+    revoke_token,
+    tokens_by_hash,
+)
 from changeling_protocol import Odds, SealingKey
 from changeling_protocol.ending import EarlyEnd
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import Attendance, NodeTally
 from sqlalchemy import Connection, select, update
@@ -569,6 +578,33 @@ def test_a_survey_stays_as_it_was_published_first(store: Store, beside: Store) -
         assert add_survey(connection, OTHER, b"too")
     with store.reading() as connection:
         assert published_surveys(connection) == {OTHER: b"too", SURVEY: b"signed"}
+
+
+def test_whether_results_are_public_is_changed_and_the_survey_is_not(store: Store, beside: Store) -> None:
+    """A new survey's are not; publishing it again leaves that unless it says otherwise."""
+    for public, shown in ((None, set()), (True, {SURVEY}), (None, {SURVEY}), (False, set())):
+        with beside.writing() as connection:
+            add_survey(connection, SURVEY, b"signed", public)
+        with store.reading() as connection:
+            assert public_surveys(connection) == shown
+            assert published_surveys(connection) == {SURVEY: b"signed"}
+
+
+def test_a_token_is_known_by_its_hash_until_it_is_revoked(store: Store, beside: Store) -> None:
+    """With its name, scopes and date, to every process."""
+    first, second = new_token(), new_token()
+    with store.writing() as connection:
+        kept = add_token(connection, first, "me", {TokenScope.READ, TokenScope.FOLD}, UnixSeconds(2.5))
+        other = add_token(connection, second, "tea app", {TokenScope.UPLOAD}, UnixSeconds(1.0))
+    with beside.reading() as connection:
+        assert list(tokens_by_hash(connection).items()) == [(hash_of(second), other), (hash_of(first), kept)]
+    assert (kept.name, kept.scopes, kept.created) == ("me", {TokenScope.READ, TokenScope.FOLD}, 2)
+    with beside.writing() as connection:
+        assert revoke_token(connection, kept.id) == kept
+        with pytest.raises(ValueError, match="there is no token"):
+            revoke_token(connection, kept.id)
+    with store.reading() as connection:
+        assert list(tokens_by_hash(connection)) == [hash_of(second)]
 
 
 def test_an_early_end_stays_as_it_was_published_first(store: Store, beside: Store) -> None:

@@ -41,11 +41,11 @@ def free_port():
 def operated(tmp_path):
     """The server of the README's commands, all of them run up to the histogram; its URL, pinned key and survey."""
     port = free_port()
-    environment = {**os.environ, "CHANGELING_ADMIN_TOKEN": "any secret"}
+    environment = dict(os.environ)
     server = None
     printed = ""
     try:
-        for command in commands_of(block_with("changeling serve", "console")):
+        for command in commands_of(block_with("changeling serve --store server.db", "console")):
             words = [str(COMMANDS / command[0]), *(word.replace(":8080", f":{port}") for word in command[1:])]
             if "--start" in words:
                 words[words.index("--start") + 1] = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 86_400))
@@ -55,8 +55,10 @@ def operated(tmp_path):
             if "serve" in words:
                 server = subprocess.Popen([*words, "--port", port], **options)
                 assert port in server.stdout.readline()
-            elif "histogram" not in words:
+            elif "series" not in words:
                 printed += subprocess.run(words, check=True, **options).stdout
+            if "token" in words:
+                environment["CHANGELING_TOKEN"] = (tmp_path / "operator.token").read_text().strip()
         survey = re.search(r"survey ([0-9a-f]{32}) is published", printed)[1]
         yield f"http://127.0.0.1:{port}", (tmp_path / "authority/authority.pub").read_text().strip(), survey
     finally:

@@ -9,6 +9,7 @@ from changeling_protocol import MalformedBytes, SealingKey, Survey, canonical
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.signing import signed, unverified
 from changeling_protocol.wire import (
+    ADVICE,
     MOST_ENVELOPES,
     MOST_ENVELOPES_TAKEN,
     STATUS,
@@ -84,14 +85,16 @@ def test_other_bodies_are_malformed(read, body):
 
 @pytest.mark.parametrize("code", ErrorCode)
 def test_an_error_is_its_code_and_a_sentence(code):
-    """And comes back; each code has one status, and says in its docstring when it is answered."""
+    """A problem document (RFC 9457) with what to do. It comes back; each code has one status."""
     answer = ErrorAnswer(code, "Zu groß.")
-    assert json.loads(answer.encode()) == {"error": code.value, "detail": "Zu groß."}
+    problem = json.loads(answer.encode())
+    assert (problem["code"], problem["detail"], problem["status"]) == (code.value, "Zu groß.", STATUS[code])
+    assert (problem["type"], problem["advice"]) == (f"urn:changeling:{code.value}", ADVICE[code])
     assert ErrorAnswer.decode(answer.encode()) == answer
     assert 400 <= STATUS[code] < 600
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"error": "late"}', b'{"error": 1, "detail": ""}'])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"code": "late"}', b'{"code": 1, "detail": ""}'])
 def test_what_is_no_error_of_ours_is_malformed(body):
     """Such as the page of a proxy in between."""
     with pytest.raises(MalformedBytes):

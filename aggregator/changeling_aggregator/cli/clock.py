@@ -2,13 +2,12 @@
 
 import json
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from changeling_protocol.wire.paths import CLOCK
 
-from .remote import admin_token, put
+from .remote import TokenFile, put, token_in
 
 app = typer.Typer(help="Tell a server what time it is.", no_args_is_help=True)
 
@@ -21,13 +20,11 @@ def group() -> None:
 @app.command()
 def confirm(
     server: Annotated[str, typer.Option(help="The server's URL.")],
-    admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
-    ] = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Let a server believe its clock again, after a jump or a long downtime, and seal what is due.
 
     It is told the time of the machine where this is typed, and refuses if its own clock shows another.
     """
-    put(server, CLOCK, json.dumps({"time": time.time()}).encode(), admin_token(admin_token_file))
+    put(server, CLOCK, json.dumps({"time": time.time()}).encode(), token_in(token_file))
     typer.echo("the server believes its clock")

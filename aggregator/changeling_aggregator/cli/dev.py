@@ -94,7 +94,7 @@ def _serving(folder: Path, authority: Ed25519PrivateKey, survey: Survey, listeni
 
     store = Store.open(folder / "server.db")
     publish(store, authority, survey, time.time())
-    service = Service(store, Settings([authority.public_key().public_bytes_raw()], None, real_time))
+    service = Service(store, Settings([authority.public_key().public_bytes_raw()], real_time))
     server = make_server(service)
     thread = Thread(target=server.run, args=([listening],), name="server")
     thread.start()

@@ -99,7 +99,7 @@ def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: f
 
     until = survey.calendar.time(survey.calendar.periods) + survey.grace
     with store.writing() as connection:
-        add_survey(connection, survey.id, survey.signed_by(authority))
+        add_survey(connection, survey.id, survey.signed_by(authority), public=True)
         keys = [published.key for published in published_keys(connection).values()]
         if not any(key.begins <= now and key.expires > until for key in keys):
             begins = max([survey.calendar.start, *(key.expires for key in keys)])

@@ -14,7 +14,7 @@ from changeling_statistics.instants import format_instant, parse_instant
 from rich.table import Table
 
 from .files import read_private_key, read_public_key, read_signed_key, read_store_key, write_public_key
-from .remote import admin_token, put
+from .remote import TokenFile, put, token_in
 from .store import STORE_HELP
 from .tables import console
 
@@ -117,12 +117,10 @@ def sign(
 def publish(
     file: Annotated[Path, typer.Argument(help="A signed sealing key.")],
     server: Annotated[str, typer.Option(help="The server's URL.")],
-    admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
-    ] = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Publish a signed sealing key on the server that made it. One that is valid while another is, is refused."""
-    added = put(server, KEYS, read_signed_key(file), admin_token(admin_token_file))
+    added = put(server, KEYS, read_signed_key(file), token_in(token_file))
     typer.echo("the key is published" if added else "the key was published before")
 
 

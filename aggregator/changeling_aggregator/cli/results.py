@@ -12,7 +12,7 @@ from changeling_statistics.instants import format_instant, parse_instant
 from changeling_statistics.survey_files import read_survey
 from rich.table import Table
 
-from .remote import admin_token, get_csv, get_json
+from .remote import TokenFile, get_csv, get_json, token_in
 from .result_tables import changes_table, histogram_table, notes, series_table, status_table
 from .tables import console
 
@@ -33,9 +33,6 @@ _Confidence = Annotated[float, typer.Option(help="The level of the intervals.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="As the server gives it.")]
 _AsCsv = Annotated[bool, typer.Option("--csv", help="A row per time and answer.")]
 _At = Annotated[str | None, typer.Option(help="At the last period's end until then: ISO 8601.")]
-_TokenFile = Annotated[
-    Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
-]
 
 
 def histogram(
@@ -48,13 +45,14 @@ def histogram(
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
+    token_file: TokenFile = None,
 ) -> None:
     """Print how many entries hold each answer, with their shares and intervals.
 
     By default at the last period of which anything is shown.
     """
     query = _query(method, stratum, confidence) | _moment("period", at, period)
-    _print(survey, server, HISTOGRAM, query, as_json=as_json, as_csv=as_csv)
+    _print(survey, server, HISTOGRAM, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
 def series(
@@ -67,10 +65,11 @@ def series(
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
+    token_file: TokenFile = None,
 ) -> None:
     """Print how many entries hold each answer at the end of every period."""
     query = _query(method, stratum, confidence) | _moment("until", at, until)
-    _print(survey, server, SERIES, query, as_json=as_json, as_csv=as_csv)
+    _print(survey, server, SERIES, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
 def change(
@@ -84,6 +83,7 @@ def change(
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
+    token_file: TokenFile = None,
 ) -> None:
     """Print by how many entries each answer changed: over one window (--after), or over all of a width (--width)."""
     if (after is None) == (width is None):
@@ -91,12 +91,12 @@ def change(
     query = _query(method, stratum, confidence) | _moment("until", None, until)
     query |= {"after": str(after)} if width is None else {"width": str(width)}
     path = CHANGE if width is None else WINDOWS
-    _print(survey, server, path, query, as_json=as_json, as_csv=as_csv)
+    _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
-def status(survey: _Survey, server: _Server, as_json: _AsJson = False, admin_token_file: _TokenFile = None) -> None:
+def status(survey: _Survey, server: _Server, as_json: _AsJson = False, token_file: TokenFile = None) -> None:
     """Print how far a survey is, and who answers; with an operator's token also what was refused."""
-    answer = get_json(server, survey_path(_id(survey)) + STATUS, token=admin_token(admin_token_file))
+    answer = get_json(server, survey_path(_id(survey)) + STATUS, token=token_in(token_file))
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -109,6 +109,7 @@ def _print(
     server: str,
     path: str,
     query: dict[str, str | list[str]],
+    token: str | None,
     *,
     as_json: bool,
     as_csv: bool,
@@ -117,9 +118,9 @@ def _print(
         raise ValueError("choose one of --json and --csv")
     path = survey_path(_id(survey)) + path
     if as_csv:
-        typer.echo(get_csv(server, path, query), nl=False)
+        typer.echo(get_csv(server, path, query, token), nl=False)
         return
-    answer = get_json(server, path, query)
+    answer = get_json(server, path, query, token)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return

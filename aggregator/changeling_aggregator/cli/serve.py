@@ -10,8 +10,8 @@ import typer
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.signing import authority_key
 
+from ..loopback import is_loopback
 from .files import read_public_key, read_store_key
-from .remote import admin_token
 from .store import STORE_HELP
 
 
@@ -22,8 +22,20 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
-    admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that publishing needs; else $CHANGELING_ADMIN_TOKEN.")
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="PEM file, for TLS without a proxy.")] = None,
+    certificate_key: Annotated[Path | None, typer.Option(help="PEM file with the certificate's private key.")] = None,
+    rate: Annotated[
+        int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
+    ] = 50,
+    uploads_need_token: Annotated[
+        bool, typer.Option("--uploads-need-token", help="Take uploads only with an app's token.")
+    ] = False,
+    admission: Annotated[
+        str | None, typer.Option(help="MODULE:FUNCTION that is asked whether to admit an upload.")
     ] = None,
     store_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
@@ -34,12 +46,15 @@ def serve(
 ) -> None:
     """Run the aggregation server: surveys and sealing keys out, sealed uploads in, histograms out.
 
-    It prints its URL and serves until interrupted; then it ends once what it took in is on disk. Without an admin token
-    nothing can be published. With a store key, private sealing keys are encrypted in the store. A movable clock
-    starts at Unix time 0, or at the store's latest arrival.
+    It prints its URL and serves until interrupted; then it ends once what it took in is on disk. What is not open to
+    all asks for a token of `changeling token new`. Beyond loopback it needs a certificate, or a proxy that has one.
+    With a store key, private sealing keys are encrypted in the store. A movable clock starts at Unix time 0, or at the
+    store's latest arrival.
     """
+    from uvicorn.importer import ImportFromStringError, import_from_string
+
     from ..fold import FoldProcess
-    from ..server import Clock, GuardedClock, MovableClock, Service, Settings, is_loopback, listen, make_server
+    from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_server
     from ..store import Store
     from ..store.clock import kept_time
     from ..store.log import latest_arrival
@@ -50,9 +65,19 @@ def serve(
     keys = [read_public_key(file) for file in authority]
     for key in keys:
         authority_key(key)
-    token = admin_token(admin_token_file)
+    if not is_loopback(host) and not proxy and certificate is None:
+        raise ValueError(
+            f"on {host} tokens could be read on the way: give a --certificate, or name the --proxy before the server"
+        )
+    if (certificate is None) != (certificate_key is None):
+        raise ValueError("give both --certificate and --certificate-key, or neither")
+    front = Front(proxy or (), certificate, certificate_key)
+    try:
+        admitting = None if admission is None else import_from_string(admission)
+    except ImportFromStringError as error:
+        raise ValueError(f"--admission {admission}: {error}") from error
     at_rest = read_store_key(store_key_file)
-    listening, url = listen(host, port)
+    listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened:
         with opened.writing() as connection:
             encrypted = encrypt_in_clear(connection, at_rest)
@@ -61,10 +86,13 @@ def serve(
             private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
             last, kept = latest_arrival(connection), kept_time(connection)
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
-        service = Service(opened, Settings(keys, token, clock), FoldProcess(store, at_rest))
-        server = make_server(service)
+        settings = Settings(
+            keys, clock, uploads_need_token=uploads_need_token, admission=admitting, requests_a_second=rate
+        )
+        service = Service(opened, settings, FoldProcess(store, at_rest))
+        server = make_server(service, front)
         signal.signal(signal.SIGTERM, interrupt)
-        without = "" if token else "; without an admin token nothing can be published"
+        without = "" if service.registry.tokens else "; nobody may publish before there is a token"
         typer.echo(f"changeling listens on {url}{without}")
         try:
             server.run(sockets=[listening])

@@ -17,7 +17,7 @@ from changeling_statistics.survey_files import read_survey, write_survey
 from .code import code
 from .extend import extend
 from .files import read_private_key
-from .remote import admin_token, put
+from .remote import TokenFile, put, token_in
 from .tables import console, cost_table
 
 app = typer.Typer(help="Write, sign, publish and show surveys.", no_args_is_help=True)
@@ -95,13 +95,15 @@ def sign(
 def publish(
     file: Annotated[Path, typer.Argument(help="A signed survey.")],
     server: Annotated[str, typer.Option(help="The server's URL.")],
-    admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
+    token_file: TokenFile = None,
+    public: Annotated[
+        bool | None, typer.Option(help="Whether its results are open to all, or ask for a token, as they do at first.")
     ] = None,
 ) -> None:
-    """Publish a signed survey. Doing so again changes nothing."""
+    """Publish a signed survey. Doing so again changes nothing but who may read its results, if that is said."""
     survey = read_survey(file)
-    added = put(server, survey_path(survey.id.hex()), file.read_bytes(), admin_token(admin_token_file))
+    query = {} if public is None else {"public": str(public).lower()}
+    added = put(server, survey_path(survey.id.hex()), file.read_bytes(), token_in(token_file), **query)
     typer.echo(f"survey {survey.id.hex()} {'is published' if added else 'was published before'}")
 
 
@@ -111,9 +113,7 @@ def close(
     after: Annotated[int, typer.Option(help="The number of the last period that counts.")],
     key: Annotated[Path, typer.Option(help="The authority's private key.")],
     server: Annotated[str, typer.Option(help="The server's URL.")],
-    admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the server's admin token; else $CHANGELING_ADMIN_TOKEN.")
-    ] = None,
+    token_file: TokenFile = None,
 ) -> None:
     """End a survey before its calendar does. The end is signed and published; it cannot be changed.
 
@@ -123,7 +123,7 @@ def close(
     if not 1 <= after < survey.calendar.periods:
         raise ValueError(f"a survey is ended early after period 1 to {survey.calendar.periods - 1}, got {after}")
     signed = EarlyEnd(survey.id, after).signed_by(read_private_key(key))
-    added = put(server, survey_path(survey.id.hex()) + END, signed, admin_token(admin_token_file))
+    added = put(server, survey_path(survey.id.hex()) + END, signed, token_in(token_file))
     when = format_instant(survey.calendar.time(after))
     typer.echo(f"survey {survey.id.hex()} {'is' if added else 'was before'} ended with period {after}, at {when}")
 

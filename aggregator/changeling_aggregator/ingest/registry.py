@@ -4,7 +4,7 @@ What another process publishes on the same store is seen at the next refresh.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from changeling_protocol import ReleasePlan, Survey
@@ -17,7 +17,8 @@ from changeling_protocol.upload import CLOSING_BYTES, MOST_SPANNED_PERIODS
 from ..store import Store
 from ..store.early_ends import published_ends
 from ..store.sealing_keys import PublishedKey, published_keys
-from ..store.surveys import published_surveys, readable
+from ..store.surveys import public_surveys, published_surveys, readable
+from ..store.tokens import Token, tokens_by_hash
 
 _PACKING_BYTES = 5
 """The most that MessagePack needs for the head of an array or of a column, or for one of the numbers before them."""
@@ -31,6 +32,7 @@ class PublishedSurvey:
     most_bytes: the length that no envelope of it exceeds.
     last: the last period that counts: the calendar's, or an earlier one that the authority has ended it after.
     taken_until: when the grace of that period ends, in Unix seconds.
+    public: whether its results are open to all.
     """
 
     survey: Survey
@@ -38,6 +40,7 @@ class PublishedSurvey:
     most_bytes: int
     last: int
     taken_until: int
+    public: bool = False
 
     def closed(self, time: UnixSeconds) -> int:
         """How many of the periods that count had closed by this Unix time, in seconds."""
@@ -46,7 +49,7 @@ class PublishedSurvey:
 
 @dataclass(slots=True)
 class Registry:
-    """Published surveys and keys of a store, by id.
+    """Published surveys, keys and tokens of a store, by id, or by hash.
 
     keys: those whose private half is there: nothing is offered, or taken, that nobody could open.
     unreadable: the published surveys that this version cannot read, and does not run.
@@ -55,6 +58,7 @@ class Registry:
     store: Store
     surveys: Mapping[SurveyId, PublishedSurvey] = field(default_factory=dict)
     keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
+    tokens: Mapping[bytes, Token] = field(default_factory=dict)
     unreadable: Collection[SurveyId] = ()
     _refreshing: Lock = field(default_factory=Lock, repr=False)
 
@@ -63,14 +67,15 @@ class Registry:
         with self._refreshing:  # so that an older reading never replaces a newer one
             with self.store.reading() as connection:
                 signed, keys = published_surveys(connection), published_keys(connection)
-                ends = published_ends(connection)
+                ends, public = published_ends(connection), public_surveys(connection)
+                tokens = tokens_by_hash(connection)
             known = {id_: each for id_, each in self.surveys.items() if id_ not in ends}
             self.surveys = {
-                id_: known.get(id_) or _published(survey, signed[id_], ends.get(id_))
+                id_: replace(known.get(id_) or _published(survey, signed[id_], ends.get(id_)), public=id_ in public)
                 for id_, survey in readable(signed).items()
             }
             self.unreadable = signed.keys() - self.surveys.keys()
-            self.keys = keys
+            self.keys, self.tokens = keys, tokens
 
     def offered(self, now: UnixSeconds) -> PublishedKey | None:
         """The one key that uploads are to be sealed to now. now: Unix seconds."""

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import Overloaded, TurnedDown
-from ..server.app import Dated
+from ..server.front_door import FrontDoor
 from ..server.requests import id_in_path, read_body
 from ..server.responses import HANDLERS, packed
 from .relay import Relay
@@ -73,8 +73,8 @@ def make_app(relay: Relay) -> ASGIApp:
         Route(HEALTH, show_health, methods=["GET"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
-    app.state.service = relay  # read_body counts on it the bytes that are in memory
-    return Dated(app, relay.clock)
+    app.state.service = relay  # read_body finds on it the bodies that are on their way
+    return FrontDoor(app, relay.clock)
 
 
 def _relay_of(request: Request) -> Relay:

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
 from ..server import Clock, real_time
+from ..server.bodies import Bodies
 from .batching import Batching
 from .copies import Copies
 from .forwarding import Forwarding
@@ -59,8 +60,7 @@ class Relay:
             settings.coins,
         )
         self.intake = Intake(self.copies, batching, self.clock)
-        self.body_bytes = 0
-        """How many bytes of bodies that have not arrived whole are in memory."""
+        self.bodies = Bodies()
         self._upstream = upstream
         self._forwarding: dict[SurveyId, tuple[Forwarding, asyncio.Task[None]]] = {}
         self._refreshing: asyncio.Task[None] | None = None

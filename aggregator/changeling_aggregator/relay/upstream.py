@@ -22,7 +22,7 @@ from changeling_protocol.wire import (
 from changeling_protocol.wire.paths import KEYS, SURVEYS, UPLOADS
 
 from ..errors import UpstreamTrouble
-from ..server import is_loopback
+from ..loopback import is_loopback
 
 TIMEOUT_SECONDS = 30.0
 """A whole exchange takes no longer."""

@@ -1,9 +1,7 @@
-"""The HTTP interface: its routes, its errors, and the date on every answer."""
+"""The HTTP interface: its routes and its errors."""
 
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from email.utils import formatdate
-from typing import Any
 
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import (
@@ -25,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import early_ends, estimates, keys, operations, surveys
-from .clock import Clock
+from .front_door import FrontDoor
 from .responses import HANDLERS
 from .service import Service
 from .uploads import Uploads
@@ -64,7 +62,7 @@ def make_app(service: Service) -> ASGIApp:
     routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
-    return Dated(_UploadsFirst(app, uploads), service.clock)
+    return FrontDoor(_UploadsFirst(app, uploads), service.clock, service.settings.requests_a_second)
 
 
 class _UploadsFirst:
@@ -79,28 +77,3 @@ class _UploadsFirst:
             await self._uploads(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-class Dated:
-    """Puts the server's own clock on every answer: devices delay by it what they would send too early."""
-
-    def __init__(self, app: ASGIApp, clock: Clock) -> None:
-        self._app, self._clock = app, clock
-        self._second, self._date = 0, b""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers, with a date."""
-
-        async def dated(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), (b"date", self._shown())]}
-            await send(message)
-
-        await self._app(scope, receive, dated)
-
-    def _shown(self) -> bytes:
-        """The date, written anew once a second."""
-        second = int(self._clock())
-        if second != self._second or not self._date:
-            self._second, self._date = second, formatdate(second, usegmt=True).encode()
-        return self._date

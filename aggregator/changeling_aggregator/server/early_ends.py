@@ -10,7 +10,9 @@ from starlette.responses import JSONResponse, Response
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store.early_ends import add_end
-from .requests import read_body, require_admin, service_of, survey_in_path
+from ..store.tokens import TokenScope
+from .admission import require
+from .requests import read_body, service_of, survey_in_path
 from .service import Service
 
 MOST_END_BYTES = 4096
@@ -18,7 +20,7 @@ MOST_END_BYTES = 4096
 
 async def end_survey(request: Request) -> Response:
     """PUT an end that the authority signed: 201, or 200 where the survey was ended so before, 409 if otherwise."""
-    require_admin(request)
+    require(request, TokenScope.SURVEY_WRITE)
     service, published = service_of(request), survey_in_path(request)
     signed = await read_body(request, MOST_END_BYTES)
     try:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
+from .admission import require_reader
 from .answers import answered
 from .formats import MEDIA_TYPES, Format, encoded, format_of
 from .questions import Kind, Question, parse
@@ -48,6 +49,7 @@ async def show_change(request: Request) -> Response:
 
 async def _answer(request: Request, kind: Kind) -> Response:
     service, published = service_of(request), survey_in_path(request)
+    require_reader(request, published)
     shown = await run_in_threadpool(service.showing.of, published)
     try:
         question = parse(kind, request.query_params, published, shown.last, service.clock())

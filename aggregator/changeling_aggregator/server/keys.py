@@ -11,7 +11,9 @@ from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
 from ..store.sealing_keys import publish_key
-from .requests import read_body, require_admin, service_of
+from ..store.tokens import TokenScope
+from .admission import require
+from .requests import read_body, service_of
 from .responses import packed
 from .service import Service
 
@@ -27,7 +29,7 @@ async def list_keys(request: Request) -> Response:
 
 async def put_key(request: Request) -> Response:
     """PUT a signed key that this server made: 201, or 200 where it was published before."""
-    require_admin(request)
+    require(request, TokenScope.SURVEY_WRITE)
     service = service_of(request)
     signed = await read_body(request, MOST_KEY_BYTES)
     try:

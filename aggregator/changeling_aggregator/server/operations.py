@@ -15,8 +15,10 @@ from starlette.responses import JSONResponse, Response
 from ..errors import TurnedDown
 from ..store.counted import refusals_of
 from ..store.log import unfolded
+from ..store.tokens import TokenScope
+from .admission import may, require, require_reader
 from .health import Severity, status_of, troubles_of
-from .requests import read_body, require_admin, service_of, survey_in_path
+from .requests import read_body, service_of, survey_in_path
 from .service import Service
 from .shown import Shown
 
@@ -26,13 +28,12 @@ MOST_JSON_BYTES = 1024
 def show_status(request: Request) -> Response:
     """GET …/status: how far a survey is, and of each node that is shown how many reports; operators see more.
 
-    Without the operator's token nothing in it hangs on an envelope's content but what snapshots show. Else whoever
-    sends an envelope again, once or a thousand times, could read from a counter what is sealed in it.
+    Without a token for operating, one with the scope fold, nothing in it hangs on an envelope's content but what
+    snapshots show. Else whoever sends an envelope again, once or a thousand times, could read from a counter what is
+    sealed in it.
     """
-    operator = "authorization" in request.headers
-    if operator:
-        require_admin(request)
     service, published = service_of(request), survey_in_path(request)
+    require_reader(request, published)
     survey, shown = published.survey, service.showing.of(published)
     nodes = [
         {**(of_node := _span(survey, node)), "reports": tally.reports, "sealed": of_node["end"] <= shown.final}
@@ -53,7 +54,7 @@ def show_status(request: Request) -> Response:
             {"period": period, "heard": heard, "new": new} for period, (heard, new) in sorted(_heard(shown).items())
         ],
     }
-    if operator:
+    if may(request, TokenScope.FOLD):
         content |= _for_operators(service, survey)
     return JSONResponse(content, headers={"cache-control": "no-store"})
 
@@ -85,7 +86,7 @@ def _heard(shown: Shown) -> dict[int, tuple[int, int]]:
 
 def fold_now(request: Request) -> Response:
     """POST: fold to the log's end at once; answers what that did."""
-    require_admin(request)
+    require(request, TokenScope.FOLD)
     done = service_of(request).folding.fold_now()
     refused = {reason.value: count for reason, count in sorted(done.refused.items())}
     return JSONResponse({"envelopes": done.envelopes, "reports": done.reports, "refused": refused})
@@ -93,7 +94,7 @@ def fold_now(request: Request) -> Response:
 
 async def move_clock(request: Request) -> Response:
     """PUT {"time": Unix seconds}: moves a demo's clock forward; confirms a real one, if that is what it shows."""
-    require_admin(request)
+    require(request, TokenScope.FOLD)
     service = service_of(request)
     movable, guarded = service.movable_clock, service.guarded_clock
     tell = movable.move_to if movable else guarded.confirm if guarded else None

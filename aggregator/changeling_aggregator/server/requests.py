@@ -1,21 +1,16 @@
-"""What endpoints ask of a request: its service, a body of bounded size, an operator's token, a survey's id."""
+"""What endpoints ask of a request: its service, a body of bounded size, a survey's id."""
 
 import asyncio
-import hmac
 
 from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES
 from changeling_protocol.wire import ErrorCode
 from starlette.requests import ClientDisconnect, Request
 
-from ..errors import Overloaded, TurnedDown
+from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
+from . import bodies
 from .service import Service
-
-BODY_SECONDS = 60.0
-"""A body that takes longer is refused: what has arrived of it is in memory meanwhile."""
-MOST_BODIES_BYTES = 128 * 2**20
-"""The most bytes in memory of all bodies that have not arrived whole, however many send slowly."""
 
 
 def service_of(request: Request) -> Service:
@@ -27,48 +22,35 @@ def service_of(request: Request) -> Service:
 async def read_body(request: Request, most: int) -> bytes:
     """The body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long.
 
-    Raises Overloaded where bodies that are on their way, all together, leave no room.
+    It is too slow as well where bodies that are on their way leave no room, and it has taken the most of it.
     """
-    service = service_of(request)
+    arriving = service_of(request).bodies
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > most:
         raise _too_large(most)
     pieces: list[bytes] = []
-    size = 0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                pieces.append(chunk)
-                size += len(chunk)
-                service.body_bytes += len(chunk)
-                if size > most:
-                    raise _too_large(most)
-                if service.body_bytes > MOST_BODIES_BYTES:
-                    raise Overloaded("more is being sent than this server keeps in memory: come again later")
+        async with asyncio.timeout(min(bodies.SLOW_SECONDS, bodies.BODY_SECONDS)) as deadline:
+            body = arriving.begin(deadline)
+            try:
+                async for chunk in request.stream():
+                    pieces.append(chunk)
+                    if chunk:
+                        arriving.add(body, len(chunk))
+                    if body.size > most:
+                        raise _too_large(most)
+            finally:
+                arriving.end(body)
     except TimeoutError as error:
-        sentence = f"a body here arrives within {BODY_SECONDS:g} seconds"
+        sentence = f"a body here arrives within {bodies.BODY_SECONDS:g} seconds, and without long pauses"
         raise TurnedDown(ErrorCode.TOO_SLOW, sentence, {"connection": "close"}) from error
     except ClientDisconnect as error:
         raise TurnedDown(ErrorCode.MALFORMED, "the body broke off") from error  # which nobody is there to hear
-    finally:
-        service.body_bytes -= size
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _too_large(most: int) -> TurnedDown:
     return TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
-
-
-def require_admin(request: Request) -> None:
-    """Let only those pass who show the admin token: 401, or 403 where this server has none."""
-    expected = service_of(request).settings.admin_token
-    if expected is None:
-        raise TurnedDown(
-            ErrorCode.FORBIDDEN, "this server was started without an admin token: nothing is published here"
-        )
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(shown.encode(), expected.encode()):
-        raise TurnedDown(ErrorCode.UNAUTHORIZED, "this needs the admin token", {"www-authenticate": "Bearer"})
 
 
 def id_in_path(request: Request) -> SurveyId:

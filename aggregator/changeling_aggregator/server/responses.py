@@ -1,9 +1,11 @@
-"""The forms of an answer: canonical MessagePack, JSON, or an error, which is a code and one sentence, never a trace."""
+"""The forms of an answer: canonical MessagePack, JSON, or a problem document, which holds no trace."""
 
+import logging
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
-from changeling_protocol.wire import JSON, MSGPACK, STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import MSGPACK, PROBLEM, STATUS, ErrorAnswer, ErrorCode
 from changeling_statistics.errors import NotEstimable
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -12,8 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import Overloaded, TurnedDown, Unwritable
+from .refusals import count_refused
 
 RETRY_AFTER_SECONDS = 5
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The id of the request that is being answered, which is on the answer and in the log."""
+_log = logging.getLogger("changeling")
 _OF_THE_ROUTER = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
 """What Starlette itself answers with an error, by status."""
 
@@ -24,8 +30,9 @@ def packed(body: bytes) -> Response:
 
 
 def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a request that is turned down."""
-    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], headers, media_type=JSON)
+    """The answer to a request that is turned down, which is counted."""
+    count_refused(code)
+    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], headers, media_type=PROBLEM)
 
 
 def _turned_down(_: Request, error: Exception) -> Response:
@@ -49,6 +56,7 @@ def _come_again(_: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, __: Exception) -> Response:
+    _log.error("request %s failed", request_id.get())  # the trace follows
     # uvicorn closes the connection after an exception; who keeps it for the next request must know.
     return turned_down(ErrorCode.FAILED, "the server failed; its log says why", {"connection": "close"})
 

@@ -1,33 +1,44 @@
 """What one serving process is made of: its store, its threads and what it remembers. Knows no HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..fold import FoldProcess
 from ..ingest import Committer, Registry
 from ..ingest.committer import MOST_STORE_BYTES
 from ..store import Store
+from .bodies import Bodies
 from .clock import Clock, MovableClock
 from .estimating import Estimating
 from .fold_loop import FoldLoop
 from .guarded_clock import GuardedClock
 from .shown import Showing
 
+Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
+"""An operator's own rule for uploads, such as the attestation of an app, or a blind token: it is given a request's
+headers, in lower case, and its body, and returns None, or a sentence that says why it is not admitted. It is given no
+address, and must keep nothing of what it sees."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a server is run.
 
-    authority: the public keys whose surveys and sealing keys it takes. admin_token: what operators show;
-    without one nothing can be published here. clock: Unix seconds; a MovableClock can be moved over HTTP, and a
-    GuardedClock that is in doubt keeps everything from being sealed or destroyed. most_store_bytes: with more in the
-    store uploads are turned away, whoever sent what fills it, until what is due is deleted.
+    authority: the public keys whose surveys and sealing keys it takes. clock: Unix seconds; a MovableClock can be moved
+    over HTTP, and a GuardedClock that is in doubt keeps everything from being sealed or destroyed.
+    uploads_need_token: whether who uploads shows a token of an app. admission: the operator's own rule for uploads.
+    requests_a_second: the most from one network, on average; 0 for any number.
+    most_store_bytes: with more in the store uploads are turned away, whoever sent what fills it, until what is due is
+    deleted.
     """
 
     authority: Sequence[bytes]
-    admin_token: str | None
     clock: Clock
     most_store_bytes: int = MOST_STORE_BYTES
+    uploads_need_token: bool = False
+    admission: Admission | None = None
+    requests_a_second: int = 0
 
 
 class Service:
@@ -44,8 +55,7 @@ class Service:
         self.folding = FoldLoop(store, self.registry, self.clock, folding)
         self.estimating = Estimating()
         self.showing = Showing(store)
-        self.body_bytes = 0
-        """How many bytes of bodies that have not arrived whole are in memory."""
+        self.bodies = Bodies()
 
     @property
     def movable_clock(self) -> MovableClock | None:

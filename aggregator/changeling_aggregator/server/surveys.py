@@ -11,16 +11,24 @@ from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
 from ..store.surveys import add_survey
-from .requests import id_in_path, read_body, require_admin, service_of, survey_in_path
+from ..store.tokens import TokenScope
+from .admission import require
+from .requests import id_in_path, read_body, service_of, survey_in_path
 from .responses import packed
 from .service import Service
 
 
 async def list_surveys(request: Request) -> Response:
-    """GET the id, the question and the last period of every published survey."""
+    """GET the id, the question and the last period of every published survey, and whether its results are open."""
     published = service_of(request).registry.surveys
     rows = [
-        {"id": id_.hex(), "question": each.survey.question, "last_period": each.last} for id_, each in published.items()
+        {
+            "id": id_.hex(),
+            "question": each.survey.question,
+            "last_period": each.last,
+            "public": each.public,
+        }
+        for id_, each in published.items()
     ]
     return JSONResponse({"surveys": rows})
 
@@ -31,15 +39,26 @@ async def fetch_survey(request: Request) -> Response:
 
 
 async def publish_survey(request: Request) -> Response:
-    """PUT a survey that the authority signed: 201, or 200 where it was published before."""
-    require_admin(request)
+    """PUT a survey that the authority signed: 201, or 200 where it was published before.
+
+    ?public=true opens its results to all, ?public=false closes them again; they are closed at first.
+    """
+    require(request, TokenScope.SURVEY_WRITE)
+    public = _public(request)
     signed = await read_body(request, MOST_BODY_BYTES)
-    survey = _verified(signed, service_of(request))
+    survey = await run_in_threadpool(_verified, signed, service_of(request))  # which may take a second
     if survey.id != id_in_path(request):
         raise TurnedDown(ErrorCode.MALFORMED, f"this survey's id is {survey.id.hex()}, not the one in the path")
-    _check_succession(survey, service_of(request))
-    added = await run_in_threadpool(_publish, service_of(request), survey, signed)
+    await run_in_threadpool(_check_succession, survey, service_of(request))
+    added = await run_in_threadpool(_publish, service_of(request), survey, signed, public)
     return JSONResponse({"id": survey.id.hex()}, 201 if added else 200)
+
+
+def _public(request: Request) -> bool | None:
+    asked = request.query_params.get("public")
+    if asked not in (None, "true", "false"):
+        raise TurnedDown(ErrorCode.INVALID, f"public is true or false, got {asked!r}")
+    return None if asked is None else asked == "true"
 
 
 def _verified(signed: bytes, service: Service) -> Survey:
@@ -73,8 +92,8 @@ def _check_succession(survey: Survey, service: Service) -> None:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
 
 
-def _publish(service: Service, survey: Survey, signed: bytes) -> bool:
+def _publish(service: Service, survey: Survey, signed: bytes, public: bool | None) -> bool:
     with service.store.writing() as connection:
-        added = add_survey(connection, survey.id, signed)
+        added = add_survey(connection, survey.id, signed, public)
     service.registry.refresh()
     return added

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import TurnedDown
 from ..ingest import refusals_of
+from .admission import require_admission, require_app
 from .requests import read_body
 from .responses import answer_to
 from .service import Service
@@ -49,7 +50,9 @@ class Uploads:
     async def _taken(self, request: Request) -> bytes:
         """Appends what a request brings; returns the acknowledgement."""
         service = self._service
+        require_app(request)
         body = await read_body(request, MOST_BODY_BYTES)
+        await require_admission(request, body)
         try:
             envelopes = decode_upload_request(body)
         except MalformedBytes as error:

@@ -33,7 +33,19 @@ surveys = Table(
     metadata,
     Column("id", LargeBinary(16), primary_key=True),
     Column("signed", LargeBinary, nullable=False),
+    Column("public", Boolean, nullable=False),
 )
+"""`public`: whether its results are open to all."""
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("hash", LargeBinary(32), primary_key=True),
+    Column("name", String, nullable=False),
+    Column("scopes", String, nullable=False),
+    Column("created", BigInteger, nullable=False),
+)
+"""Who may do what: hashes of tokens, with their scopes, separated by spaces. Unix seconds."""
 
 early_ends = Table(
     "early_ends",

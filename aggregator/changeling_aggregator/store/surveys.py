@@ -6,15 +6,27 @@ from functools import lru_cache
 
 from changeling_protocol import MalformedBytes, Survey
 from changeling_protocol.quantities import SurveyId
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from .inserting import inserted
 from .schema import surveys
 
 
-def add_survey(connection: Connection, id_: SurveyId, signed: bytes) -> bool:
-    """Keep a survey whose signature was checked; False where it is there already, and stays as it was."""
-    return inserted(connection, surveys, id=id_, signed=signed)
+def add_survey(connection: Connection, id_: SurveyId, signed: bytes, public: bool | None = None) -> bool:
+    """Keep a survey whose signature was checked; False where it is there already, and stays as it was.
+
+    public: whether its results are open to all. That is the operator's to change; None leaves it, and a new one closed.
+    """
+    if inserted(connection, surveys, id=id_, signed=signed, public=bool(public)):
+        return True
+    if public is not None:
+        connection.execute(update(surveys).where(surveys.c.id == id_).values(public=public))
+    return False
+
+
+def public_surveys(connection: Connection) -> set[SurveyId]:
+    """The surveys whose results are open to all."""
+    return set(connection.scalars(select(surveys.c.id).where(surveys.c.public)))
 
 
 def published_surveys(connection: Connection) -> dict[SurveyId, bytes]:

@@ -5,18 +5,20 @@ are sent and answered is the business of the client and of the server.
 """
 
 from .acknowledgement import decode_acknowledgement, encode_acknowledgement
-from .bodies import JSON, MOST_BODY_BYTES, MSGPACK
-from .error_answer import STATUS, ErrorAnswer, ErrorCode
+from .bodies import JSON, MOST_BODY_BYTES, MSGPACK, PROBLEM
+from .error_answer import ADVICE, STATUS, ErrorAnswer, ErrorCode
 from .key_list import decode_key_list, encode_key_list
 from .paths import survey_path
 from .upload_request import MOST_ENVELOPES, MOST_ENVELOPES_TAKEN, decode_upload_request, encode_upload_request
 
 __all__ = [
+    "ADVICE",
     "JSON",
     "MOST_BODY_BYTES",
     "MOST_ENVELOPES",
     "MOST_ENVELOPES_TAKEN",
     "MSGPACK",
+    "PROBLEM",
     "STATUS",
     "ErrorAnswer",
     "ErrorCode",

@@ -7,4 +7,7 @@ MSGPACK = "application/msgpack"
 """The media type of canonical MessagePack, and of signed objects, which are canonical MessagePack too."""
 
 JSON = "application/json"
-"""The media type of what operators and analysts read, and of every error."""
+"""The media type of what operators and analysts read."""
+
+PROBLEM = "application/problem+json"
+"""The media type of every error."""

@@ -8,10 +8,10 @@ from changeling_protocol import MalformedBytes, canonical
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.upload import MOST_SPANNED_PERIODS
 from changeling_protocol.wire import (
-    JSON,
     MOST_BODY_BYTES,
     MOST_ENVELOPES,
     MSGPACK,
+    PROBLEM,
     STATUS,
     ErrorAnswer,
     ErrorCode,
@@ -90,7 +90,7 @@ def _errors() -> Iterator[Case]:
             "code": code.value,
             "status": STATUS[code],
             "detail": answer.detail,
-            "media type": JSON,
+            "media type": PROBLEM,
             "body": body.hex(),
         }
 
@@ -117,8 +117,8 @@ def _refused() -> Iterator[Case]:
         yield _refused_body("key list", why, canonical.encode(content))
     for why, body in (
         ("a page of a proxy", b"<html>"),
-        ("a code that is not known", b'{"error":"tired","detail":"come back"}'),
-        ("no detail", b'{"error":"not_found"}'),
+        ("a code that is not known", b'{"code":"tired","detail":"come back"}'),
+        ("no detail", b'{"code":"not_found"}'),
         ("a list", b"[]"),
     ):
         yield _refused_body("error", why, body)

@@ -5,7 +5,7 @@ import { decode, encode, need } from "./msgpack.mjs";
 export const MOST_BODY_BYTES = 2 ** 20;
 export const MOST_ENVELOPES = 64;
 export const MSGPACK = "application/msgpack";
-export const JSON_TYPE = "application/json";
+export const PROBLEM = "application/problem+json";
 export const ASKS = {
   survey: (survey) => ["GET", `/v1/surveys/${survey}`],
   keys: () => ["GET", "/v1/keys"],
@@ -14,6 +14,7 @@ export const ASKS = {
 export const STATUS = {
   ...{ malformed: 400, unauthorized: 401, forbidden: 403, bad_signature: 403, not_found: 404, method_not_allowed: 405 },
   ...{ too_slow: 408, conflict: 409, not_estimable: 409, too_large: 413, invalid: 422, understated_epsilon: 422 },
+  ...{ too_many_requests: 429, head_too_large: 431 },
   ...{ failed: 500, overloaded: 503 },
 };
 
@@ -49,7 +50,7 @@ export function errorAnswer(body) {
   } catch {
     need(false, "no JSON");
   }
-  need(content !== null && typeof content === "object" && Object.hasOwn(STATUS, content.error), "no code of ours");
+  need(content !== null && typeof content === "object" && Object.hasOwn(STATUS, content.code), "no code of ours");
   need(typeof content.detail === "string", "no detail");
-  return { code: content.error, detail: content.detail };
+  return { code: content.code, detail: content.detail };
 }

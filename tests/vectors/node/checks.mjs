@@ -156,7 +156,7 @@ export const CHECKS = {
     "key list": (vector) => same(bodies.keyList(hex(vector.body)).map((key) => key.toString("hex")), vector.signed),
     error: (vector) => {
       same(bodies.errorAnswer(hex(vector.body)), { code: vector.code, detail: vector.detail });
-      same([bodies.STATUS[vector.code], bodies.JSON_TYPE], [vector.status, vector["media type"]]);
+      same([bodies.STATUS[vector.code], bodies.PROBLEM], [vector.status, vector["media type"]]);
     },
     refused: (vector) => refused(() => BODIES[vector.what](vector), Malformed),
   },

@@ -25,6 +25,14 @@ def upgrade() -> None:
         "surveys",
         Column("id", LargeBinary(16), primary_key=True),
         Column("signed", LargeBinary, nullable=False),
+        Column("public", Boolean, nullable=False),
+    )
+    op.create_table(
+        "tokens",
+        Column("hash", LargeBinary(32), primary_key=True),
+        Column("name", String, nullable=False),
+        Column("scopes", String, nullable=False),
+        Column("created", BigInteger, nullable=False),
     )
     op.create_table(
         "early_ends",

@@ -1,0 +1,51 @@
+"""Who may: what a request must show before anything is done for it."""
+
+from changeling_protocol.wire import ErrorCode
+from starlette.requests import Request
+
+from ..errors import TurnedDown
+from ..ingest import PublishedSurvey
+from ..store.tokens import Token, TokenScope, hash_of
+from .requests import service_of
+
+
+def require(request: Request, scope: TokenScope) -> None:
+    """Let only those pass who show a token for this: 401, or 403 where it is for other things."""
+    token = _token(request)
+    if token is None:
+        sentence = f"this needs a token with the scope {scope.value}"
+        raise TurnedDown(ErrorCode.UNAUTHORIZED, sentence, {"www-authenticate": "Bearer"})
+    if scope not in token.scopes:
+        raise TurnedDown(ErrorCode.FORBIDDEN, f"this token has not the scope {scope.value}")
+
+
+def may(request: Request, scope: TokenScope) -> bool:
+    """Whether a token for this is shown; 401 for one that the server does not know."""
+    token = _token(request)
+    if token is None and "authorization" in request.headers:
+        require(request, scope)
+    return token is not None and scope in token.scopes
+
+
+def require_reader(request: Request, published: PublishedSurvey) -> None:
+    """Let everybody read the results of a public survey, and only those with a token for it those of another."""
+    if not published.public:
+        require(request, TokenScope.READ)
+
+
+def require_app(request: Request) -> None:
+    """Let uploads pass, on a server that asks for it only those of an app that shows a token for it."""
+    if service_of(request).settings.uploads_need_token:
+        require(request, TokenScope.UPLOAD)
+
+
+async def require_admission(request: Request, body: bytes) -> None:
+    """Let an upload pass that the operator's own rule admits, if there is one: else 403, with its sentence."""
+    admission = service_of(request).settings.admission
+    if admission is not None and (refusal := await admission(dict(request.headers), body)) is not None:
+        raise TurnedDown(ErrorCode.FORBIDDEN, refusal)
+
+
+def _token(request: Request) -> Token | None:
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    return service_of(request).registry.tokens.get(hash_of(shown.strip())) if scheme.lower() == "bearer" else None

@@ -1,0 +1,202 @@
+"""Who may do what on a server, and what is kept of those who ask."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_aggregator.cli.remote import put
+from changeling_aggregator.server import Service, Settings, operations
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.tokens import TokenScope, add_token, new_token
+from changeling_commands.__main__ import main as run
+from changeling_protocol.quantities import UnixSeconds
+
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .devices import Log
+from .serving import ADMIN, Cli, ServerProcess, eventually, in_process, survey_path
+
+SIGNED = survey().signed_by(AUTHORITY)
+PATH = survey_path(survey())
+ASKS = {
+    ("PUT", PATH): TokenScope.SURVEY_WRITE,
+    ("PUT", PATH + "/end"): TokenScope.SURVEY_WRITE,
+    ("PUT", "/v1/keys"): TokenScope.SURVEY_WRITE,
+    ("POST", "/v1/fold"): TokenScope.FOLD,
+    ("PUT", "/v1/clock"): TokenScope.FOLD,
+    ("GET", PATH + "/status"): TokenScope.READ,
+    ("GET", PATH + "/histogram"): TokenScope.READ,
+    ("GET", PATH + "/series"): TokenScope.READ,
+    ("GET", PATH + "/change"): TokenScope.READ,
+}
+OPEN = ("/health", "/v1/surveys", "/v1/keys", PATH)
+
+
+def shown(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory):
+    """A server with a token for each scope, named as it, and a survey whose results are not public."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "rule.py").write_text(
+        "async def admit(headers, body):\n"
+        "    return None if headers.get('x-attested') == str(len(body)) else 'this app is not attested'\n"
+    )
+    rule = ("--uploads-need-token", "--admission", "rule:admit")
+    server = ServerProcess(folder, "--movable-clock", *rule)
+    for scope in TokenScope:
+        server.add_token(scope.value, scope)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=":")
+        with server:
+            server.http.put(PATH, content=SIGNED, headers=ADMIN).raise_for_status()
+            yield server
+
+
+@pytest.mark.parametrize(("method", "path"), ASKS)
+def test_a_token_is_good_for_its_scopes_alone(guarded: ServerProcess, method: str, path: str) -> None:
+    """401 without one or with none that the server knows, 403 with one for something else, before any body is read."""
+    statuses = {
+        scope: guarded.http.request(method, path, headers=shown(scope.value)).status_code for scope in TokenScope
+    }
+    assert {scope for scope, status in statuses.items() if status != 403} == {ASKS[method, path]}
+    assert statuses[ASKS[method, path]] != 401
+    for header in (None, "Bearer", "Bearer wrong", "Basic read", "Bearer é"):
+        response = guarded.http.request(method, path, headers=header and {"authorization": header.encode()})
+        assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
+        assert response.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_what_devices_need_asks_for_nothing(guarded: ServerProcess, path: str) -> None:
+    """Surveys, keys and health are open to all."""
+    assert guarded.http.get(path).status_code in (200, 503)
+
+
+def test_results_are_closed_until_the_operator_opens_them(guarded: ServerProcess) -> None:
+    """And again after, with status. Publishing the survey again changes neither it nor that."""
+
+    def asked() -> tuple[int, int]:
+        results, status = (guarded.http.get(PATH + which).status_code for which in ("/series", "/status"))
+        return results, status
+
+    assert asked() == (401, 401)
+    for public, results in (("true", (409, 200)), (None, (409, 200)), ("false", (401, 401)), (None, (401, 401))):
+        query = {} if public is None else {"public": public}
+        assert guarded.http.put(PATH, params=query, content=SIGNED, headers=ADMIN).status_code == 200
+        assert asked() == results
+    assert guarded.http.put(PATH, params={"public": "yes"}, content=SIGNED, headers=ADMIN).status_code == 422
+
+
+def test_uploads_ask_for_an_apps_token_and_the_operators_rule(guarded: ServerProcess) -> None:
+    """In this order, where the server was started so; what is admitted is looked at as ever."""
+
+    def sent(headers: Mapping[str, str]) -> tuple[int, str]:
+        response = guarded.http.post("/v1/uploads", content=b"no upload", headers=headers)
+        return response.status_code, response.json()["detail"]
+
+    assert sent({})[0] == 401
+    assert sent(shown("read"))[0] == 403
+    assert sent(shown("upload")) == (403, "this app is not attested")
+    assert sent({**shown("upload"), "x-attested": "9"})[0] == 400
+
+
+def test_tokens_are_made_listed_and_revoked(cli: Cli, tmp_path: Path) -> None:
+    """A running server knows a new one, and soon knows a revoked one no more. The store holds no token."""
+    with ServerProcess(tmp_path) as server:
+        text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "fold").strip()
+        cli("token", "new", "--store", "server.db", "--name", "tea app", "--scope", "upload", "-o", "app.token")
+        assert (tmp_path / "app.token").stat().st_mode & 0o777 == 0o600
+        assert text != (tmp_path / "app.token").read_text().strip()
+
+        def status() -> int:
+            return server.http.post("/v1/fold", headers=shown(text)).status_code
+
+        assert eventually(status, 200)
+        listed = cli("token", "list", "--store", "server.db")
+        assert "tea app" in listed
+        (id_,) = (line.split()[1] for line in listed.splitlines() if " me " in line)
+        assert "of me is revoked" in cli("token", "revoke", id_, "--store", "server.db")
+        assert eventually(status, 401)
+        assert run(["token", "revoke", id_, "--store", "server.db"]) == 1
+        kept = b"".join(path.read_bytes() for path in tmp_path.glob("server.db*"))
+        assert text.encode() not in kept
+        assert b"tea app" in kept
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--name", "me", "--scope", "all"), "a scope is one of survey:write, fold, read, upload, got 'all'"),
+        (("--name", " ", "--scope", "read"), "a token has a name"),
+    ],
+)
+@pytest.mark.usefixtures("cli")
+def test_a_token_has_a_name_and_known_scopes(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each mistake is one line."""
+    assert run(["token", "new", "--store", "server.db", *words]) == 1
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("server", ["http://surveys.example.org", "http://192.0.2.1:8080", "http://127.0.0.1.example"])
+def test_a_token_is_never_sent_in_the_clear(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over plain HTTP only to this machine, and there past every proxy."""
+    monkeypatch.setattr(httpx, "request", lambda *_, **__: pytest.fail("sent"))
+    with pytest.raises(ValueError, match="use https"):
+        put(server, "/v1/keys", b"", "token")
+
+    def answered(_: str, url: httpx.URL, **options: object) -> httpx.Response:
+        assert options["trust_env"] is (url.scheme == "https")
+        return httpx.Response(201, request=httpx.Request("PUT", url))
+
+    monkeypatch.setattr(httpx, "request", answered)
+    for safe in ("https://surveys.example.org", "http://127.0.0.1:8080", "http://localhost", "http://[::1]:1"):
+        assert put(safe, "/v1/keys", b"", "token")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--host", "0.0.0.0"), "give a --certificate, or name the --proxy"),
+        (("--certificate", "c"), "give both --certificate and --certificate-key"),
+        (("--proxy", "somewhere"), "does not appear to be an IPv4 or IPv6 network"),
+        (("--admission", "nowhere:rule"), "nowhere"),
+    ],
+)
+def test_a_server_that_would_be_open_to_the_wrong_ones_does_not_start(
+    tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    """Beyond loopback it wants TLS or a proxy; each mistake is one line."""
+    (tmp_path / "pinned.pub").write_text(PINNED[0].hex())
+    command = [*(sys.executable, "-m", "changeling_commands", "serve"), "--store", "s.db", "--authority", "pinned.pub"]
+    done = subprocess.run([*command, "--port", "0", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert sentence in done.stderr
+
+
+def test_no_log_holds_a_secret_or_a_report(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even where the server fails: the answer and the log have the request's id in common."""
+    token = new_token()
+    with store.writing() as connection:
+        add_token(connection, token, "me", {TokenScope.READ}, UnixSeconds(0.0))
+    log = Log.of(store, survey())
+
+    def broken(_: object) -> str:
+        raise KeyError("defect")
+
+    monkeypatch.setattr(operations, "service_of", broken)
+    with in_process(Service(store, Settings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get, caplog.at_level(0):
+        response = get(survey_path(log.survey) + "/status", shown(token))
+    assert response.status_code == 500
+    assert f"request {response.headers['x-request-id']} failed" in caplog.messages
+    assert token not in caplog.text
+    assert logging.getLogger("uvicorn.access").handlers == []

@@ -35,7 +35,7 @@ SUITES = {
         "client_audit",
         "client_audit_lives",
     ),
-    "server": ("server_appending", "server_folding", "server_reading", "server_kills"),
+    "server": ("server_appending", "server_folding", "server_reading", "server_kills", "server_hostile"),
     "house": (
         "house.lengths",
         "house.additions",

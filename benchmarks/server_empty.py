@@ -6,6 +6,7 @@ A process of its own: python -m benchmarks.server_empty. Prints its port.
 import socket
 
 import uvicorn
+from changeling_protocol.wire.paths import UPLOADS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +21,7 @@ async def read(request: Request) -> Response:
 def main() -> None:
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(listening.getsockname()[1], flush=True)
-    app = Starlette(routes=[Route("/v1/uploads", read, methods=["POST"])])
+    app = Starlette(routes=[Route(UPLOADS, read, methods=["POST"])])
     config = uvicorn.Config(app, loop="uvloop", http="httptools", log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
 

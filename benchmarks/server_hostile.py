@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import httpx
+from changeling_protocol.wire.paths import SURVEYS, UPLOADS
 
 from tests.aggregator.hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
 from tests.aggregator.serving import ServerProcess
@@ -43,7 +44,7 @@ def measure() -> dict[str, float | None]:
 @contextmanager
 def _server() -> Iterator[ServerProcess]:
     with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder)) as server:
-        server.http.get("/v1/surveys").raise_for_status()
+        server.http.get(SURVEYS).raise_for_status()
         yield server
 
 
@@ -68,7 +69,7 @@ def _case(name: str, hostile: _Hostile) -> dict[str, float | None]:
         def honest() -> None:
             began = time.monotonic()
             try:
-                status = httpx.get(f"{server.url}/v1/surveys", timeout=10).status_code
+                status = httpx.get(server.url + SURVEYS, timeout=10).status_code
             except httpx.HTTPError:
                 status = 0
             waits.append(time.monotonic() - began if status == 200 else None)
@@ -99,14 +100,18 @@ def _slow_bodies(server: ServerProcess, stack: ExitStack, honest: Callable[[], N
         stack.enter_context(slow_body(server))
         if number % 20 == 0:
             honest()
-            began = server.http.post("/v1/uploads", content=b"no upload")
+            began = server.http.post(UPLOADS, content=b"no upload")
             if began.status_code != 400:
                 raise RuntimeError(f"an upload was answered {began.status_code}")
 
 
 def _one_byte_chunks(server: ServerProcess, stack: ExitStack, honest: Callable[[], None]) -> None:
     """A megabyte in chunks of a byte, from eight at once."""
-    head = b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = (
+        b"POST "
+        + UPLOADS.encode()
+        + b" HTTP/1.1\r\nhost: here\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
     several = [stack.enter_context(connected(server)) for _ in range(8)]
     for connection in several:
         connection.sendall(head)
@@ -124,7 +129,7 @@ def _bombs(server: ServerProcess, stack: ExitStack, honest: Callable[[], None]) 
     bomb = gzip.compress(bytes(2**30), 9)[:MIB]
     http = stack.enter_context(httpx.Client(base_url=server.url, timeout=20))
     for _ in range(8):
-        answer = http.post("/v1/uploads", content=bomb, headers={"content-encoding": "gzip"})
+        answer = http.post(UPLOADS, content=bomb, headers={"content-encoding": "gzip"})
         if answer.status_code != 400:
             raise RuntimeError(f"a bomb was answered {answer.status_code}")
         honest()

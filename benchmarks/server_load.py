@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-_HEAD = (
-    "POST /v1/uploads HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/msgpack\r\ncontent-length: {}\r\n\r\n"
-)
+from changeling_protocol.wire import MSGPACK
+from changeling_protocol.wire.paths import UPLOADS
+
+_HEAD = f"POST {UPLOADS} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {MSGPACK}\r\ncontent-length: {{}}\r\n\r\n"
 _PIECE = 2**18
 
 

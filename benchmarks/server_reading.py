@@ -20,6 +20,7 @@ from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looke
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import AtMost, Calendar, Group, MutationSpace, Odds, ReleasePlan, SignedSubset, Survey, Track
 from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber, UnixSeconds
+from changeling_protocol.wire import survey_path
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import Attendance
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -93,7 +94,7 @@ class _Served:
 
     def get(self, question: str) -> httpx.Response:
         """The answer to a question."""
-        path = f"/v1/surveys/{self.survey.id.hex()}/{question}"
+        path = f"{survey_path(self.survey.id.hex())}/{question}"
         return self._loop.run_until_complete(self._http.get(path)).raise_for_status()
 
     def asked(self, question: str) -> tuple[float, float]:

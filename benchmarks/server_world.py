@@ -25,11 +25,11 @@ from changeling_protocol import (
     Standing,
     Survey,
     Track,
-    canonical,
     seal,
 )
 from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
 from changeling_protocol.upload import encode_upload
+from changeling_protocol.wire import encode_upload_request
 
 from tests.aggregator.devices import Log
 from tests.aggregator.serving import ServerProcess
@@ -64,7 +64,7 @@ def bodies(asked: Survey, key: SealingKey, count: int, envelopes: int) -> list[b
     span = Node(periods - 1, periods)
     sealed = [seal(plaintext(asked, span), asked.id, key) for _ in range(min(count * envelopes, 4000))]
     return [
-        canonical.encode({"envelopes": [sealed[(at * envelopes + i) % len(sealed)] for i in range(envelopes)]})
+        encode_upload_request([sealed[(at * envelopes + i) % len(sealed)] for i in range(envelopes)])
         for at in range(count)
     ]
 

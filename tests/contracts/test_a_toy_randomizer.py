@@ -182,8 +182,7 @@ class ToyServer(ServerProcess):
 
     def __init__(self, folder, *options: str) -> None:
         super().__init__(folder, *options)
-        launcher = f"import sys, {__name__}; from changeling_commands.__main__ import main; sys.exit(main())"
-        self._command = [sys.executable, "-c", launcher, *self._command[3:]]
+        self._command = [sys.executable, "-m", "tests.contracts.toy_server", *self._command[3:]]
 
 
 def test_the_planner_chooses_the_toy_where_it_is_best(planned):

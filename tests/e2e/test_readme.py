@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOORS = ("README.md", "docs/app.md", "docs/operator.md", "docs/designer.md", "docs/central/guide.md")
+DOORS = ("README.md", *(f"docs/{page}.md" for page in ("app", "operator", "reading", "designer", "central/guide")))
 SHOWN = "\n".join((ROOT / page).read_text() for page in DOORS)
 """What a new user is shown: the README and the page behind each of its doors."""
 COMMANDS = Path(sys.executable).parent

@@ -107,7 +107,7 @@ def test_real_clients_report_through_a_relay(tmp_path, server):
         assert closed >= 4
         for client in clients:
             client.flush()
-        assert {(handle.ledger().answered, handle.ledger().waiting) for handle in handles} == {(closed, 0)}
+        assert {(handle.ledger().answered_period, handle.ledger().waiting) for handle in handles} == {(closed, 0)}
         counted = {(0, period): 6 for period in range(1, closed + 1)}
         assert eventually(lambda: {key: n for key, n in server.reports(asked).items() if key in counted}, counted)
 

@@ -24,7 +24,7 @@ MOST_SURVEYS = 64
 """The most surveys of one relay, as each takes room on its disk."""
 LINGER_SECONDS = 3600
 """A survey that is over is let go of so long after, when nothing of it can be on its way to the disk any more."""
-_KEYS = "keys"
+_KEYS = "sealing-keys"
 _log = logging.getLogger(__name__)
 
 

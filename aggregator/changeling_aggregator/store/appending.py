@@ -18,7 +18,7 @@ WITH given AS (
 )
 INSERT INTO log (stream, position, arrival, envelope)
 SELECT %(stream)s, longer.length - %(count)s + sent.number, given.arrival, sent.envelope
-FROM given, longer, unnest(%(envelopes)b::bytea[]) WITH ORDINALITY AS sent (envelope, number)
+FROM given, longer, unnest(%(sent)b::bytea[]) WITH ORDINALITY AS sent (envelope, number)
 """
 """What `log.advance_arrival` does and then `log.append`. An update that waited for another transaction's begins again
 with what that one left, so the order of arrivals is that of commits here, too."""
@@ -26,5 +26,5 @@ with what that one left, so the order of arrivals is that of commits here, too."
 
 def append_at_once(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
     """As `log.append`, on PostgreSQL."""
-    values = {"stream": stream, "now": now, "count": len(envelopes), "envelopes": list(envelopes)}
+    values = {"stream": stream, "now": now, "count": len(envelopes), "sent": list(envelopes)}
     connection.exec_driver_sql(_APPEND, values)

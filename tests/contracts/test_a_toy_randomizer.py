@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
+from changeling_commands.__main__ import main
 from changeling_protocol import Coins, KaryResponse, Odds, StateSpace, Survey
 from changeling_protocol.canonical import Fields
 from changeling_protocol.randomizers import Losses, Space, register
@@ -178,11 +179,11 @@ def survey(planned, changelog) -> Survey:
 
 
 class ToyServer(ServerProcess):
-    """`changeling serve` in a process that has imported the toy."""
+    """`changeling serve` in a process that knows the toy, as do all that it starts: they import what it was run as."""
 
     def __init__(self, folder, *options: str) -> None:
         super().__init__(folder, *options)
-        self._command = [sys.executable, "-m", "tests.contracts.toy_server", *self._command[3:]]
+        self._command = [sys.executable, "-m", __name__, *self._command[3:]]
 
 
 def test_the_planner_chooses_the_toy_where_it_is_best(planned):
@@ -241,3 +242,7 @@ def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(plann
         np.testing.assert_allclose(over_http["values"], here.estimate.values, rtol=1e-9, atol=1e-9)
         away = here.estimate.values - truth[here.period]
         assert np.sqrt((away**2).mean()) < 4 * predicted
+
+
+if __name__ == "__main__":
+    sys.exit(main())

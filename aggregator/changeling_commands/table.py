@@ -4,7 +4,20 @@ So the help of all commands is there whichever extra is installed, and says whic
 """
 
 import typer
-from changeling_aggregator.cli import authority, clock, dev, fold, keys, relay, results, serve, store, survey, tokens
+from changeling_aggregator.cli import (
+    authority,
+    backup,
+    clock,
+    dev,
+    fold,
+    keys,
+    relay,
+    results,
+    serve,
+    store,
+    survey,
+    tokens,
+)
 from changeling_central.releasing import command as release
 
 from .notice import notice
@@ -27,6 +40,7 @@ groups = {"authority": authority, "survey": survey, "keys": keys, "token": token
 for name, group in groups.items():
     app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)
-for command in (serve.serve, fold.fold, relay.relay, *shown, dev.dev):
+kept = (backup.backup, backup.restore)
+for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev.dev):
     app.command(rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

@@ -9,6 +9,7 @@ from changeling_aggregator.cli import (
     backup,
     clock,
     dev,
+    doctor,
     fold,
     keys,
     relay,
@@ -18,6 +19,7 @@ from changeling_aggregator.cli import (
     survey,
     tokens,
 )
+from changeling_aggregator.cli.settings import SettingsCommand
 from changeling_central.releasing import command as release
 
 from .notice import notice
@@ -40,7 +42,8 @@ groups = {"authority": authority, "survey": survey, "keys": keys, "token": token
 for name, group in groups.items():
     app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)
-kept = (backup.backup, backup.restore)
+kept = (backup.backup, backup.restore, doctor.doctor)
+configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
 for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev.dev):
-    app.command(rich_help_panel=SERVER, epilog=OF_SERVER)(command)
+    app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

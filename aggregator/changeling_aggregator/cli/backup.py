@@ -17,9 +17,11 @@ _RESTORED = """\
   still have of it they send again, and it counts;
 - the private halves of sealing keys. Make the next one: `changeling keys new`, `keys sign`, `keys publish`. Until then
   devices send nothing, and what is sealed to the old ones is refused and sealed again;
-- the log, so that the {open} closings that were open at that moment cannot be folded again. Their ids are there: what
-  was counted for them counts once, whoever sends it again.
-What was published after that moment may be published again, from fewer reports. Never start the old store again beside
+- the log, so that the {open} closings that were open at that moment cannot be folded again, and
+  `changeling fold --check` names them until they are sealed. Their ids are there: what was counted for them counts
+  once, whoever sends it again.
+- surveys, and early ends of surveys, that were published after that moment: publish them again.
+Results that were shown after that moment may be shown again from fewer reports. Never start the old store again beside
 this one. A server that starts on it may doubt its clock: see the operator's guide."""
 
 

@@ -69,7 +69,7 @@ _ROWS: Mapping[str, Select[Any]] = {
 class Backup(NamedTuple):
     """What is in a backup.
 
-    taken: when it was read, in Unix milliseconds. unfolded: how many envelopes were acknowledged and not folded then.
+    taken: when it was read, in Unix milliseconds. unfolded: how many uploads were acknowledged and not folded then.
     open: the closings whose ids are in it, as they were not sealed.
     """
 

@@ -43,7 +43,7 @@ EXPRESSIONS = [*(rule["expr"] for rule in rules()), *board()]
 @pytest.fixture
 def told(store: Store) -> set[str]:
     """The name of every sample that a server tells, also of those that have none yet."""
-    service = Service(store, Settings(PINNED, None, MovableClock(0.0)))
+    service = Service(store, Settings(PINNED, MovableClock(0.0)))
     return {family.name + end for family in registry_of(service).collect() for end in ENDS[family.type]}
 
 
@@ -81,7 +81,7 @@ def test_the_settings_that_the_unit_starts_with_are_known(capsys: pytest.Capture
     [words] = re.findall(r"^ExecStart=/opt/changeling/bin/changeling (.*)$", unit, re.MULTILINE)
     assert words.split()[:2] == ["serve", "--settings"]
     settings = tomllib.loads(path.read_text())
-    files = [settings["authority"][0], settings["store-key-file"], settings["admin-token-file"]]
+    files = [settings["authority"][0], settings["store-key-file"]]
     assert all(f"LoadCredential={Path(file).name}:" in unit for file in files[1:])
     assert run(["serve", "--settings", str(path)]) == 1
     wrong = capsys.readouterr().err.splitlines()[1:]

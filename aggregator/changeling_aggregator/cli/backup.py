@@ -20,7 +20,8 @@ _RESTORED = """\
 - the log, so that the {open} closings that were open at that moment cannot be folded again, and
   `changeling fold --check` names them until they are sealed. Their ids are there: what was counted for them counts
   once, whoever sends it again.
-- surveys, and early ends of surveys, that were published after that moment: publish them again.
+- surveys and early ends that were published after that moment: publish them again; and tokens: revoke again what was
+  revoked.
 Results that were shown after that moment may be shown again from fewer reports. Never start the old store again beside
 this one. A server that starts on it may doubt its clock: see the operator's guide."""
 

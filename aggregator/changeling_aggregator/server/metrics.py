@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..store.log import first_unfolded, unfolded
 from ..store.schema import refusals, streams
 from .health import Severity, covered_until, troubles_of
+from .refusals import refused_so_far
 from .service import Service
 
 
@@ -80,6 +81,12 @@ def _of_the_process(service: Service) -> Iterator[Metric]:
     for name, severity in worst.items():
         trouble.add_metric([name], severity)
     yield trouble
+    turned_down = CounterMetricFamily(
+        "changeling_turned_down", "Requests that were turned down, connections that were closed.", labels=["reason"]
+    )
+    for reason, count in refused_so_far().items():
+        turned_down.add_metric([reason.value], count)
+    yield turned_down
     folding, now = service.folding, service.clock()
     yield GaugeMetricFamily("changeling_fold_age_seconds", "Since this process last folded to the end.", folding.age)
     yield GaugeMetricFamily("changeling_fold_failures", "How often in a row folding has failed.", folding.failures)

@@ -4,7 +4,22 @@ So the help of all commands is there whichever extra is installed, and says whic
 """
 
 import typer
-from changeling_aggregator.cli import authority, clock, dev, fold, keys, relay, results, serve, store, survey, tokens
+from changeling_aggregator.cli import (
+    authority,
+    backup,
+    clock,
+    dev,
+    doctor,
+    fold,
+    keys,
+    relay,
+    results,
+    serve,
+    store,
+    survey,
+    tokens,
+)
+from changeling_aggregator.cli.settings import SettingsCommand
 from changeling_central.releasing import command as release
 
 from .notice import notice
@@ -27,6 +42,8 @@ groups = {"authority": authority, "survey": survey, "keys": keys, "token": token
 for name, group in groups.items():
     app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)
-for command in (serve.serve, fold.fold, relay.relay, *shown, dev.dev):
-    app.command(rich_help_panel=SERVER, epilog=OF_SERVER)(command)
+kept = (backup.backup, backup.restore, doctor.doctor)
+configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
+for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev.dev):
+    app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

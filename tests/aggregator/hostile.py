@@ -43,8 +43,8 @@ def push(connection: socket.socket, piece: bytes, most: int) -> int:
 
 
 HOSTILE_HEADS = {
-    "one header": (b"GET /health HTTP/1.1\r\nhost: here\r\nx: ", b"x" * 65536),
-    "many headers": (b"GET /health HTTP/1.1\r\nhost: here\r\n", b"name: value\r\n" * 5000),
+    "one header": (b"GET /readyz HTTP/1.1\r\nhost: here\r\nx: ", b"x" * 65536),
+    "many headers": (b"GET /readyz HTTP/1.1\r\nhost: here\r\n", b"name: value\r\n" * 5000),
     "path": (b"GET /", b"x" * 65536),
     "trailers": (
         b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
@@ -54,7 +54,7 @@ HOSTILE_HEADS = {
         b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1;",
         b"x" * 65536,
     ),
-    "pipelined": (b"", b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n" * 2000),
+    "pipelined": (b"", b"GET /readyz HTTP/1.1\r\nhost: here\r\n\r\n" * 2000),
 }
 
 

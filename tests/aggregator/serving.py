@@ -79,7 +79,7 @@ class ServerProcess:
     @property
     def now(self) -> int:
         """What the server's clock shows, from the date on its answers."""
-        return int(parsedate_to_datetime(self.http.get("/health").headers["date"]).timestamp())
+        return int(parsedate_to_datetime(self.http.get("/readyz").headers["date"]).timestamp())
 
     def put_clock(self, time: float) -> httpx.Response:
         return self.http.put("/v1/clock", json={"time": time}, headers=ADMIN)

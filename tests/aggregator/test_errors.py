@@ -58,6 +58,6 @@ def test_a_defect_of_the_server_is_told_without_its_trace(store: Store, monkeypa
 
     monkeypatch.setattr(operations, "service_of", broken)
     with in_process(Service(store, Settings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get:
-        response = get("/health")
+        response = get("/readyz")
     assert response.status_code == 500
     assert ErrorAnswer.decode(response.content) == ErrorAnswer(ErrorCode.FAILED, "the server failed; its log says why")

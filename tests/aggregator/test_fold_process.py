@@ -127,7 +127,7 @@ def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
         assert server.upload(envelope(asked, key, [report(1)])) == []
         assert eventually(lambda: any(map(running, set(processes_of(server.process.pid)) - before)), True)
         assert server.reports(asked) == {(0, 1): 1}
-        assert eventually(lambda: server.http.get("/health").json()["status"], "ok")
+        assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok")
 
 
 def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:

@@ -30,16 +30,16 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
 
     service = Service(store, Settings(PINNED, lambda: 1_800_000_000.0))
     with in_process(service) as get:
-        assert get("/health").json()["status"] == "ok"
+        assert get("/readyz").json()["status"] == "ok"
         monkeypatch.setattr(fold_loop, "fold", broken)
-        assert eventually(lambda: get("/health").status_code, 503)
-        told = get("/health").json()
+        assert eventually(lambda: get("/readyz").status_code, 503)
+        told = get("/readyz").json()
         assert told["status"] == "bad"
         assert told["troubles"][0] == {"name": "fold", "severity": "bad", "detail": "the fold fails: the log says why"}
         assert told["fold_failures"] >= 3
         assert told["fold_age"] > 0
         monkeypatch.setattr(fold_loop, "fold", folding)
-        assert eventually(lambda: get("/health").json()["status"], "ok")
+        assert eventually(lambda: get("/readyz").json()["status"], "ok")
 
 
 def told(store: Store, now: float) -> dict[str, str]:
@@ -57,7 +57,7 @@ def test_health_names_every_trouble_and_its_status_is_the_worst(store: Store) ->
     """What is only to be known leaves it ok."""
     Log.of(store, survey(calendar=Calendar(NOW, 60, 8)))
     with in_process(Service(store, Settings(PINNED, MovableClock(NOW)))) as get:
-        told = get("/health")
+        told = get("/readyz")
         assert (told.status_code, told.json()["status"]) == (200, "ok")
         assert [(each["name"], each["severity"]) for each in told.json()["troubles"]] == [("keys-in-clear", "ok")]
         assert told.json()["troubles"][0]["detail"]
@@ -146,8 +146,8 @@ def test_health_is_bad_while_uploads_are_turned_away(tmp_path: Path) -> None:
         limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, limit[1]))
         assert server.http.post("/v1/uploads", content=body(upload)).status_code == 503
-        told = server.http.get("/health")
+        told = server.http.get("/readyz")
         assert (told.status_code, told.json()["troubles"][0]["name"]) == (503, "uploads")
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
-        assert eventually(lambda: server.http.get("/health").json()["status"], "ok"), "though nobody sent anything"
+        assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok"), "though nobody sent anything"
         assert server.upload(upload) == []

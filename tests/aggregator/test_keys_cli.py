@@ -39,7 +39,7 @@ def test_a_sealing_key_from_its_making_to_the_next(
         (active,) = (line for line in table if "active" in line)
         assert all(word in active for word in (f" {tomorrow} ", " 0 ", "encrypted"))
         assert len(decode_key_list(server.http.get(KEYS).content)) == 1
-        assert server.http.get("/health").json()["troubles"] == []
+        assert server.http.get("/readyz").json()["troubles"] == []
 
 
 def test_the_store_key_can_be_replaced(tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def test_what_is_no_body_takes_no_memory(own: ServerProcess, kind: str) -> None:
     """Of 64 MiB of it the server takes a little, closes, holds no more memory, and answers others."""
     first, piece = HOSTILE_HEADS[kind]
-    own.http.get("/health")
+    own.http.get("/readyz")
     before = resident(own)
     with connected(own) as connection:
         connection.sendall(first)
@@ -55,7 +55,7 @@ def test_who_sends_too_long_a_head_is_told(own: ServerProcess) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    "said", [b"", b"GET /health HTTP/1.1\r\nhost: he", b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n"]
+    "said", [b"", b"GET /readyz HTTP/1.1\r\nhost: he", b"GET /readyz HTTP/1.1\r\nhost: here\r\n\r\n"]
 )
 def test_who_says_nothing_more_is_let_go(own: ServerProcess, said: bytes) -> None:
     """A connection that was opened, began to ask, or has its answer, is closed soon, also where bytes trickle."""

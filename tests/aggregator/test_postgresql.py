@@ -283,7 +283,7 @@ def test_the_same_envelopes_to_two_servers_at_once_count_once(tmp_path: Path, ur
         for server in (first, second):
             assert server.reports(survey) == {(0, 1): closings * rounds}
             assert server.status(survey)["refused"] == {"duplicate": 3 * closings * rounds}
-            assert server.http.get("/health").json()["status"] == "ok"
+            assert server.http.get("/readyz").json()["status"] == "ok"
 
 
 @pytest.mark.parametrize("mode", ["fast", pytest.param("immediate", marks=pytest.mark.heavy)])
@@ -305,8 +305,8 @@ def test_a_restart_of_the_database_under_load_loses_nothing(
             finally:
                 postgresql.start()
             acknowledged = load.acknowledged
-            assert eventually(lambda: first.http.get("/health").status_code, 200)
-            assert eventually(lambda: second.http.get("/health").status_code, 200)
+            assert eventually(lambda: first.http.get("/readyz").status_code, 200)
+            assert eventually(lambda: second.http.get("/readyz").status_code, 200)
             assert eventually(lambda: load.acknowledged > acknowledged + 20, True)
         assert {answer[1:] for answer in load.answers} == {(200, False), (503, True)}
         sent_again(second, load.doubtful)
@@ -315,7 +315,7 @@ def test_a_restart_of_the_database_under_load_loses_nothing(
 
 
 def status_and_troubles(server: ServerProcess) -> tuple[int, bool]:
-    answer = server.http.get("/health")
+    answer = server.http.get("/readyz")
     return answer.status_code, any(
         each["name"] == "store" and "PostgreSQL cannot be reached" in each["detail"]
         for each in answer.json()["troubles"]

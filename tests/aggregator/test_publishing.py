@@ -168,7 +168,7 @@ def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProce
         assert server.http.put("/v1/clock", content=bad, headers=ADMIN).status_code == 400
     for far in (b'{"time": 1e300}', b'{"time": 1%s}' % (b"0" * 400)):
         assert server.http.put("/v1/clock", content=far, headers=ADMIN).status_code == 409
-    assert server.http.get("/nothing").headers["date"] == server.http.get("/health").headers["date"]
+    assert server.http.get("/nothing").headers["date"] == server.http.get("/readyz").headers["date"]
 
 
 def test_the_real_clock_cannot_be_moved(tmp_path: Path) -> None:

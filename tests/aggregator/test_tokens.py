@@ -32,7 +32,7 @@ ASKS = {
     ("GET", PATH + "/series"): TokenScope.READ,
     ("GET", PATH + "/change"): TokenScope.READ,
 }
-OPEN = ("/health", "/v1/surveys", "/v1/keys", PATH)
+OPEN = ("/readyz", "/v1/surveys", "/v1/keys", PATH)
 
 
 def shown(token: str) -> dict[str, str]:

@@ -127,7 +127,7 @@ def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, c
     assert response.status_code == 413
     answer = ErrorAnswer(ErrorCode.TOO_LARGE, "a body here has at most 1048576 bytes")
     assert ErrorAnswer.decode(response.content) == answer
-    assert server.http.get("/health").status_code == 200
+    assert server.http.get("/readyz").status_code == 200
 
 
 def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: SealingKey) -> None:

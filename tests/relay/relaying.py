@@ -50,7 +50,7 @@ class RelayProcess:
 
     def health(self) -> dict[str, str]:
         try:
-            told: dict[str, str] = self.http.get("/health").json()
+            told: dict[str, str] = self.http.get("/readyz").json()
         except httpx.TransportError:
             return {}
         return told

@@ -135,7 +135,7 @@ def test_a_full_disk_takes_what_it_took_before_and_keys_are_served_on(tmp_path, 
             hand.now += 86_000
             await hand.relay.refresh()
             hand.now += 1000
-            answers = [await http.get(where) for where in ("/v1/keys", "/health")]
+            answers = [await http.get(where) for where in ("/v1/keys", "/readyz")]
             answers.append(await http.post("/v1/uploads", content=body(sealed())))
             monkeypatch.undo()
             return [answer.status_code for answer in answers]

@@ -25,7 +25,7 @@ def test_no_request_of_a_device_reaches_the_server(tmp_path, upstream):
         async with asked(hand) as http:
             before = len(upstream.seen)
             for _ in range(50):
-                answers = [await http.get(path(FIRST)), await http.get("/v1/keys"), await http.get("/health")]
+                answers = [await http.get(path(FIRST)), await http.get("/v1/keys"), await http.get("/readyz")]
                 answers.append(await http.post("/v1/uploads", content=canonical.encode({"envelopes": [sealed()]})))
                 assert [answer.status_code for answer in answers] == [200] * 4
                 assert answers[0].content == FIRST.signed_by(AUTHORITY)
@@ -61,7 +61,7 @@ def test_the_time_is_the_relays_own(tmp_path, upstream):
         hand = Hand(tmp_path, upstream)
         async with asked(hand) as http:
             upstream.headers = {"date": "Thu, 01 Jan 1970 00:00:00 GMT"}
-            for where in ("/health", "/v1/keys", "/nowhere", path(FIRST)):
+            for where in ("/readyz", "/v1/keys", "/nowhere", path(FIRST)):
                 (date,) = (await http.get(where)).headers.get_list("date")
                 assert parsedate_to_datetime(date).timestamp() == hand.now
 
@@ -82,7 +82,7 @@ def test_the_last_good_copies_are_served_for_a_day(tmp_path, upstream):
         async with asked(hand) as http:
             for age in (0, 86_400, 86_401):
                 hand.now = hand.now + age if age < 86_401 else hand.now + 1
-                answers = [await http.get(where) for where in (path(FIRST), "/v1/keys", "/health")]
+                answers = [await http.get(where) for where in (path(FIRST), "/v1/keys", "/readyz")]
                 answers.append(await http.post("/v1/uploads", content=canonical.encode({"envelopes": []})))
                 statuses.append({answer.status_code for answer in answers})
             assert answers[0].headers["retry-after"]
@@ -97,7 +97,7 @@ def test_a_relay_that_never_reached_its_server_takes_nothing(tmp_path, upstream)
 
     async def run():
         async with asked(Hand(tmp_path, upstream)) as http:
-            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/health")}
+            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/readyz")}
 
     assert asyncio.run(run()) == {503}
 
@@ -144,7 +144,7 @@ def test_a_survey_that_the_server_does_not_have_keeps_nothing_else_from_being_se
 
     async def run():
         async with asked(Hand(tmp_path, upstream, surveys=frozenset([FIRST.id, bytes(16)]))) as http:
-            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/health")}
+            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/readyz")}
 
     assert asyncio.run(run()) == {200}
 

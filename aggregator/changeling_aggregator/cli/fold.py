@@ -29,6 +29,7 @@ def fold(
     from ..fold import FoldProcess, OpeningProcesses
     from ..fold.check import check as check_store
     from ..ingest import Registry
+    from ..logs import log_in_json
     from ..server import GuardedClock
     from ..server.fold_loop import FoldLoop
     from ..store import Store
@@ -58,6 +59,7 @@ def fold(
                 refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
                 typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
                 return
+            log_in_json()
             loop.start()
             typer.echo(f"changeling folds {store}")
             with suppress(KeyboardInterrupt):

@@ -1,24 +1,34 @@
 """`changeling serve`: the aggregation server, until it is told to stop."""
 
 import signal
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.signing import authority_key
 
-from ..loopback import is_loopback
 from .files import read_public_key, read_store_key
+from .serve_checks import (
+    checked_address,
+    checked_admission,
+    checked_authority,
+    checked_clock,
+    checked_front,
+    checked_store_key,
+    host_and_port,
+)
 from .store import STORE_HELP
 
 
 def serve(
     store: Annotated[str, typer.Option(help=f"What holds everything; made if missing. {STORE_HELP}")],
     authority: Annotated[
-        list[Path], typer.Option(help="Public key whose surveys and keys are taken; again for the next one.")
+        list[Path],
+        typer.Option(
+            help="Public key whose surveys and keys are taken; again for the next one.", callback=checked_authority
+        ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
@@ -27,7 +37,9 @@ def serve(
         typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="PEM file, for TLS without a proxy.")] = None,
-    certificate_key: Annotated[Path | None, typer.Option(help="PEM file with the certificate's private key.")] = None,
+    certificate_key: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate's private key.", callback=checked_front)
+    ] = None,
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
     ] = 50,
@@ -35,14 +47,30 @@ def serve(
         bool, typer.Option("--uploads-need-token", help="Take uploads only with an app's token.")
     ] = False,
     admission: Annotated[
-        str | None, typer.Option(help="MODULE:FUNCTION that is asked whether to admit an upload.")
+        str | None,
+        typer.Option(help="MODULE:FUNCTION that is asked whether to admit an upload.", callback=checked_admission),
     ] = None,
     store_key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
+        Path | None,
+        typer.Option(
+            help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.", callback=checked_store_key
+        ),
+    ] = None,
+    metrics_address: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT on which Prometheus asks, as 127.0.0.1:9090.", callback=checked_address),
     ] = None,
     movable_clock: Annotated[
-        bool, typer.Option("--movable-clock", help="For demos on loopback: a clock that stands until it is moved.")
+        bool,
+        typer.Option(
+            "--movable-clock",
+            help="For demos on loopback: a clock that stands until it is moved.",
+            callback=checked_clock,
+        ),
     ] = False,
+    settings: Annotated[
+        Path | None, typer.Option(help="TOML file with any of these; so may $CHANGELING_STORE, $CHANGELING_PORT….")
+    ] = None,
 ) -> None:
     """Run the aggregation server: surveys and sealing keys out, sealed uploads in, histograms out.
 
@@ -51,34 +79,24 @@ def serve(
     With a store key, private sealing keys are encrypted in the store. A movable clock starts at Unix time 0, or at the
     store's latest arrival.
     """
-    from uvicorn.importer import ImportFromStringError, import_from_string
+    from uvicorn.importer import import_from_string
 
     from ..fold import FoldProcess
+    from ..logs import log_in_json
     from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_server
+    from ..server.metrics import telling
     from ..store import Store
     from ..store.clock import kept_time
     from ..store.log import latest_arrival
     from ..store.sealing_keys import encrypt_in_clear, private_keys
 
-    if movable_clock and not is_loopback(host):
-        raise ValueError(f"a movable clock is for loopback only, not for {host}")
+    del settings  # read by SettingsCommand
     keys = [read_public_key(file) for file in authority]
-    for key in keys:
-        authority_key(key)
-    if not is_loopback(host) and not proxy and certificate is None:
-        raise ValueError(
-            f"on {host} tokens could be read on the way: give a --certificate, or name the --proxy before the server"
-        )
-    if (certificate is None) != (certificate_key is None):
-        raise ValueError("give both --certificate and --certificate-key, or neither")
     front = Front(proxy or (), certificate, certificate_key)
-    try:
-        admitting = None if admission is None else import_from_string(admission)
-    except ImportFromStringError as error:
-        raise ValueError(f"--admission {admission}: {error}") from error
+    admitting = None if admission is None else import_from_string(admission)
     at_rest = read_store_key(store_key_file)
     listening, url = listen(host, port, secure=certificate is not None)
-    with listening, closing(Store.open(store, at_rest)) as opened:
+    with listening, closing(Store.open(store, at_rest)) as opened, ExitStack() as until_the_end:
         with opened.writing() as connection:
             encrypted = encrypt_in_clear(connection, at_rest)
         opened.forget_overwritten(changed=encrypted)
@@ -86,11 +104,12 @@ def serve(
             private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
             last, kept = latest_arrival(connection), kept_time(connection)
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
-        settings = Settings(
-            keys, clock, uploads_need_token=uploads_need_token, admission=admitting, requests_a_second=rate
-        )
-        service = Service(opened, settings, FoldProcess(store, at_rest))
+        run = Settings(keys, clock, uploads_need_token=uploads_need_token, admission=admitting, requests_a_second=rate)
+        service = Service(opened, run, FoldProcess(store, at_rest))
         server = make_server(service, front)
+        log_in_json()
+        if metrics_address is not None:
+            until_the_end.enter_context(telling(service, *host_and_port(metrics_address)))
         signal.signal(signal.SIGTERM, interrupt)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
         typer.echo(f"changeling listens on {url}{without}")

@@ -20,6 +20,7 @@ from typing import Any, cast
 from changeling_protocol.quantities import UnixSeconds
 
 from ..errors import FoldDied
+from ..logs import log_in_json
 from ..store import AtRest, Store
 from .folding import FoldReport, fold
 from .opening_processes import OpeningProcesses
@@ -122,6 +123,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # a signal to all: whoever started it ends it
     os.nice(NICENESS)
+    log_in_json()
     with suppress(EOFError, OSError):
         place, secret = cast(Any, pipe.recv())
         store = Store.open(place, AtRest(secret))

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Condition, Thread
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.wire import MOST_BODY_BYTES
+from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
 from ..store import Store
@@ -28,6 +29,7 @@ LOOK_SECONDS = 1.0
 MOST_STORE_BYTES = 64 * 2**30
 MOST_UNFOLDED = 10**6
 """The most requests that wait in the log for the fold."""
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
@@ -57,6 +59,7 @@ class Committer:
         self._failed = False
         self._looked = 0.0
         self._full: str | None = None
+        self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
         self._thread = Thread(target=self._run, name="committer", daemon=True)
 
     def start(self) -> None:
@@ -156,12 +159,14 @@ class Committer:
             self._looked = monotonic()
         if self._full and bodies:
             raise Overloaded(self._full)
+        began = perf_counter()
         with self._store.writing() as connection:
             if bodies:
                 append(connection, self._stream, bodies, UnixMilliseconds(int(self._clock() * 1000)))
             elif self._failed or self._full:
                 stop_appending(connection)  # which changes nothing, and is written all the same
             add_refusals(connection, refused)
+        self.commits.observe(perf_counter() - began)
 
 
 def _acknowledge(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:

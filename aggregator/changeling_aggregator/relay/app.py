@@ -11,7 +11,7 @@ from changeling_protocol.wire import (
     encode_acknowledgement,
     survey_path,
 )
-from changeling_protocol.wire.paths import HEALTH, KEYS, UPLOADS
+from changeling_protocol.wire.paths import ALIVE, KEYS, READY, UPLOADS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 
 from ..errors import Overloaded, TurnedDown
 from ..server.front_door import FrontDoor
+from ..server.operations import show_alive
 from ..server.requests import id_in_path, read_body
 from ..server.responses import HANDLERS, packed
 from .relay import Relay
@@ -49,7 +50,7 @@ async def fetch_survey(request: Request) -> Response:
     return packed(copy.signed)
 
 
-async def show_health(request: Request) -> Response:
+async def show_ready(request: Request) -> Response:
     """GET: 200 and how it stands, or 503 and what is wrong; nothing of what waits, which would tell who came when."""
     relay = _relay_of(request)
     return JSONResponse({"status": relay.trouble or relay.notice}, 503 if relay.trouble else 200)
@@ -70,7 +71,8 @@ def make_app(relay: Relay) -> ASGIApp:
         Route(UPLOADS, upload, methods=["POST"]),
         Route(KEYS, list_keys, methods=["GET"]),
         Route(survey_path("{survey}"), fetch_survey, methods=["GET"]),
-        Route(HEALTH, show_health, methods=["GET"]),
+        Route(ALIVE, show_alive, methods=["GET"]),
+        Route(READY, show_ready, methods=["GET"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = relay  # read_body finds on it the bodies that are on their way

@@ -5,13 +5,14 @@ from contextlib import asynccontextmanager
 
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import (
+    ALIVE,
     CHANGE,
     CLOCK,
     END,
     FOLD,
-    HEALTH,
     HISTOGRAM,
     KEYS,
+    READY,
     SERIES,
     STATUS,
     SURVEYS,
@@ -26,6 +27,7 @@ from . import early_ends, estimates, keys, operations, surveys
 from .front_door import FrontDoor
 from .responses import HANDLERS
 from .service import Service
+from .traffic import Observed
 from .uploads import Uploads
 
 _SURVEY = survey_path("{survey}")
@@ -43,7 +45,8 @@ ROUTES = [
     Route(KEYS, keys.put_key, methods=["PUT"]),
     Route(FOLD, operations.fold_now, methods=["POST"]),
     Route(CLOCK, operations.move_clock, methods=["PUT"]),
-    Route(HEALTH, operations.show_health, methods=["GET"]),
+    Route(ALIVE, operations.show_alive, methods=["GET"]),
+    Route(READY, operations.show_ready, methods=["GET"]),
 ]
 
 
@@ -62,7 +65,8 @@ def make_app(service: Service) -> ASGIApp:
     routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
-    return FrontDoor(_UploadsFirst(app, uploads), service.clock, service.settings.requests_a_second)
+    front = FrontDoor(_UploadsFirst(app, uploads), service.clock, service.settings.requests_a_second)
+    return Observed(front, service.traffic)
 
 
 class _UploadsFirst:

@@ -91,6 +91,7 @@ class FoldLoop:
                 self.failures += 1
                 raise
             self.uncounted |= report.uncounted.keys()
+            _tell(report)
             self.failures = 0
             if not report.behind:
                 self.last_fold, self._folded = now, monotonic()
@@ -120,3 +121,9 @@ class FoldLoop:
             except Exception:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
                     _log.exception("the fold failed and will be tried again")
+
+
+def _tell(report: FoldReport) -> None:
+    if report.envelopes:
+        refused = {reason.value: count for reason, count in sorted(report.refused.items())}
+        _log.info("folded", extra={"envelopes": report.envelopes, "reports": report.reports, "refused": refused})

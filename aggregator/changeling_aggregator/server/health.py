@@ -12,7 +12,7 @@ from changeling_protocol.quantities import UnixSeconds
 from changeling_statistics.durations import SECONDS
 
 from ..fold.closing import MOST_RETENTION_SECONDS
-from ..ingest import PublishedSurvey
+from ..ingest import PublishedSurvey, Registry
 from ..store.at_rest import IN_CLEAR
 from .service import Service
 
@@ -45,7 +45,12 @@ class Trouble:
 
 def troubles_of(service: Service) -> list[Trouble]:
     """All that is wrong with a server now, the worst first."""
-    troubles = [*_of_the_process(service), *_of_the_store(service), *_of_the_surveys(service), *_of_the_keys(service)]
+    troubles = [
+        *_of_the_process(service),
+        *_of_the_store(service),
+        *_of_the_surveys(service),
+        *troubles_of_keys(service.registry, service.clock()),
+    ]
     return sorted(troubles, key=lambda trouble: [*Severity].index(trouble.severity), reverse=True)
 
 
@@ -92,12 +97,12 @@ def _of_the_surveys(service: Service) -> Iterator[Trouble]:
         yield Trouble("survey", Severity.DEGRADED, detail)
 
 
-def _of_the_keys(service: Service) -> Iterator[Trouble]:
-    now = service.clock()
-    surveys = [each for each in service.registry.surveys.values() if now <= _answered_until(each)]
+def troubles_of_keys(registry: Registry, now: UnixSeconds) -> Iterator[Trouble]:
+    """Where no sealing key is valid, or none will be soon, for a survey that takes answers. now: Unix seconds."""
+    surveys = [each for each in registry.surveys.values() if now <= _answered_until(each)]
     if not surveys:
         return
-    keys = [each.key for each in service.registry.keys.values()]
+    keys = [each.key for each in registry.keys.values()]
     last, needed = covered_until(keys, now), max(map(_answered_until, surveys))
     if last is None:
         begun = any(each.survey.calendar.start <= now for each in surveys)

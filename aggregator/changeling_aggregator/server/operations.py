@@ -1,4 +1,4 @@
-"""For operators: what a survey's reports look like, folding now, health, and what time it is."""
+"""For operators: what a survey's reports look like, folding now, whether all is well, and what time it is."""
 
 import json
 from math import inf
@@ -114,7 +114,12 @@ async def move_clock(request: Request) -> Response:
     raise TurnedDown(ErrorCode.MALFORMED, 'the body is {"time": Unix seconds}')
 
 
-async def show_health(request: Request) -> Response:
+async def show_alive(_: Request) -> Response:
+    """GET: 200, as this process answers; whether it can do its work is another question."""
+    return JSONResponse({"alive": True})
+
+
+async def show_ready(request: Request) -> Response:
     """GET: what is wrong, each with its name, 503 where that is bad; and how old the last whole fold is, in seconds."""
     service = service_of(request)
     troubles = troubles_of(service)

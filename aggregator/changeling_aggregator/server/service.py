@@ -14,6 +14,7 @@ from .estimating import Estimating
 from .fold_loop import FoldLoop
 from .guarded_clock import GuardedClock
 from .shown import Showing
+from .traffic import Traffic
 
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
 """An operator's own rule for uploads, such as the attestation of an app, or a blind token: it is given a request's
@@ -56,6 +57,7 @@ class Service:
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()
+        self.traffic = Traffic()
 
     @property
     def movable_clock(self) -> MovableClock | None:

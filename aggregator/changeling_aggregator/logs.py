@@ -1,0 +1,36 @@
+"""The log of a server: a JSON object a line on standard error, whichever library speaks."""
+
+import logging
+import sys
+
+import structlog
+
+_QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+"""Loggers with handlers of their own, which write texts."""
+
+
+def log_in_json() -> None:
+    """From now on whatever this process logs is JSON; of the server's own also what is no warning."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.ExtraAdder(),
+    ]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(sort_keys=True),
+            ],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("changeling").setLevel(logging.INFO)
+    for name in _QUIET:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True

@@ -1,0 +1,113 @@
+"""What Prometheus is told, on an address of its own, as no figure here is for the public.
+
+Counts here move with single uploads, which is more than the padding of messages lets anybody else see: so they are of
+all surveys together. Of a survey there stands what its calendar says.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import prometheus_client as prometheus
+from changeling_protocol import __version__
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..store.log import first_unfolded, unfolded
+from ..store.schema import refusals, streams
+from .health import Severity, covered_until, troubles_of
+from .refusals import refused_so_far
+from .service import Service
+
+
+def registry_of(service: Service) -> prometheus.CollectorRegistry:
+    """All that a server tells."""
+    registry = prometheus.CollectorRegistry()
+    prometheus.ProcessCollector(registry=registry)
+    prometheus.Info("changeling", "The version that runs.", registry=registry).info({"version": __version__})
+    traffic = service.traffic
+    for metric in (traffic.requests, traffic.seconds, traffic.upload_bytes, service.committer.commits):
+        registry.register(metric)
+    registry.register(Looked(service))
+    return registry
+
+
+@contextmanager
+def telling(service: Service, host: str, port: int) -> Iterator[int]:
+    """Answer Prometheus on this address for as long as the context lasts; gives the port. Raises OSError."""
+    try:
+        server, thread = prometheus.start_http_server(port, host, registry_of(service))
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}, port {port}, for metrics: {error.strerror}") from error
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Looked(Collector):
+    """Figures that are looked up when they are asked for, in memory and in the store."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering this asks no store."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """What there is to tell; the store's figures are left out while it cannot be read."""
+        yield from _of_the_process(self._service)
+        try:
+            with self._service.store.reading() as connection:
+                figures = [*_of_the_store(connection, self._service.clock())]
+        except (SQLAlchemyError, OSError):
+            figures = []
+        yield GaugeMetricFamily("changeling_store_readable", "1 while the store can be read.", len(figures) > 0)
+        yield from figures
+
+
+def _of_the_process(service: Service) -> Iterator[Metric]:
+    trouble = GaugeMetricFamily(
+        "changeling_trouble", "What is wrong, as /readyz tells it: 0 to be known, 1 degraded, 2 bad.", labels=["name"]
+    )
+    worst: dict[str, int] = {}
+    for each in troubles_of(service):
+        worst[each.name] = max(worst.get(each.name, 0), [*Severity].index(each.severity))
+    for name, severity in worst.items():
+        trouble.add_metric([name], severity)
+    yield trouble
+    turned_down = CounterMetricFamily(
+        "changeling_turned_down", "Requests that were turned down, connections that were closed.", labels=["reason"]
+    )
+    for reason, count in refused_so_far().items():
+        turned_down.add_metric([reason.value], count)
+    yield turned_down
+    folding, now = service.folding, service.clock()
+    yield GaugeMetricFamily("changeling_fold_age_seconds", "Since this process last folded to the end.", folding.age)
+    yield GaugeMetricFamily("changeling_fold_failures", "How often in a row folding has failed.", folding.failures)
+    last = covered_until((each.key for each in service.registry.keys.values()), now)
+    ends = 0 if last is None else last.expires
+    yield GaugeMetricFamily("changeling_keys_end_seconds", "Unix time of the last key's end; 0 without a key.", ends)
+    survey = GaugeMetricFamily("changeling_survey_end_seconds", "Unix time of its last period.", labels=["survey"])
+    for id_, published in service.registry.surveys.items():
+        survey.add_metric([id_.hex()], published.survey.calendar.time(published.last))
+    yield survey
+
+
+def _of_the_store(connection: Connection, now: float) -> Iterator[Metric]:
+    appended = connection.execute(select(func.coalesce(func.sum(streams.c.length), 0))).scalar_one()
+    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", int(appended))
+    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", unfolded(connection))
+    first = first_unfolded(connection)
+    lag = 0.0 if first is None else max(0.0, now - first / 1000)
+    yield GaugeMetricFamily("changeling_fold_lag_seconds", "How long the first of that has waited.", lag)
+    refused = CounterMetricFamily("changeling_refused", "What was refused, by all servers.", labels=["reason"])
+    query = select(refusals.c.reason, func.sum(refusals.c.count)).group_by(refusals.c.reason)
+    for reason, count in connection.execute(query):
+        refused.add_metric([reason], int(count))
+    yield refused

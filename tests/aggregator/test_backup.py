@@ -1,0 +1,181 @@
+"""A backup holds what was counted at one moment, and a store restored from it counts nothing twice."""
+
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_aggregator.errors import StoreError
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.backups import back_up, opened_backup, restore
+from changeling_aggregator.store.counted import tallies_of
+from changeling_aggregator.store.log import open_stream
+from changeling_aggregator.store.runs import ID_BYTES
+from changeling_aggregator.store.schema import runs, sealing_keys, tallies
+from changeling_commands.__main__ import main as run
+from changeling_protocol import Survey
+from changeling_protocol.refusal import Refusal
+from sqlalchemy import select
+
+from ..contracts.stores import PLACES, Place
+from .devices import body, envelope, report
+from .serving import Cli, ServerProcess
+
+NOW = 1_800_000_000
+NewPlace = Callable[[], Place]
+
+
+@pytest.fixture(params=PLACES)
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> NewPlace:
+    """Gives places for stores on one kind of database."""
+    made = iter(range(9))
+
+    def new() -> Place:
+        place = PLACES[request.param](request)
+        return place if "://" in place.name else Place(str(tmp_path / f"{next(made)}.db"))
+
+    return new
+
+
+def test_a_restored_store_counts_on_and_nothing_twice(new_place: NewPlace, tmp_path: Path, cli: Cli) -> None:
+    """A server before and one after. What was counted before the backup is a duplicate when it is sent again, although
+    it is sealed to another key; what was counted after the backup counts again, once; what was sealed stays so.
+    """
+    old, new = new_place().name, new_place().name
+    with ServerProcess(tmp_path, "--movable-clock", store=old) as server:
+        server.move_clock(NOW)
+        key, survey = server.key, server.new_survey(grace=60)
+        sealed, before, after = os.urandom(16), os.urandom(16), os.urandom(16)
+        server.move_clock(survey.calendar.time(1) + 1)
+        server.upload(envelope(survey, key, [report(1, id_=sealed)]))
+        server.move_clock(survey.calendar.time(3) + 1)
+        first = envelope(survey, key, [report(3, id_=before)])
+        server.upload(first)
+        server.fold()
+        assert "without 0 uploads" in cli("backup", "--store", old, "-o", "store.backup")
+        server.upload(envelope(survey, key, [report(3, id_=after)]))
+        server.fold()
+        assert reports(old, survey) == {(0, 1): 1, (0, 3): 2}
+        time = server.now
+        server.kill()
+
+    told = cli("restore", "store.backup", "--store", new)
+    assert "1 closings that were open" in told
+    assert "private halves" in told
+    (tmp_path / "restored").mkdir()
+    with ServerProcess(tmp_path / "restored", "--movable-clock", store=new) as server:
+        server.move_clock(time)
+        assert reports(new, survey) == {(0, 1): 1, (0, 3): 1}
+        assert server.upload(first) == [[0, Refusal.UNKNOWN_KEY]]
+        fresh = server.new_key()
+        for id_, node in ((sealed, 1), (before, 3), (after, 3), (after, 3)):
+            assert server.upload(envelope(survey, fresh, [report(node, id_=id_)])) == []
+        assert server.status(survey)["refused"] == {"duplicate": 2, "late": 1, "unknown-key": 1}
+        assert reports(new, survey) == {(0, 1): 1, (0, 3): 2}
+
+
+def reports(place: str, survey: Survey) -> dict[tuple[int, int], int]:
+    """How many reports the tallies have, by track and node: more than readers are shown."""
+    with closing(Store.open(place)) as store, store.reading() as connection:
+        return {key: tally.reports for key, tally in tallies_of(connection, survey.id).items()}
+
+
+def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) -> None:
+    """As many reports in the tallies as there are ids, each time, while a server appends and folds."""
+    name = new_place().name
+    with ServerProcess(tmp_path, "--movable-clock", store=name) as server:
+        server.move_clock(NOW)
+        key, survey = server.key, server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 1)
+        uploads = [body(*(envelope(survey, key, [report(1)]) for _ in range(4))) for _ in range(60)]
+
+        def send() -> None:
+            with httpx.Client(base_url=server.url) as http:
+                for number, upload in enumerate(uploads):
+                    http.post("/v1/uploads", content=upload).raise_for_status()
+                    if number % 5 == 0:
+                        server.fold()
+
+        seen = set()
+        with ThreadPoolExecutor(1) as pool, closing(Store.open(name)) as store:
+            sending = pool.submit(send)
+            number = 0
+            while not sending.done():
+                path = tmp_path / f"{number}.backup"
+                number += 1
+                back_up(store, path, NOW)
+                with opened_backup(path) as backup:
+                    ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(select(runs)))
+                    reports = sum(row.reports for row in backup.execute(select(tallies)))
+                assert ids == reports
+                seen.add(ids)
+            sending.result()
+        assert len(seen) > 1, "the server was folding meanwhile"
+
+
+def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> None:
+    """None of them anywhere in the file, which its owner alone can read."""
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(NOW)
+        key, survey = server.key, server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 1)
+        sent = envelope(survey, key, [report(1)])
+        server.upload(sent)
+        path = tmp_path / "store.backup"
+        with closing(Store.open(server.store_path)) as store:
+            with store.reading() as connection:
+                private = connection.execute(select(sealing_keys.c.private)).scalars().all()
+            back_up(store, path, NOW)
+    content = path.read_bytes()
+    assert len(private) == 1
+    assert not any(half in content for half in private)
+    assert sent[32:64] not in content
+    assert key.id in content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_backup_goes_into_a_new_store_alone(new_place: NewPlace, tmp_path: Path) -> None:
+    """A store that anybody has begun to use is refused. A stream after a restore has a new number."""
+    store, target = new_place().open(), new_place().open()
+    with store.writing() as connection:
+        streams = [open_stream(connection) for _ in range(3)]
+    path = tmp_path / "store.backup"
+    back_up(store, path, NOW)
+    with opened_backup(path) as backup:
+        restore(backup, target)
+    with target.writing() as connection:
+        assert open_stream(connection) not in streams
+    with opened_backup(path) as backup, pytest.raises(StoreError, match="new store"):
+        restore(backup, target)
+    store.close()
+    target.close()
+
+
+def test_what_is_no_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store, a text, a file that broke off, one of another version; and no server starts on a backup."""
+    store, path = tmp_path / "server.db", tmp_path / "store.backup"
+    with closing(Store.open(store)) as opened:
+        back_up(opened, path, NOW)
+        with pytest.raises(FileExistsError):
+            back_up(opened, path, NOW)
+    (tmp_path / "text").write_text("no backup" * 1000)
+    (tmp_path / "short").write_bytes(path.read_bytes()[:-5000])
+    (tmp_path / "other").write_bytes(path.read_bytes().replace(b"0001", b"9999"))
+    for name, said in (("server.db", "no backup"), ("text", "no backup"), ("short", "damaged"), ("other", "9999")):
+        assert run(["restore", str(tmp_path / name), "--store", str(tmp_path / "new.db")]) == 1
+        assert said in capsys.readouterr().err, name
+    assert not (tmp_path / "new.db").exists()
+    with pytest.raises(StoreError, match="another program"):
+        Store.open(path)
+
+
+def test_a_backup_that_fails_leaves_no_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is half written goes, so that nobody takes it for a backup."""
+    monkeypatch.setattr("changeling_aggregator.store.backups._read", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        back_up(store, tmp_path / "store.backup", NOW)
+    assert not list(tmp_path.glob("store.backup*"))

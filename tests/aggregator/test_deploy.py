@@ -1,0 +1,113 @@
+"""The files for whoever runs a server fit the server: metrics, labels, settings and commands that they name exist."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from changeling_aggregator.server import MovableClock
+from changeling_aggregator.server.app import ROUTES
+from changeling_aggregator.server.metrics import registry_of
+from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.store import Store
+from changeling_commands.__main__ import main as run
+from changeling_protocol.refusal import Refusal
+from changeling_protocol.wire.paths import ALIVE, UPLOADS
+
+from ..protocol.examples import PINNED
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+ENDS = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "info": ["_info"], "gauge": [""]}
+
+
+def rules() -> list[dict[str, str]]:
+    [group] = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    found: list[dict[str, str]] = group["rules"]
+    return found
+
+
+def board() -> list[str]:
+    panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+EXPRESSIONS = [*(rule["expr"] for rule in rules()), *board()]
+
+
+@pytest.fixture
+def told(store: Store) -> set[str]:
+    """The name of every sample that a server tells, also of those that have none yet."""
+    service = Service(store, Settings(PINNED, MovableClock(0.0)))
+    return {family.name + end for family in registry_of(service).collect() for end in ENDS[family.type]}
+
+
+def test_every_metric_that_rules_and_board_name_exists(told: set[str]) -> None:
+    """And each of the server's own but for its version is looked at by one of them."""
+    named = {name for each in EXPRESSIONS for name in re.findall(r"\b(?:changeling|process)_[a-z_]+", each)}
+    assert named <= told
+    parts = re.compile(r"_(total|bucket|sum|count)$")
+    own = {parts.sub("", name) for name in told if name.startswith("changeling_")}
+    assert own - {parts.sub("", name) for name in named} == {"changeling_info", "changeling_fold_failures"}
+
+
+def test_every_label_that_rules_and_board_name_exists() -> None:
+    """Routes and reasons are those of the program."""
+    for expression in EXPRESSIONS:
+        for label, value in re.findall(r'(\w+)!?="([^"]*)"', expression):
+            known = {"route": {UPLOADS, *(each.path for each in ROUTES)}, "reason": {*map(str, Refusal)}}
+            assert value in known.get(label, {"changeling"}), expression
+
+
+def test_every_alert_says_how_bad_it_is_and_what_it_means() -> None:
+    """With a time for which it holds; and the guide has a line for each."""
+    guide = (ROOT / "docs/operator.md").read_text()
+    for rule in rules():
+        assert rule["labels"]["severity"] in {"page", "ticket"}  # type: ignore[index]
+        assert rule["annotations"]["summary"].endswith(".")  # type: ignore[index]
+        assert re.fullmatch(r"\d+[mh]", rule["for"])
+        assert f"`{rule['alert']}`" in guide, rule["alert"]
+
+
+def test_the_settings_that_the_unit_starts_with_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with them here is that their files are missing, and nothing else; doctor takes them too."""
+    path = DEPLOY / "server.toml"
+    unit = (DEPLOY / "changeling.service").read_text()
+    [words] = re.findall(r"^ExecStart=/opt/changeling/bin/changeling (.*)$", unit, re.MULTILINE)
+    assert words.split()[:2] == ["serve", "--settings"]
+    settings = tomllib.loads(path.read_text())
+    files = [settings["authority"][0], settings["store-key-file"]]
+    assert all(f"LoadCredential={Path(file).name}:" in unit for file in files[1:])
+    assert run(["serve", "--settings", str(path)]) == 1
+    wrong = capsys.readouterr().err.splitlines()[1:]
+    assert sorted(wrong) == sorted(f"- {file}: No such file or directory" for file in files)
+    assert run(["doctor", "--settings", str(path)]) == 1
+    assert "there is no store" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """Every line of it, with a program that is there."""
+    unit = tmp_path / "changeling.service"
+    unit.write_text(
+        (DEPLOY / "changeling.service").read_text().replace("/opt/changeling/bin/changeling", sys.executable)
+    )
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
+    about = [line for line in done.stderr.splitlines() if "changeling.service" in line]
+    assert about == []
+
+
+def test_the_container_runs_what_there_is() -> None:
+    """Its extra, its command, its probe and the files that it copies."""
+    lines = (DEPLOY / "Containerfile").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert re.findall(r"\.\[(\w+)\]", lines) == ["postgres"]
+    assert "postgres" in extras
+    assert ALIVE in lines
+    assert 'CMD ["changeling", "serve"]' in lines
+    assert "USER changeling" in lines

@@ -1,0 +1,131 @@
+"""The doctor finds what is wrong with a store and around it, says what to do, and changes nothing."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.server import examining
+from changeling_aggregator.server.examining import Finding, examine
+from changeling_aggregator.server.health import Severity
+from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.store.clock import KeptTime, keep_time
+from changeling_aggregator.store.sealing_keys import make_key
+from changeling_aggregator.store.surveys import add_survey
+from changeling_commands.__main__ import main as run
+from changeling_protocol import Calendar
+
+from ..protocol.examples import survey
+from .devices import Log, report
+from .serving import ServerProcess
+
+NOW, DAY = 1_800_000_000, 86_400
+KEY = AtRest(bytes(32))
+
+
+def findings(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> list[Finding]:
+    return list(examine(str(path), at_rest, [], now))
+
+
+def wrong(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> dict[str, Severity]:
+    """The worst of each name, of what is not well."""
+    found = [each for each in findings(path, now, at_rest) if each.severity is not Severity.OK]
+    assert all(each.remedy for each in found)
+    return {each.name: each.severity for each in sorted(found, key=lambda each: [*Severity].index(each.severity))}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """A store on which nothing is wrong for two hundred days."""
+    store = Store.open(tmp_path / "server.db", KEY)
+    log = Log.of(store, survey(calendar=Calendar(NOW, DAY, 301)), begins=NOW, expires=NOW + 200 * DAY)
+    store.close()
+    return log
+
+
+def test_a_store_that_is_well_is_found_well(log: Log, tmp_path: Path) -> None:
+    """All that it looks at has a line; days are told."""
+    assert wrong(tmp_path / "server.db") == {}
+    told = {each.name: each.detail for each in findings(tmp_path / "server.db")}
+    assert told.keys() == {"program", "permissions", "disk", "store", "keys", "survey", "clock", "fold"}
+    assert told["keys"] == "199 days until the last one expires"
+    assert told["survey"] == f"{log.survey.id.hex()} ends in 300 days"
+
+
+@pytest.mark.usefixtures("log")
+def test_what_comes_soon_is_told_before(tmp_path: Path) -> None:
+    """Keys and surveys that end; then that no key is valid."""
+    assert wrong(tmp_path / "server.db", NOW + 190 * DAY) == {"keys": Severity.DEGRADED}
+    assert wrong(tmp_path / "server.db", NOW + 201 * DAY) == {"keys": Severity.BAD}
+    assert wrong(tmp_path / "server.db", NOW + 290 * DAY)["survey"] is Severity.DEGRADED
+
+
+def test_a_log_that_nobody_folds_is_wrong(log: Log, tmp_path: Path) -> None:
+    """After a minute; before, a server is about to."""
+    log.append_reports(NOW + DAY, [report(1)])
+    log.store.close()
+    assert wrong(tmp_path / "server.db", NOW + DAY + 30) == {}
+    assert wrong(tmp_path / "server.db", NOW + DAY + 90) == {"fold": Severity.BAD}
+
+
+def test_clock_keys_and_surveys_of_a_store(log: Log, tmp_path: Path) -> None:
+    """A clock behind the store's or in doubt; a key that nobody published; a survey that cannot be read."""
+    path = tmp_path / "server.db"
+    with log.store.writing() as connection:
+        keep_time(connection, KeptTime(1000 * (NOW + 2 * DAY), False))
+        make_key(connection, KEY)
+        add_survey(connection, b"survey of 16 by.", b"not a survey")
+    assert wrong(path) == {"clock": Severity.BAD, "keys": Severity.DEGRADED, "survey": Severity.DEGRADED}
+    with log.store.writing() as connection:
+        keep_time(connection, KeptTime(1000 * NOW, True))
+    assert wrong(path)["clock"] is Severity.BAD
+    assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] is Severity.BAD
+    log.store.close()
+
+
+@pytest.mark.usefixtures("log")
+def test_files_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who else may read the store or a secret; a disk that fills."""
+    path = tmp_path / "server.db"
+    path.chmod(0o640)
+    assert wrong(path) == {"permissions": Severity.BAD}
+    path.chmod(0o600)
+    monkeypatch.setattr(examining, "ENOUGH_FREE_BYTES", 2**60)
+    assert wrong(path) == {"disk": Severity.DEGRADED}
+    monkeypatch.setattr(examining, "LEAST_FREE_BYTES", 2**60)
+    assert wrong(path) == {"disk": Severity.BAD}
+
+
+def test_what_is_no_store_is_named_and_none_is_made(tmp_path: Path) -> None:
+    """Nothing there, a text, another version, a database that cannot be reached."""
+    assert wrong(tmp_path / "server.db") == {"store": Severity.BAD}
+    assert not (tmp_path / "server.db").exists()
+    (tmp_path / "text").write_text("no store" * 1000)
+    assert wrong(tmp_path / "text")["store"] is Severity.BAD
+    with closing(Store.open(tmp_path / "other.db")) as store, store.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    assert wrong(tmp_path / "other.db") == {"store": Severity.BAD}
+    assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity is Severity.BAD
+
+
+def test_the_command_looks_at_a_running_server_and_its_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the server's own file; the exit code is 1 while something is wrong, as with a clock of another time."""
+    key, settings = tmp_path / "key", tmp_path / "server.toml"
+    key.write_text("00" * 32)
+    settings.write_text(f'store = "{tmp_path}/server.db"\nport = 8080\nstore-key-file = "{key}"\n')
+    with ServerProcess(tmp_path, "--movable-clock") as server:
+        server.move_clock(int(time.time()))
+        words = ["doctor", "--settings", str(settings), "--server", server.url]
+        assert run(words) == 1
+        assert f"others may read or write {key} -> chmod 600 {key}" in capsys.readouterr().out
+        key.chmod(0o600)
+        assert run(words) == 0
+        told = capsys.readouterr().out
+        assert "ok       server: it says that it is ok" in told
+        server.move_clock(int(time.time()) + 3600)
+        assert run(words) == 1
+        assert "clock: the server's is +3" in capsys.readouterr().out
+    assert run(words) == 1
+    assert "does not answer" in capsys.readouterr().out

@@ -1,0 +1,175 @@
+"""What operators are told of a running server: figures for Prometheus, a log in JSON, two paths for probes."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_aggregator.server import MovableClock
+from changeling_aggregator.server.metrics import telling
+from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.store import Store
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from ..protocol.examples import PINNED
+from .devices import body, envelope, report
+from .serving import TOKEN, ServerProcess, survey_path
+
+NOW = 1_800_000_000
+Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def families(address: str) -> list[Metric]:
+    return list(text_string_to_metric_families(httpx.get(f"http://{address}/metrics").raise_for_status().text))
+
+
+class Watched(ServerProcess):
+    """A server that Prometheus may ask, and whose log is kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        super().__init__(folder, "--movable-clock", "--metrics-address", self.address)
+
+    def figures(self) -> Figures:
+        """Every sample, by its name and labels."""
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families(self.address)
+            for sample in family.samples
+        }
+
+
+@contextmanager
+def logged(path: Path) -> Iterator[None]:
+    """Standard error, of this process and those that it starts, goes to a file."""
+    kept = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)
+
+
+def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path: Path) -> None:
+    """Uploads, bytes, refusals by reason, commits and latencies, as sent. The log is JSON line by line and tells each
+    publishing, denial and fold; no address, id of a closing, envelope or token is in log or figures.
+    """
+    with logged(tmp_path / "log"), Watched(tmp_path) as server:
+        server.move_clock(NOW)
+        key, survey = server.key, server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 1)
+        ids = [os.urandom(16) for _ in range(2)]
+        sent = [body(envelope(survey, key, [report(1, id_=id_)]), b"rubbish") for id_ in [*ids, ids[0]]]
+        for upload in sent:
+            server.http.post("/v1/uploads", content=upload).raise_for_status()
+        server.fold()
+        for _ in range(30):
+            denied = server.http.put(survey_path(survey), content=b"", headers={"authorization": "Bearer wrong secret"})
+            assert denied.status_code == 401
+        server.http.get("/v1/surveys/nothing/there")
+        figures = server.figures()
+        shown = httpx.get(f"http://{server.address}/metrics").text
+
+    def labelled(name: str, /, **labels: str) -> float:
+        return figures[name, frozenset(labels.items())]
+
+    assert labelled("changeling_requests_total", route="/v1/uploads", method="POST", status="200") == 3
+    assert labelled("changeling_requests_total", route="/v1/surveys/{survey}", method="PUT", status="401") == 30
+    assert labelled("changeling_requests_total", route="other", method="GET", status="404") == 1
+    assert labelled("changeling_request_seconds_count", route="/v1/uploads") == 3
+    assert labelled("changeling_upload_bytes_total") == sum(map(len, sent))
+    assert labelled("changeling_refused_total", reason="duplicate") == 1
+    assert labelled("changeling_appended_total") >= 3
+    assert labelled("changeling_commit_seconds_count") >= 1
+    assert labelled("changeling_unfolded") == labelled("changeling_fold_lag_seconds") == 0
+    assert labelled("changeling_fold_failures") == 0
+    assert labelled("changeling_store_readable") == 1
+    assert labelled("changeling_trouble", name="keys-in-clear") == 0
+    assert labelled("changeling_survey_end_seconds", survey=survey.id.hex()) == survey.calendar.time(8)
+    assert labelled("changeling_keys_end_seconds") > NOW
+
+    text = (tmp_path / "log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
+    told = [line["event"] for line in lines]
+    routes = [line["route"] for line in lines if line["event"] == "published"]
+    assert routes == ["/v1/clock", "/v1/keys", "/v1/surveys/{survey}", "/v1/clock"]
+    assert survey.id.hex() in [line.get("survey") for line in lines]
+    assert sum(line["reports"] for line in lines if line["event"] == "folded") == 2
+    assert sum(line["refused"].get("duplicate", 0) for line in lines if line["event"] == "folded") == 1
+    assert told.count("denied") == 1, "and not thirty: strangers fill no log"
+    for secret in ("127.0.0.1", "wrong secret", TOKEN, *(id_.hex() for id_ in ids), key.id.hex()):
+        assert secret not in text, secret
+    for secret in ("wrong secret", TOKEN, *(id_.hex() for id_ in ids)):
+        assert secret not in shown, secret
+
+
+def test_no_figure_of_a_survey_moves_with_uploads(tmp_path: Path) -> None:
+    """Whoever sees the figures, too, does not see which survey an upload was for: what is labelled with a survey is the
+    same before and after, and nothing of it is on the public address.
+    """
+    with Watched(tmp_path) as server:
+        server.move_clock(NOW)
+        key, survey = server.key, server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 1)
+
+        def of_surveys() -> Figures:
+            return {key: value for key, value in server.figures().items() if survey.id.hex() in dict(key[1]).values()}
+
+        before = of_surveys()
+        server.upload(envelope(survey, key, [report(1)]))
+        server.fold()
+        assert of_surveys() == before
+        assert before
+        assert server.http.get("/metrics").status_code == 404
+
+
+def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
+    """Without those of the store."""
+    service = Service(store, Settings(PINNED, MovableClock(NOW)))
+    with telling(service, "127.0.0.1", 0) as port:
+        store.engine.dispose()
+        store.reading = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
+        names = {family.name for family in families(f"127.0.0.1:{port}")}
+        [readable] = [each for each in families(f"127.0.0.1:{port}") if each.name == "changeling_store_readable"]
+    assert readable.samples[0].value == 0
+    assert "changeling_trouble" in names
+    assert "changeling_unfolded" not in names
+
+
+def test_an_address_that_is_taken_is_named(store: Store) -> None:
+    """Which, and for what."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        service = Service(store, Settings(PINNED, MovableClock(NOW)))
+        with (
+            pytest.raises(OSError, match=re.escape(f"127.0.0.1, port {port}, for metrics")),
+            telling(service, "127.0.0.1", port),
+        ):
+            pass
+
+
+def test_a_server_that_cannot_work_is_alive(tmp_path: Path) -> None:
+    """`/healthz` is 200 where `/readyz` is 503: to start it again would not help."""
+    with Watched(tmp_path) as server:
+        server.move_clock(NOW)
+        assert server.http.get("/readyz").status_code == 200
+        Path(server.store_path).rename(tmp_path / "elsewhere")
+        assert server.http.get("/healthz").json() == {"alive": True}
+        assert server.http.get("/readyz").status_code == 503
+        assert server.figures()["changeling_trouble", frozenset({("name", "store")})] == 2

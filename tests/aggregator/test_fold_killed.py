@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 
@@ -14,6 +15,7 @@ from .devices import Log, report
 START, END = 1_800_000_000, 1_800_000_480
 
 
+@pytest.mark.heavy
 def test_a_fold_killed_at_any_statement_counts_each_closing_once(store: Store, tmp_path: Path) -> None:
     """For every SQL statement of a fold of two batches and of the sealing after it: SIGKILL there, open again, fold.
 

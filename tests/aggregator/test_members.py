@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import tallies_of
@@ -71,6 +72,7 @@ def packings(device: Device, random: Random) -> list[list[int]]:
     return runs
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6))
 def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Path, seed: int) -> None:

@@ -40,6 +40,7 @@ def enumerated(memo, bits):
         yield transcript_chance(memo, transcript, changed), transcript_chance(memo, transcript, stayed)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "bits"), [("rappor", ANSWERS), ("loloha", 1)])
 def test_loss_and_advantage_are_those_of_all_transcripts(name, bits):
     """The loss to rounding; the advantage within five standard errors, which a right one leaves once in 10^6."""

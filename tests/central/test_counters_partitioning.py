@@ -63,6 +63,7 @@ def test_a_finite_partitioning_ends_its_segments_by_threshold_and_at_the_end():
         finite.step(state, 1, Forbidden())
 
 
+@pytest.mark.heavy
 def test_partitions_of_neighbours_are_alike_within_epsilon_audited():
     """A burst just below θ against one with an update more, 2·6,000 runs of 6 steps: no list of ends is met more than
     e^ε times as often, by 4 standard errors (false alarm below 10⁻³ over the about 10 lists). Without noise, the same

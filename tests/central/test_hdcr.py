@@ -118,6 +118,7 @@ def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
     assert covers / retrospective(nodes, T)[1][1:].mean() > 2
 
 
+@pytest.mark.heavy
 def test_estimates_are_unbiased_and_have_the_variance_they_state():
     """3,000 runs, 21 periods, two columns: 4.5 standard errors of the mean, 15% of the variance (below 1e-3)."""
     T, runs = 21, 3000

@@ -69,6 +69,7 @@ def test_the_least_delta_is_accounted_for_without_waste(law):
     assert exact_delta(law, scale / 1.02, drawn(shifts), 1.0) > least
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("draws", [130, 520])
 def test_many_draws_composed_by_stages_lose_no_more_than_few(draws):
     """Their sum is one draw of scale √draws times as wide, to e^(-2π² scale²), shifted by so many."""

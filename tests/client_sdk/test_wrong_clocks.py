@@ -246,6 +246,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.heavy
 @settings(max_examples=150)
 @given(STEPS)
 def test_under_a_wild_clock_the_layers_tell_one_story(steps):

@@ -93,6 +93,7 @@ def test_sums_decode_as_counts_do(summed):
     np.testing.assert_array_equal(summed.changed([node]), counting.changed([counting.tally(symbols)]))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "summed", [s for s in SUMMED if s.randomizer.symbols <= 8], ids=lambda counterpart: name(counterpart.randomizer)
 )

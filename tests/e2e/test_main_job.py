@@ -23,6 +23,9 @@ OPTIONS = (
 )
 
 
+pytestmark = pytest.mark.heavy
+
+
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
     """150 people who lived through six years: survey, population, tallies, published series and refusals."""

@@ -82,6 +82,7 @@ def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path
     assert [each["id"] for each in listed] == [survey]
 
 
+@pytest.mark.heavy
 def test_the_simulations_of_the_readme_run(tmp_path):
     """Both populations, the plot included."""
     for command in commands_of(block_with("--plot run.png", "console")):

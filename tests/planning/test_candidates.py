@@ -30,6 +30,7 @@ def test_candidates_are_as_noisy_as_the_estimator_expects_nodes_to_be(closed):
             assert found == pytest.approx(exact, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("closed", [False, True])
 def test_every_kind_is_tried_and_every_candidate_is_a_plan_within_the_budget(closed):
     """Each group alone charges at most epsilon, whatever it says; all but single reports are joint."""

@@ -120,6 +120,7 @@ def test_the_cases_are_all_kinds():
     assert sum(case.reached for case in CASES.values()) > 60
 
 
+@pytest.mark.heavy
 def test_the_measured_ratios_are_those_of_the_cases():
     """`make bench-plans` reports each of them, at most 1."""
     measured = measure()

@@ -141,4 +141,4 @@ def test_a_full_disk_takes_what_it_took_before_and_keys_are_served_on(tmp_path, 
             return [answer.status_code for answer in answers]
 
     assert asyncio.run(run()) == [200, 200, 200]
-    assert os.path.getsize(tmp_path / "keys") > 0
+    assert os.path.getsize(tmp_path / "sealing-keys") > 0

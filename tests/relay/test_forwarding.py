@@ -220,5 +220,5 @@ def test_a_survey_that_is_over_leaves_no_file_once_nothing_of_it_waits(tmp_path,
             assert hand.relay.copies.surveys == {}
 
     asyncio.run(run())
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["keys", "lock"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "sealing-keys"]
     assert len(upstream.envelopes) == 1

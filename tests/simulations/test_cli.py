@@ -120,7 +120,7 @@ def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
 def test_without_its_dependencies_the_command_names_the_extra(missing):
     """One line, and exit code 1."""
     asked = f"import sys; sys.modules['{missing}'] = None; from changeling_simulations.__main__ import main"
-    done = subprocess.run([sys.executable, "-c", f"{asked}; sys.exit(main())"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", f"{asked}; sys.exit(main(['run']))"], capture_output=True, text=True)
     assert done.returncode == 1
     needed = 'pip install "changeling[simulate]", or ".[simulate]" in a clone'
     assert done.stderr == f"changeling-sim: this needs more than is installed: {needed}\n"

@@ -7,20 +7,8 @@ from .running import Program, run_program
 
 _SHOWN = ("histogram", "series", "change", "status")
 _KEPT = ("backup", "restore", "doctor")
-_OF_SERVER = (
-    "authority",
-    "survey",
-    "keys",
-    "clock",
-    "store",
-    "token",
-    "serve",
-    "fold",
-    "relay",
-    *_SHOWN,
-    *_KEPT,
-    "dev",
-)
+_MADE = ("authority", "survey", "keys", "token", "clock", "store")
+_OF_SERVER = (*_MADE, "serve", "fold", "relay", *_SHOWN, *_KEPT, "dev")
 EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "release": "central"}
 """The extra that each command needs, told where none is installed and the table of commands cannot be made."""
 

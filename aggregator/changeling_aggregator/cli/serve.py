@@ -104,8 +104,8 @@ def serve(
             private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
             last, kept = latest_arrival(connection), kept_time(connection)
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
-        run = Settings(keys, clock, uploads_need_token=uploads_need_token, admission=admitting, requests_a_second=rate)
-        service = Service(opened, run, FoldProcess(store, at_rest))
+        how = Settings(keys, clock, uploads_need_token=uploads_need_token, admission=admitting, requests_a_second=rate)
+        service = Service(opened, how, FoldProcess(store, at_rest))
         server = make_server(service, front)
         log_in_json()
         if metrics_address is not None:

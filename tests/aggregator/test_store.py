@@ -1,6 +1,7 @@
 """The file of the embedded store; what every store must do stands in tests/contracts/test_stores.py."""
 
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -66,3 +67,15 @@ def test_every_commit_is_on_disk_before_it_returns(store: Store) -> None:
     with store.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_opening_a_store_again_leaves_the_process_its_locks(tmp_path: Path) -> None:
+    """Else another process that closes the file would take itself for the last, and throw away the log of the first."""
+    first = Store.open(tmp_path / "server.db")
+    with first.writing() as connection:
+        open_stream(connection)
+    Store.open(tmp_path / "server.db").close()
+    other = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM store'); c.close()"
+    subprocess.run([sys.executable, "-c", other, str(tmp_path / "server.db")], check=True)
+    assert (tmp_path / "server.db-wal").exists()
+    first.close()

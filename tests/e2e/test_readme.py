@@ -83,6 +83,7 @@ def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(600)
 def test_the_simulations_of_the_readme_run(tmp_path):
     """Both populations, the plot included."""
     for command in commands_of(block_with("--plot run.png", "console")):

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
 
@@ -34,7 +34,8 @@ class EmbeddedDatabase(Database):
 
     def __init__(self, path: Path) -> None:
         self.name, self._path = str(path), path.absolute()
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with suppress(FileExistsError):  # to close one that is there would end the locks that this process has on it
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         self._file = _identity(path)
         # The path is never parsed as a URL. hide_parameters: what is stored never shows in an error message.
         self.engine = create_engine(URL.create("sqlite", database=str(self._path)), hide_parameters=True)

@@ -53,6 +53,7 @@ def test_the_sampler_and_the_device_are_not_told_apart(true):
     assert chi2_contingency([devices.slots, sampled.slots]).pvalue > FALSE_ALARM
 
 
+@pytest.mark.heavy
 def test_a_tally_of_three_entries_has_its_exact_distribution():
     """All 27 outcomes of three k-RR reports enumerated, 60,000 tallies sampled."""
     response = KaryResponse(StateSpace(2), Odds(5, 2))

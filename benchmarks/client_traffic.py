@@ -24,7 +24,7 @@ Script = tuple[list[tuple[int, str, bool, bool]], list[tuple[int, float]]]
 def measure() -> dict[str, float]:
     """How many lives, pairs and requests were compared, and in how many pairs anything differed."""
     cases = [(number, relayed) for number in range(LIVES) for relayed in (False, True)]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as workers:
+    with _quiet_workers() as workers:
         compared = list(workers.map(compare, cases, chunksize=4))
     figures: dict[str, float] = {"5_scripts": float(LIVES)}
     for name, relayed in (("server", False), ("relay", True)):
@@ -36,7 +36,7 @@ def measure() -> dict[str, float]:
             f"5_requests_{name}": requests,
             f"5_pairs_of_unlike_reports_{name}": symbols,
         }
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as workers:
+    with _quiet_workers() as workers:
         unlike = list(workers.map(steered, range(LIVES), chunksize=4))
     return figures | {
         "5_servers_compared": float(len(unlike)),
@@ -46,11 +46,18 @@ def measure() -> dict[str, float]:
     }
 
 
+def _quiet_workers() -> ProcessPoolExecutor:
+    """Processes that do not log leaps of the clock, which are told, rightly."""
+    quiet = logging.getLogger("changeling").setLevel
+    return ProcessPoolExecutor(
+        os.cpu_count(), mp_context=get_context("spawn"), initializer=quiet, initargs=(logging.CRITICAL,)
+    )
+
+
 def compare(case: tuple[int, bool]) -> tuple[int, int, int, int]:
     """Returns the pairs compared, those that differ, the requests of a life, and the pairs whose flushes or stores
     would have differed if anything hung on the answers: those that recorded differently."""
     number, relayed = case
-    logging.getLogger("changeling").setLevel(logging.CRITICAL)  # leaps of the clock are told, rightly
     chance = random.Random(f"{SEED} {number}")  # noqa: S311
     steps, leaps = script(chance)
     behaviours = {**DOES, **{f"random {seed}": at_random(f"{SEED} {number} {seed}") for seed in range(BEHAVIOURS)}}
@@ -71,7 +78,6 @@ def compare(case: tuple[int, bool]) -> tuple[int, int, int, int]:
 def steered(number: int) -> bool:
     """Whether what a device answers next, when, and how long it is hangs on how its server has treated it."""
     chance = random.Random(f"{SEED} {number} server")  # noqa: S311
-    logging.getLogger("changeling").setLevel(logging.CRITICAL)
     steps = [(chance.choice(MODES), chance.choice([1, 20, 61, 150])) for _ in range(chance.randrange(4, 10))]
     waits = [wait for _, wait in steps]
     return bool(answered([mode for mode, _ in steps], waits) != answered(["well"] * len(steps), waits))  # type: ignore[no-untyped-call]

@@ -16,8 +16,10 @@ from changeling_aggregator.store.counted import tallies_of
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.runs import ID_BYTES
 from changeling_aggregator.store.schema import runs, sealing_keys, tallies
+from changeling_aggregator.store.snapshots import Looked, looked_at, put_looked
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Survey
+from changeling_protocol.quantities import SurveyId
 from changeling_protocol.refusal import Refusal
 from sqlalchemy import select
 
@@ -153,6 +155,29 @@ def test_a_backup_goes_into_a_new_store_alone(new_place: NewPlace, tmp_path: Pat
         restore(backup, target)
     store.close()
     target.close()
+
+
+def test_what_a_restored_store_shows_has_revisions_that_nobody_has_seen(new_place: NewPlace, tmp_path: Path) -> None:
+    """Beyond all that the store may have made after the backup, and another for each that is restored from it."""
+    store, path = new_place().open(), tmp_path / "store.backup"
+    survey = SurveyId(b"s" * ID_BYTES)
+    with store.writing() as connection:
+        put_looked(connection, survey, Looked(revision=7))
+    back_up(store, path, NOW)
+    with store.writing() as connection:
+        put_looked(connection, survey, Looked(revision=10**6))
+    seen = {10**6}
+    for _ in range(2):
+        target = new_place().open()
+        with opened_backup(path) as backup:
+            restore(backup, target)
+        with target.reading() as connection:
+            revision = looked_at(connection)[survey].revision
+        assert revision > 10**6
+        seen.add(revision)
+        target.close()
+    assert len(seen) == 3
+    store.close()
 
 
 def test_what_is_no_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

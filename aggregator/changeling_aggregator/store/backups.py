@@ -5,6 +5,7 @@ counts once. Left out are the log, and the private halves of sealing keys. What 
 """
 
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,8 @@ A file with this table, and without Alembic's, is no store: no server starts on 
 _LEFT_OUT = {schema.log.name, schema.held.name}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
+_MOST_LOST_REVISIONS = 2**32
+"""More than a store makes after its backup: at one a second that is a century."""
 _ROWS: Mapping[str, Select[Any]] = {
     schema.sealing_keys.name: select(
         *(null().label("private") if column.name == "private" else column for column in schema.sealing_keys.c)
@@ -149,6 +152,7 @@ def restore(backup: Connection, store: Store) -> Backup:
             else:
                 _copy(backup, select(table), connection, table)
         _number_on(connection)
+        _revise(connection)
     return _read(backup)
 
 
@@ -173,6 +177,13 @@ def _number_on(connection: Connection) -> None:
     last = connection.execute(select(func.max(schema.streams.c.id))).scalar_one()
     if last is not None and connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('streams', 'id'), {int(last)})")
+
+
+def _revise(connection: Connection) -> None:
+    """Let what is shown go on at revisions that nobody has seen, neither of the store that was lost nor of another that
+    was restored from the same backup: else an entity tag of then stands for what is shown now."""
+    beyond = _MOST_LOST_REVISIONS + secrets.randbelow(2**40)
+    connection.execute(update(schema.shown).values(revision=schema.shown.c.revision + beyond))
 
 
 def _file(path: Path) -> Engine:

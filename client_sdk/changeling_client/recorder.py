@@ -6,7 +6,6 @@ It is on disk when it returns. Nothing here waits for a network, and nothing ste
 import logging
 import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
@@ -19,7 +18,7 @@ from .errors import ClientError
 from .recording import Recorded
 from .states import Drawn
 from .store import Store
-from .surveys import Status, why_not
+from .surveys import Known, Status, why_not
 
 MOST_ANSWER_CHARACTERS = 1_000
 """The longest answer that is kept for a survey that is not known yet."""
@@ -47,44 +46,49 @@ class Recorder:
 
     def _record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
         try:
-            with ExitStack() as after, self._store.transaction() as db:
-                known = self._joined.get(id_)
-                if known is None:
-                    found = surveys.find(db, id_)
-                    if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
-                        drops.count(db, Drop.NOT_TAKING_PART)
-                        if found is not None and found.status is Status.REFUSED:
-                            after.callback(_log.warning, "a record was dropped: %s", why_not(found, id_))
-                        return Recorded.DROPPED
-                    if found.status in (Status.JOINED, Status.ENDED):
-                        known = self._joined[id_] = found.survey, found.url
-                try:
-                    before = entries.load(db, self._store.wrapping, id_, EntryNumber(number))
-                except ValueError:
-                    if known is not None and (now := surveys.find(db, id_)) is not None and now.status >= Status.LEFT:
-                        drops.count(db, Drop.NOT_TAKING_PART)
-                        return Recorded.DROPPED
-                    raise
-                if known is None:
-                    entry, recorded = _kept_for_later(before, answer, at_ms)
-                else:
-                    survey, url = known
-                    drawn = self._drawn(db, survey, before)
-                    stamp_ms = known_time(db, url).stamp(at_ms)
-                    entry = recording.bring_back(survey, before, drawn, stamp_ms)
-                    entry, recorded = recording.record(
-                        survey, entry, drawn, Pending(stamp_ms, answer), time_known=False
-                    )
-                if entry is not before:
-                    entries.update(db, self._store.wrapping, entry)
-                return recorded
+            with self._store.transaction() as db:
+                recorded, refused = self._keep(db, id_, answer, number, at_ms)
         except ValueError:
             if self._strict:
                 raise
-        with self._store.transaction() as db:
-            drops.count(db, Drop.WRONG_ANSWER)
-        _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
-        return Recorded.DROPPED
+            with self._store.transaction() as db:
+                drops.count(db, Drop.WRONG_ANSWER)
+            _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
+            return Recorded.DROPPED
+        if refused is not None:
+            _log.warning("a record was dropped: %s", why_not(refused, id_))
+        return recorded
+
+    def _keep(
+        self, db: sqlite3.Connection, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
+    ) -> tuple[Recorded, Known | None]:
+        """What became of it, and the survey where that was refused: it is told once the transaction is over."""
+        known = self._joined.get(id_)
+        if known is None:
+            found = surveys.find(db, id_)
+            if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
+                drops.count(db, Drop.NOT_TAKING_PART)
+                return Recorded.DROPPED, found if found is not None and found.status is Status.REFUSED else None
+            if found.status in (Status.JOINED, Status.ENDED):
+                known = self._joined[id_] = found.survey, found.url
+        try:
+            before = entries.load(db, self._store.wrapping, id_, EntryNumber(number))
+        except ValueError:
+            if known is not None and (now := surveys.find(db, id_)) is not None and now.status >= Status.LEFT:
+                drops.count(db, Drop.NOT_TAKING_PART)
+                return Recorded.DROPPED, None
+            raise
+        if known is None:
+            entry, recorded = _kept_for_later(before, answer, at_ms)
+        else:
+            survey, url = known
+            drawn = self._drawn(db, survey, before)
+            stamp_ms = known_time(db, url).stamp(at_ms)
+            entry = recording.bring_back(survey, before, drawn, stamp_ms)
+            entry, recorded = recording.record(survey, entry, drawn, Pending(stamp_ms, answer), time_known=False)
+        if entry is not before:
+            entries.update(db, self._store.wrapping, entry)
+        return recorded, None
 
     def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:
         if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):

@@ -50,9 +50,6 @@ bench-field: setup
 bench-client: setup
 	$(BIN)/python -m benchmarks client
 
-bench-server: setup
-	$(BIN)/python -m benchmarks server
-
 bench-house: setup
 	$(BIN)/python -m benchmarks house
 

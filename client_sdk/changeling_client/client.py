@@ -47,6 +47,8 @@ class Client:
     strict: whether a wrong answer raises ValueError, as tests and development want it, or is dropped and counted.
     background: whether a thread reports by itself; else the app calls `flush` whenever it runs.
     development: surveys that go to loopback do not count against max_epsilon; for servers on loopback only.
+    upload_token: names the app to a server that asks for it, with each upload: the same in all copies of the app, never
+    a person's or a device's. Relays that surveys declare are not shown it.
     on_error: called, from any thread, with what cannot be raised into the app; the logger "changeling" tells it too.
     proxy, verify, transport: as httpx takes them.
     clock: gives the time in Unix seconds.
@@ -70,6 +72,7 @@ class Client:
         strict: bool = False,
         background: bool = True,
         development: bool = False,
+        upload_token: str | None = None,
         on_error: Callable[[ClientError], None] | None = None,
         proxy: str | None = None,
         verify: ssl.SSLContext | bool = True,
@@ -87,7 +90,7 @@ class Client:
         from .settings import Settings, checked_authority, checked_epsilon, default_witness, store_path
         from .witness import Sidecar
 
-        route = Route(server.rstrip("/"), transport, proxy, verify)
+        route = Route(server.rstrip("/"), transport, proxy, verify, upload_token)
         if development and not is_loopback(server):
             raise ValueError(f"development is for servers on loopback, got {server!r}")
         file = store_path(app, path)
@@ -106,7 +109,8 @@ class Client:
         )
 
         def connect(url: str) -> Server:
-            return Server(replace(route, url=url), clock, SystemCoins())
+            token = upload_token if url == route.url else None  # what a relay forwards is under its own
+            return Server(replace(route, url=url, upload_token=token), clock, SystemCoins())
 
         self._device = Device(file, key, route.url, settings, connect, consent)
         self._reporter = Reporter(self._device)

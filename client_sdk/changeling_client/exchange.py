@@ -41,7 +41,7 @@ _HEADERS = (
     ("cache-control", "no-cache, no-store"),
     ("connection", "close"),
 )
-"""Sent with every request, in this order. Nothing in them tells one device from another."""
+"""Sent with every request, in this order. Nothing in them, nor in what an upload adds, tells devices apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Exchanges:
     def ask(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Answer:
         """Sends a request, and returns the answer, whatever its status.
 
-        path: behind the server's base URL. body: MessagePack, or None.
+        path: behind the server's base URL. body: an upload, in MessagePack, or None.
         Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
         """
         self._begin_if_forked()
@@ -166,7 +166,7 @@ class Exchanges:
             method,
             self._route.to(path),
             content=body,
-            headers=[*_HEADERS, *([("content-type", MSGPACK)] if body is not None else [])],
+            headers=[*_HEADERS, *(self._upload_headers() if body is not None else ())],
             extensions={
                 "timeout": httpx.Timeout(left, connect=min(left, MOST_CONNECT_SECONDS)).as_dict(),
                 "trace": call.trace,
@@ -178,6 +178,10 @@ class Exchanges:
         with closing(response):
             content = _content(response, call) if response.status_code == 200 else b""
             return Answer(response.status_code, response.headers, content)
+
+    def _upload_headers(self) -> list[tuple[str, str]]:
+        token = self._route.upload_token
+        return [("content-type", MSGPACK), *([] if token is None else [("authorization", f"Bearer {token}")])]
 
 
 class _Call:

@@ -1,13 +1,13 @@
 """The way to one server: its URL, and what the app says about proxies, certificates and transports.
 
 The client that sends is our own. Nothing that the app has set up for its own requests reaches ours: no cookies, no
-hooks, no credentials, no headers. Proxies and certificates that the environment names serve for real hosts, and never
-for a server on this machine.
+hooks, no headers, and no credentials but what it passed for uploads. Proxies and certificates that the environment
+names serve for real hosts, and never for a server on this machine.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -27,16 +27,20 @@ class Route:
     transport: sends our requests in place of httpx's own; it is closed with the client.
     proxy: the URL of a proxy for all requests; None goes by the environment.
     verify: whether certificates are checked, or the context that checks them.
-    Raises ValueError for a URL that will not do, or for a proxy beside a transport.
+    upload_token: shown with uploads, and with nothing else; None for none.
+    Raises ValueError for a URL or a token that will not do, or for a proxy beside a transport.
     """
 
     url: str
     transport: httpx.BaseTransport | None = None
     proxy: str | None = None
     verify: ssl.SSLContext | bool = True
+    upload_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_server(self.url)
+        if self.upload_token is not None:
+            _check_token(self.upload_token)
         if self.proxy is not None:
             _check_proxy(self.proxy)
             if self.transport is not None:
@@ -94,6 +98,12 @@ def _check_proxy(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
         raise ValueError(f"the proxy's URL must be like http://host:port, with one of {', '.join(PROXY_SCHEMES)}")
+
+
+def _check_token(token: str) -> None:
+    """What goes into a header as it is; no error repeats it."""
+    if not token or not all("!" <= sign <= "~" for sign in token):
+        raise ValueError("the upload token must be the server's own text: printable ASCII, without spaces")
 
 
 def is_loopback(url: str) -> bool:

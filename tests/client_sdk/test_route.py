@@ -59,6 +59,22 @@ def test_a_request_is_these_bytes_and_no_others(environment, tmp_path):
     assert server.connections == 4, "every exchange has a connection of its own"
 
 
+def test_an_upload_token_is_shown_with_uploads_and_stays_out_of_words():
+    """A request without a body has none of it; neither a route's words nor an error's hold it."""
+    with serving(answering(b"")) as server:
+        route = Route(server.url, upload_token="of-the-app")
+        ask(route)
+        ask(route, body=b"body")
+    asked, sent = server.heard
+    assert b"of-the-app" not in asked
+    assert b"content-type: application/msgpack\r\nauthorization: Bearer of-the-app\r\n" in sent
+    assert "of-the-app" not in repr(route)
+    for bad in ("", "of the app", "secret\r\nx: y", "geheimnisträger"):
+        with pytest.raises(ValueError, match="the upload token must be") as raised:
+            Route("https://s.example", upload_token=bad)
+        assert not bad or bad not in str(raised.value)
+
+
 def test_no_cookie_is_even_kept():
     """The jar of our client stays empty."""
     http = Route("https://s.example", transport=httpx.MockTransport(lambda _: httpx.Response(200))).open()

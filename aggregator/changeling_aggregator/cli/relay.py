@@ -10,6 +10,7 @@ from changeling_protocol.survey import ID_BYTES
 from changeling_statistics.durations import parse_duration
 
 from .files import read_public_key
+from .remote import TokenFile, token_in
 from .serve import interrupt
 
 _MEBIBYTE = 2**20
@@ -33,11 +34,13 @@ def relay(
     room: Annotated[int, typer.Option(min=1, help="MiB on disk for each survey's envelopes.")] = 256,
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8081,
+    token_file: TokenFile = None,
 ) -> None:
     """Run a relay: sealed uploads are kept, shuffled and forwarded in batches, without the addresses they came from.
 
     It serves the server's surveys, one of its sealing keys, and the time. Whoever runs it must not be who runs the
-    server. It prints its URL and runs until interrupted; what waits then stays in its folder.
+    server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
+    uploads for a token is shown the relay's own.
     """
     from ..relay import Batching, Relay, Settings, Upstream, make_app
     from ..server.listening import listen, server_of
@@ -51,7 +54,7 @@ def relay(
         url or "",
         room * _MEBIBYTE,
     )
-    relaying = Relay(spool, Upstream(upstream), settings)
+    relaying = Relay(spool, Upstream(upstream, token_in(token_file)), settings)
     listening, here = listen(host, port)
     server = server_of(make_app(relaying))
     signal.signal(signal.SIGTERM, interrupt)

@@ -31,9 +31,13 @@ _HEADERS = {"user-agent": "changeling-relay", "accept": "*/*", "accept-encoding"
 
 
 class Upstream:
-    """A server. url: its base URL, HTTPS or on loopback. Raises ValueError for one that will not do."""
+    """A server.
 
-    def __init__(self, url: str) -> None:
+    url: its base URL, HTTPS or on loopback. token: the relay's own, shown with uploads alone; None for none. Devices
+    need none for the relay, and theirs would not be passed on. Raises ValueError for a URL that will not do.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
         local = is_loopback(parts.hostname or "")
         if parts.scheme not in ("https", "http") or not parts.hostname or parts.query or parts.fragment:
@@ -41,6 +45,9 @@ class Upstream:
         if parts.scheme == "http" and not local:
             raise ValueError(f"the server's URL must be https, but on loopback, got {url!r}")
         self._url = url.rstrip("/")
+        self._uploading = {"content-type": MSGPACK}
+        if token is not None:
+            self._uploading["authorization"] = f"Bearer {token}"
         self._http = httpx.AsyncClient(
             headers=_HEADERS,
             timeout=TIMEOUT_SECONDS,
@@ -85,7 +92,7 @@ class Upstream:
         return [_REASONS.get(reason) for reason in reasons]
 
     async def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        headers = {} if body is None else {"content-type": MSGPACK}
+        headers = {} if body is None else self._uploading
         content = bytearray()
         try:
             async with (

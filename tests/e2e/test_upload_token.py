@@ -1,0 +1,124 @@
+"""A server that takes uploads of known apps alone, real clients of such an app, and a relay before it."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_aggregator.store.tokens import TokenScope
+from changeling_client import Client
+from changeling_client.testing import FakeServer, ManualClock, make_survey
+from changeling_protocol import Calendar, Survey
+
+from ..aggregator.serving import ServerProcess, eventually
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from ..relay.relaying import RelayProcess, free_port
+
+APP, OF_RELAY = "token-of-the-app", "token-of-the-relay"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """By the real clock, as the relay is."""
+    process = ServerProcess(tmp_path_factory.mktemp("server"), "--uploads-need-token")
+    process.add_token(APP, TokenScope.UPLOAD)
+    process.add_token(OF_RELAY, TokenScope.UPLOAD)
+    with process as running:
+        running.new_key()
+        yield running
+
+
+def begun(question: str, relay: str = "") -> Survey:
+    """A survey that began five minutes ago."""
+    calendar = Calendar(int(time.time()) - 300, 60, 8)
+    return replace(survey(calendar=calendar, grace=3600), question=question, relay=relay)
+
+
+def device(folder: Path, url: str, asked: Survey, token: str | None):
+    """A client that joined as the survey began, and has the present to answer."""
+    now = [asked.calendar.start + 1.0]
+    client = Client(
+        server=url,
+        authority=PINNED,
+        path=folder / f"{token}.db",
+        max_epsilon=100,
+        witness=None,
+        background=False,
+        upload_token=token,
+        clock=lambda: now[0],
+    )
+    handle = client.join(asked.id, signed=asked.signed_by(AUTHORITY))
+    handle.record("tea")
+    now[0] = time.time()
+    return client, handle
+
+
+def test_a_server_that_asks_for_an_app_s_token_takes_its_uploads_alone(tmp_path: Path, server: ServerProcess) -> None:
+    """Whoever has none, or another, is turned away, keeps what waits, and no error or log line has the token."""
+    asked = server.publish(begun("Direct?"))
+    for token in (None, "token-of-others"):
+        client, handle = device(tmp_path, server.url, asked, token)
+        with client:
+            flushed = client.flush()
+            assert flushed.sent == 0
+            assert "401" in str(flushed.trouble)
+            assert "token" not in str(flushed.trouble)
+            assert handle.ledger().waiting >= 4
+    client, handle = device(tmp_path, server.url, asked, APP)
+    with client:
+        assert client.flush().sent >= 4
+        assert handle.ledger().waiting == 0
+    assert server.reports(asked)[0, 1] == 1
+
+
+def test_a_relay_shows_the_server_its_own_token(tmp_path: Path, server: ServerProcess) -> None:
+    """What devices without a token hand over to it is counted."""
+    port = free_port()
+    asked = server.publish(begun("Relayed?", f"http://127.0.0.1:{port}"))
+    (tmp_path / "relay.token").write_text(OF_RELAY)
+    options = ("--batch", "1", "--wait", "1s", "--most-wait", "2s", "--token-file", str(tmp_path / "relay.token"))
+    with RelayProcess(tmp_path / "relay", server.url, *options, port=port) as relay:
+        client, _ = device(tmp_path, relay.url, asked, None)
+        with client:
+            assert client.flush().sent >= 4
+        assert eventually(lambda: server.reports(asked).get((0, 1)), 1)
+    assert OF_RELAY not in relay.complained + relay.said
+
+
+@pytest.mark.parametrize("relay", ["", "https://relay.example"])
+def test_uploads_to_the_app_s_own_server_alone_carry_the_token(tmp_path: Path, relay: str) -> None:
+    """Not what is fetched from it, and nothing that goes to a relay which the survey declares."""
+    clock = ManualClock()
+    fake = FakeServer(clock)
+    heard = list[tuple[str, bool, str | None]]()
+
+    class Hearing(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            shown = request.headers.get("authorization")
+            heard.append((request.url.host, request.method == "POST", shown))
+            return fake.transport.handle_request(request)
+
+    asked = replace(make_survey(answers=["tea", "coffee"]), relay=relay)
+    with Client(
+        server=fake.url,
+        authority=fake.authority,
+        path=tmp_path / "device.db",
+        max_epsilon=1000,
+        witness=None,
+        background=False,
+        upload_token=APP,
+        transport=Hearing(),
+        clock=clock,
+    ) as client:
+        handle = client.join(fake.publish(asked))
+        client.flush()
+        handle.record("tea")
+        clock.advance(days=2)
+        assert client.flush().sent == 2
+    host = "relay.example" if relay else "surveys.example"
+    expected = None if relay else f"Bearer {APP}"
+    assert {shown for at, posted, shown in heard if posted and at == host} == {expected}
+    assert all(at == host for at, posted, _ in heard if posted)
+    assert {shown for _, posted, shown in heard if not posted} == {None}

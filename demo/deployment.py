@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +51,6 @@ class Deployment:
         return content
 
 
-def new_survey(folder: Path, question: str, answers: Sequence[str], options: Sequence[str]) -> Path:
-    """The file that `changeling survey new` writes with these options."""
-    _Commands(folder, dict(os.environ))(
-        *("survey", "new", "--question", question, "--answers", ",".join(answers)), *options, "-o", "survey.json"
-    )
-    return folder / "survey.json"
-
-
 @contextmanager
 def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
     """Authority and sealing key made, the survey signed and published; the server stopped at the end."""
@@ -71,13 +63,13 @@ def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
     changeling("authority", "new", "-o", "authority")
     private, public = (folder / "authority" / f"authority.{suffix}" for suffix in ("key", "pub"))
     with _serving(folder, environment, public) as url:
-        changeling("survey", "sign", str(survey_file), "--key", str(private), "-o", "survey.signed")
-        changeling("survey", "publish", "survey.signed", "--server", url)
-        survey = read_survey(folder / "survey.signed")
         changeling("keys", "new", "--store", "server.db", "-o", "key.request")
         dates = ("--begins", "1970-01-02", "--expires", "2100-01-01")
         changeling("keys", "sign", "key.request", "--key", str(private), *dates, "-o", "key.signed")
         changeling("keys", "publish", "key.signed", "--server", url)
+        changeling("survey", "sign", str(survey_file), "--key", str(private), "-o", "survey.signed")
+        changeling("survey", "publish", "survey.signed", "--server", url)
+        survey = read_survey(folder / "survey.signed")
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as admin:
             yield Deployment(url, survey, read_public_key(public), admin)
 

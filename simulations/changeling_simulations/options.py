@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import typer
 from changeling_protocol import Node
+from changeling_statistics.counts import parse_count
 from changeling_statistics.durations import parse_duration
 from changeling_statistics.epsilons import parse_epsilon
 from changeling_statistics.instants import parse_instant
@@ -21,15 +22,7 @@ def epsilon(text: str) -> Decimal:
 
 def count(text: str) -> int:
     """A whole number, at least 1, which may be written as 1e6."""
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise typer.BadParameter(f"write a number such as 20000 or 1e6, got {text!r}") from None
-    if not (value.is_finite() and value == value.to_integral_value()):
-        raise typer.BadParameter(f"write a whole number such as 20000 or 1e6, got {text}")
-    if value < 1:
-        raise typer.BadParameter(f"there must be at least one, got {text}")
-    return int(value)
+    return _option(parse_count, text)
 
 
 def duration(text: str) -> int:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import Calendar, Constraint, ExpectedChanges, Survey
 from changeling_protocol.randomizers.spaces import check_answers
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration
 from changeling_statistics.planning import Comparison, Option, Wish, compare_plans
-from changeling_statistics.planning.wish import Objective
+from changeling_statistics.planning.wish import Objective, steady_changes
 from changeling_statistics.survey_files import write_survey
 from rich.console import Console
 from rich.markup import escape
@@ -142,24 +141,12 @@ def _calendar(horizon: int, period: int, start: int | None) -> Calendar:
 def _expected(
     changes: float | None, per_year: float | None, calendar: Calendar, constraint: Constraint
 ) -> ExpectedChanges:
-    """The expectation that everybody answers in the first period, and changes come at a steady rate after it.
-
-    changes: of an entry over the whole calendar. per_year: the same as a rate. None for what is not said.
-    """
+    """Steady changes: over the whole calendar, or the same as a rate; None for what is not said."""
     if changes is not None and per_year is not None:
         raise ValueError("choose --expected-changes or --changes-per-year, not both")
     if per_year is not None:
         changes = per_year * calendar.periods * calendar.period / YEAR
-    if changes is None:
-        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost) else 1.0
-    if changes < 0:
-        raise ValueError(f"an entry cannot be expected to change {changes} times")
-    rate = changes / max(1, calendar.periods - 1)
-    if rate > 1:
-        raise ValueError(
-            f"{changes:g} changes in {calendar.periods} periods are more than one a period: choose shorter periods"
-        )
-    return ExpectedChanges(MICRO, round(MICRO * rate))
+    return steady_changes(calendar, constraint, changes)
 
 
 def _objective(text: str) -> Objective:

@@ -7,14 +7,18 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_protocol import SealingKey, Survey
+from changeling_protocol import Calendar, SealingKey, Survey
 from changeling_protocol.wire import decode_key_list
 from changeling_protocol.wire.paths import KEYS
+from changeling_statistics.instants import parse_instant
+from changeling_statistics.planning import predict
+from changeling_statistics.survey_files import read_survey, write_survey
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import envelope, report
@@ -22,40 +26,41 @@ from .serving import Cli, ServerProcess
 
 SURVEY = (
     *("survey", "new", "--question", "Tea?", "--answers", "yes, no", "--start", "2027-01-31"),
-    *("--period", "1d", "--horizon", "4d", "--epsilon", "9", "--layers", "2", "--minimum", "1"),
+    *("--period", "1d", "--horizon", "4d", "--epsilon", "4", "--devices", "1000", "--minimum", "1"),
 )
 
 
 def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
-    """authority new, survey new / sign / publish, keys new / sign / publish, then what one device reported."""
+    """authority new, keys new / sign / publish, survey sign / publish, then what one device reported."""
     cli("authority", "new", "-o", ".")
     authority = bytes.fromhex((tmp_path / "authority.pub").read_text())
     assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
-    assert "9.0000" in cli(*SURVEY, "--at-most", "2", "-o", "tea.json")
+    asked = survey(answers=("yes", "no"), calendar=Calendar(int(parse_instant("2027-01-31")), 86_400, 4), grace=604_800)
+    write_survey(tmp_path / "tea.json", replace(asked, question="Tea?"))
     cli("survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed")
-    survey = Survey.from_signed((tmp_path / "tea.signed").read_bytes(), [authority])
+    signed = Survey.from_signed((tmp_path / "tea.signed").read_bytes(), [authority])
     for file in ("tea.signed", "tea.json"):
-        assert survey.id.hex() in cli("survey", "show", file)
+        assert signed.id.hex() in cli("survey", "show", file)
 
     with ServerProcess(tmp_path, "--movable-clock", "--authority", "authority.pub") as server:
-        server.move_clock(survey.calendar.start)
+        server.move_clock(signed.calendar.start)
         at_server = ("--server", server.url)
-        cli("survey", "publish", "tea.signed", *at_server)
-        assert "before" in cli("survey", "publish", "tea.signed", *at_server)
         cli("keys", "new", "--store", "server.db", "-o", "key.request")
         signing = ("--key", "authority.key", "--begins", "2027-01-01", "--expires", "2028-01-01")
         cli("keys", "sign", "key.request", *signing, "-o", "key.signed")
         cli("keys", "publish", "key.signed", *at_server)
         (encoded,) = decode_key_list(server.http.get(KEYS).content)
         key = SealingKey.from_signed(encoded, [authority])
+        cli("survey", "publish", "tea.signed", *at_server)
+        assert "before" in cli("survey", "publish", "tea.signed", *at_server)
 
-        server.move_clock(survey.calendar.time(2) + 7200)
+        server.move_clock(signed.calendar.time(2) + 7200)
         everything = [report(1), report(2), report(1, track=1)]
-        assert server.upload(envelope(survey, key, everything)) == []
+        assert server.upload(envelope(signed, key, everything)) == []
         server.fold()
         table = cli("histogram", "tea.signed", *at_server)
         assert all(word in table for word in ("Tea?", "2027-02-02T00:00:00Z", "yes"))
-        assert json.loads(cli("histogram", survey.id.hex(), *at_server, "--json"))["period"] == 2
+        assert json.loads(cli("histogram", signed.id.hex(), *at_server, "--json"))["period"] == 2
         assert "period 1" in cli("histogram", "tea.json", *at_server, "--at", "2027-02-01T12:00:00")
         assert "all answers" in table
         assert "95% interval" in table
@@ -75,7 +80,40 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
         assert run(["change", "tea.json", *at_server]) == 1
         assert "biased" in cli("series", "tea.json", *at_server, "--method", "smoothed", "--json")
         told = cli("status", "tea.json", *at_server)
-        assert all(word in told for word in ("epsilon 9", "up to 2", "Refused", "waiting to be counted"))
+        assert all(
+            word in told
+            for word in (f"epsilon {float(signed.epsilon):g}", "up to 2", "Refused", "waiting to be counted")
+        )
+
+
+def test_a_wish_becomes_a_survey_that_says_what_it_will_show(tmp_path: Path, cli: Cli) -> None:
+    """The planner's plan, at the wished epsilon; the error in points and devices, when it shows, and what it costs."""
+    printed = cli(*SURVEY, "--at-most", "2", "--points", "0.5", "-o", "tea.json")
+    asked = read_survey(tmp_path / "tea.json")
+    assert (asked.epsilon, asked.minimum, asked.calendar.periods) == (4, 1, 4)
+    assert any(group.joint for group in asked.plan.groups)
+    prediction = predict(asked, 1000)
+    for words in (
+        "What it will show of 1,000 devices",
+        f"{100 * prediction.mean:.3g} points, or {float(f'{1000 * prediction.mean:.3g}'):.0f} devices",
+        "devices for an error of 0.5 points",
+        f"{float(f'{prediction.devices_for(0.005):.3g}'):,.0f}",
+        "of period 1, which closes at 2027-02-01T00:00:00Z",
+        "65m after a period's close, and 1w after it",
+        "what 1 devices reported, or more",
+        f"{asked.per_week}",
+    ):
+        assert words in printed
+    assert "warning" not in printed
+
+
+def test_a_wish_that_would_show_nothing_says_so(tmp_path: Path, cli: Cli) -> None:
+    """For too few devices, and where nodes get fewer reports than are shown; the file is written all the same."""
+    hopeless = cli(*SURVEY, "--at-most", "2", "--devices", "10", "-o", "few.json")
+    assert "warning: an error of 10 points or more shows nothing" in hopeless
+    held_back = cli(*SURVEY, "--at-most", "2", "--minimum", "900", "-o", "held.json")
+    assert "choose a smaller --minimum" in held_back
+    assert read_survey(tmp_path / "few.json").epsilon == 4
 
 
 def test_the_clock_is_confirmed_by_the_machine_where_it_is_typed(tmp_path: Path, cli: Cli) -> None:
@@ -91,8 +129,8 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
     content = json.loads((tmp_path / "tea.json").read_text())
     assert content["survey"]["answers"] == ["yes", "no"]
     assert content["survey"]["constraint"]["kind"] == "hybrid"
-    assert float(content["cost"]["epsilon"]) == pytest.approx(9)
-    content["survey"]["plan"][0]["tracks"][0]["randomizer"]["odds"] = [100, 1]
+    assert float(content["cost"]["epsilon"]) == pytest.approx(4)
+    content["survey"]["plan"][0]["joint"]["odds"] = [100, 1]
     (tmp_path / "tea.json").write_text(json.dumps(content))
     assert run(["survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed"]) == 1
     assert not (tmp_path / "tea.signed").exists()
@@ -107,6 +145,8 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
         ([*SURVEY, "--at-most", "2", "--epsilon", "much", "-o", "x"], "epsilon is a number"),
         ([*SURVEY, "--at-most", "2", "--epsilon", "nan", "-o", "x"], "epsilon is a number"),
         ([*SURVEY, "--at-most", "2", "--epsilon", "-1", "-o", "x"], "epsilon must be above 0"),
+        ([*SURVEY, "--at-most", "2", "--devices", "few", "-o", "x"], "write a number such as 20000"),
+        ([*SURVEY, "--at-most", "2", "--points", "0", "-o", "x"], "above 0 points"),
         ([*SURVEY, "--at-most", "2", "--start", "soon", "-o", "x"], "a time is like"),
         ([*SURVEY, "--at-most", "2", "--horizon", "25h", "-o", "x"], "no whole number of periods"),
         (["survey", "sign", "missing.json", "--key", "k", "-o", "x"], "missing.json"),

@@ -31,7 +31,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli) -> None:
-    """By itself, with the paper's plan, and with a planner's; what all of them cost a person is printed."""
+    """By itself, planned anew, and with a plan of the designer's; what all of them cost a person is printed."""
     first = read_survey(tmp_path / "first.json")
     printed = cli("survey", "extend", "first.json", "-o", "second.json")
     second = read_survey(tmp_path / "second.json")
@@ -40,10 +40,24 @@ def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli)
     for figure in (f"{first.epsilon}", f"{2 * first.epsilon}", f"{first.per_week}", first.id.hex(), second.id.hex()):
         assert figure in printed
 
-    printed = cli("survey", "extend", "first.json", "second.json", "--periods", "14", "--epsilon", "2", "-o", "3.json")
+    printed = cli(
+        "survey",
+        "extend",
+        "first.json",
+        "second.json",
+        "--periods",
+        "14",
+        "--epsilon",
+        "2",
+        "--devices",
+        "1e4",
+        "-o",
+        "3.json",
+    )
     third = read_survey(tmp_path / "3.json")
     check_successor(second, third)
     assert (third.calendar.periods, third.epsilon, third.per_week) == (14, 2, 1)
+    assert any(group.joint for group in third.plan.groups)
     assert f"{2 * first.epsilon + 2}" in printed
 
     other = survey(hierarchical(3, 5, (1,), Odds(2, 1)), calendar=Calendar(0, DAY, 5), constraint=AtMost(2))
@@ -63,8 +77,9 @@ def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli)
         (["first.json", "--plan", "hourly.json"], "periods of 3600 s"),
         (["first.json", "--plan", "first.json", "--periods", "3"], "made for 7 periods, got 3"),
         (["first.json", "--plan", "yes_no.json"], "made for 2 answers"),
-        (["first.json", "--epsilon", "-1"], "epsilon must be above 0"),
-        (["first.json", "--epsilon", "1", "--periods", "0"], "1 to 1048576 periods, got 0"),
+        (["first.json", "--epsilon", "1"], "--epsilon and --devices go together"),
+        (["first.json", "--epsilon", "-1", "--devices", "9"], "epsilon must be above 0"),
+        (["first.json", "--epsilon", "1", "--devices", "9", "--periods", "0"], "1 to 1048576 periods, got 0"),
     ],
 )
 @pytest.mark.usefixtures("cli")

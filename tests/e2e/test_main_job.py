@@ -1,26 +1,29 @@
 """The main job through real clients, real HTTP and a real server process, beside the aggregated sampler."""
 
 import csv
+from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
-from changeling_protocol import AtMost
+from changeling_protocol import AtMost, Calendar
 from changeling_simulations.bundled import changelog_path
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
+from changeling_simulations.surveys import paper_survey
 from changeling_statistics.changelog import read_rows
+from changeling_statistics.durations import parse_duration
 from changeling_statistics.estimation import series
+from changeling_statistics.instants import parse_instant
+from changeling_statistics.survey_files import write_survey
 
-from demo.deployment import deployed, new_survey
+from demo.deployment import deployed
 from demo.replay import joined, replay
 
 PEOPLE, PERIODS = 150, 4
-OPTIONS = (
-    *("--start", "1993-06-30", "--period", "78w", "--periods", str(PERIODS), "--at-most", "3"),
-    *("--layers", "3", "--epsilon", "24", "--minimum", "1"),
-)
+CALENDAR = Calendar(int(parse_instant("1993-06-30")), parse_duration("78w"), PERIODS)
 
 
 pytestmark = pytest.mark.heavy
@@ -33,7 +36,9 @@ def lived(tmp_path_factory):
     with changelog_path("school-to-work").open() as file:
         rows = [(row["entry"], row["time"], row["answer"]) for row in csv.DictReader(file)]
     changelog = read_rows(row for row in rows if int(row[0]) <= PEOPLE)
-    with deployed(folder, new_survey(folder, "What do you do?", changelog.answers, OPTIONS)) as deployment:
+    asked = paper_survey(changelog.answers, CALENDAR, AtMost(3), epsilon=Decimal(24), layers=3)
+    write_survey(folder / "survey.json", replace(asked, skew=300, spread=3600, grace=7 * 86_400))
+    with deployed(folder, folder / "survey.json") as deployment:
         with joined(changelog, deployment, folder) as people:
             sent = list(replay(changelog, deployment, people))
             ledgers = [handle.ledger() for handle in people.handles]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import Survey
+from changeling_statistics.counts import parse_count
 from changeling_statistics.epsilons import parse_epsilon
 from changeling_statistics.succession import check_successor, next_calendar, offsets
 from changeling_statistics.survey_files import read_survey, write_survey
@@ -24,10 +25,9 @@ def extend(
         typer.Option(help="A survey that `changeling-sim plan` wrote: its plan, length and constraint are taken."),
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="Make the paper's plan anew, as `survey new` does, that loses at most so much.")
+        str | None, typer.Option(help="Plan anew, as `survey new` does, so that an entry loses at most so much.")
     ] = None,
-    branching: Annotated[int, typer.Option(help="With --epsilon: how many nodes make one of the next layer.")] = 2,
-    layers: Annotated[int, typer.Option(help="With --epsilon: layers of the hierarchy.")] = 1,
+    devices: Annotated[str | None, typer.Option(help="With --epsilon: how many are expected to answer.")] = None,
 ) -> None:
     """Write the successor of a survey, with a budget of its own, and print what all of them cost a person.
 
@@ -39,14 +39,17 @@ def extend(
     last = before[-1]
     if plan is not None and epsilon is not None:
         raise ValueError("choose one of --plan and --epsilon")
+    if (epsilon is None) != (devices is None):
+        raise ValueError("--epsilon and --devices go together")
     if plan is not None:
         survey = _with_plan(last, read_survey(plan), periods)
-    elif epsilon is not None:
+    elif epsilon is not None and devices is not None:
         length = last.calendar.periods if periods is None else periods
-        survey = _with_paper_plan(last, length, epsilon, branching, layers)
+        survey = _planned_anew(last, length, epsilon, devices)
     elif periods not in (None, last.calendar.periods):
         raise ValueError(
-            f"the plan is made for {last.calendar.periods} periods: for {periods} give --plan, or --epsilon"
+            f"the plan is made for {last.calendar.periods} periods: for {periods} give --plan, "
+            "or --epsilon and --devices"
         )
     else:
         survey = replace(last, calendar=next_calendar(last, last.calendar.periods), follows=last.id)
@@ -77,14 +80,18 @@ def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
     )
 
 
-def _with_paper_plan(last: Survey, periods: int, epsilon: str, branching: int, layers: int) -> Survey:
-    from changeling_protocol.millionths import micro
-    from changeling_statistics.planning.paper import hierarchical_plan
+def _planned_anew(last: Survey, periods: int, epsilon: str, devices: str) -> Survey:
+    """The successor with the best plan for a budget and so many devices, who change as often as before."""
+    from changeling_statistics.planning import Wish, optimal_plan
 
-    if last.closed:
-        raise ValueError("the paper's plan is made for open cohorts: give --plan")
-    calendar, budget = next_calendar(last, periods), parse_epsilon(epsilon)
-    plan = hierarchical_plan(
-        len(last.answers), calendar, last.constraint, epsilon=budget, branching=branching, layers=layers
+    wish = Wish(
+        answers=len(last.answers),
+        calendar=next_calendar(last, periods),
+        constraint=last.constraint,
+        epsilon=parse_epsilon(epsilon),
+        devices=parse_count(devices),
+        closed=last.closed,
+        expected=last.expected,
+        minimum=last.minimum,
     )
-    return replace(last, calendar=calendar, plan=plan, epsilon_micro=micro(budget), follows=last.id)
+    return _with_plan(last, wish.survey(optimal_plan(wish).plan), None)

@@ -4,79 +4,28 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import Calendar, Survey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import END
-from changeling_statistics.constraint_words import constraint_of, in_words
-from changeling_statistics.durations import format_duration, parse_duration
-from changeling_statistics.epsilons import parse_epsilon
-from changeling_statistics.instants import format_instant, parse_instant
-from changeling_statistics.survey_files import read_survey, write_survey
+from changeling_statistics.constraint_words import in_words
+from changeling_statistics.durations import format_duration
+from changeling_statistics.instants import format_instant
+from changeling_statistics.survey_files import read_survey
 
 from .code import code
 from .extend import extend
 from .files import read_private_key
 from .remote import TokenFile, put, token_in
 from .tables import console, cost_table
+from .wish import new
 
 app = typer.Typer(help="Write, sign, publish and show surveys.", no_args_is_help=True)
 
+app.command()(new)
 app.command()(extend)
 app.command()(code)
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
-
-
-@app.command()
-def new(
-    question: Annotated[str, typer.Option(help="What people are asked.")],
-    answers: Annotated[str, typer.Option(help="The answers, with commas between them.")],
-    start: Annotated[str, typer.Option(help="When the first period begins: ISO 8601, UTC by default.")],
-    period: Annotated[str, typer.Option(help="The shortest span that is reported on: 10s, 1h, 1d, 13w.")],
-    epsilon: Annotated[str, typer.Option(help="What an entry may lose over the whole survey.")],
-    output: Output,
-    periods: Annotated[int | None, typer.Option(help="How many periods there are.")] = None,
-    horizon: Annotated[str | None, typer.Option(help="How long the survey lasts, instead of --periods.")] = None,
-    at_most: Annotated[
-        int | None, typer.Option(help="An entry's answer changes at most so often; appearing counts.")
-    ] = None,
-    within: Annotated[
-        str | None, typer.Option(help="An entry's changes lie within so long of its first. With --at-most: either.")
-    ] = None,
-    branching: Annotated[int, typer.Option(help="How many nodes make one of the next layer.")] = 2,
-    layers: Annotated[int, typer.Option(help="Layers of the hierarchy; 1 reports single periods.")] = 1,
-    skew: Annotated[str, typer.Option(help="How far a device's clock may be off.")] = "5m",
-    spread: Annotated[str, typer.Option(help="Answers are spread over so long after a period's close.")] = "1h",
-    grace: Annotated[str, typer.Option(help="Reports are taken for so long after a period's close.")] = "7d",
-    minimum: Annotated[int, typer.Option(help="Nodes with fewer reports are not published.")] = 100,
-) -> None:
-    """Write a survey as readable JSON, with the paper's hierarchical plan, and print what it costs an entry.
-
-    Nothing is signed yet: read the file, then use `changeling survey sign`.
-    """
-    from changeling_statistics.planning.paper import hierarchical_plan
-
-    calendar = _calendar(start, period, periods, horizon)
-    constraint = constraint_of(at_most, None if within is None else parse_duration(within))
-    names = tuple(answer.strip() for answer in answers.split(","))
-    plan = hierarchical_plan(
-        len(names), calendar, constraint, epsilon=parse_epsilon(epsilon), branching=branching, layers=layers
-    )
-    survey = Survey.at_cost(
-        question=question,
-        answers=names,
-        calendar=calendar,
-        constraint=constraint,
-        plan=plan,
-        skew=parse_duration(skew),
-        spread=parse_duration(spread),
-        grace=parse_duration(grace),
-        minimum=minimum,
-    )
-    write_survey(output, survey)
-    console().print(cost_table(survey))
-    typer.echo(f"wrote {output}; not signed yet")
 
 
 @app.command()
@@ -143,14 +92,3 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
     console().print(cost_table(survey))
-
-
-def _calendar(start: str, period: str, periods: int | None, horizon: str | None) -> Calendar:
-    seconds = parse_duration(period)
-    if (periods is None) == (horizon is None):
-        raise ValueError("say how long the survey lasts: either --periods or --horizon")
-    if horizon is not None:
-        periods, rest = divmod(parse_duration(horizon), seconds)
-        if rest:
-            raise ValueError(f"a horizon of {horizon} is no whole number of periods of {period}")
-    return Calendar(int(parse_instant(start)), seconds, periods or 0)

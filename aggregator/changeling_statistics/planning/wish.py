@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
+from changeling_protocol.expectation import MICRO
 
 MOST_PLANNED_PERIODS = 1200
 """Planning solves dense systems of at most so many times; longer horizons are planned with wider periods."""
@@ -94,3 +95,21 @@ class Wish:
             minimum=self.minimum,
             expected=self.expected,
         )
+
+
+def steady_changes(calendar: Calendar, constraint: Constraint, changes: float | None = None) -> ExpectedChanges:
+    """The expectation that everybody answers in the first period, and changes come at a steady rate after it.
+
+    changes: of an entry over the whole calendar; None for half of those that the constraint allows after the first, or
+    one where it does not count them. Raises ValueError for fewer than 0, or more than one a period.
+    """
+    if changes is None:
+        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost) else 1.0
+    if changes < 0:
+        raise ValueError(f"an entry cannot be expected to change {changes} times")
+    rate = changes / max(1, calendar.periods - 1)
+    if rate > 1:
+        raise ValueError(
+            f"{changes:g} changes in {calendar.periods} periods are more than one a period: choose shorter periods"
+        )
+    return ExpectedChanges(MICRO, round(MICRO * rate))

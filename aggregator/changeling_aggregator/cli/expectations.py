@@ -1,0 +1,79 @@
+"""What a survey is expected to show, before anybody answers: for operators, in a table and in a word."""
+
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+from changeling_protocol import Survey
+from changeling_statistics.durations import format_duration
+from changeling_statistics.instants import format_instant
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from changeling_statistics.planning import Option
+
+POINT = 0.01
+HOPELESS = 0.1
+"""A standard error of a share from which on a survey says next to nothing: a band of 95% is then 40 points wide."""
+MANY_DEVICES = 10_000_000
+"""More devices than nearly any survey has; asked of one that is published by whoever does not say how many it has."""
+
+
+def expected_of(survey: Survey, devices: int) -> "Option | None":
+    """The survey's own plan with what is predicted for so many devices; None where it has too many periods for that."""
+    from changeling_statistics.planning import Option, predict
+    from changeling_statistics.planning.wish import MOST_PLANNED_PERIODS
+
+    if survey.calendar.periods > MOST_PLANNED_PERIODS:
+        return None
+    return Option("the survey's own", "", survey, predict(survey, devices))
+
+
+def is_hopeless(option: "Option") -> bool:
+    """Whether so many devices would show nothing."""
+    return not option.prediction.mean < HOPELESS
+
+
+def expectation_table(option: "Option", points: float = 1.0) -> Table:
+    """How accurate a survey will be, when its figures are shown, and what it costs.
+
+    points: the standard error that devices are counted for, in percentage points.
+    """
+    survey, prediction = option.survey, option.prediction
+    table = Table(title=f"What it will show of {prediction.devices:,} devices", show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column()
+    table.add_row("standard error of a share, online", _error(prediction.mean, prediction.devices))
+    table.add_row("in its worst period", _error(prediction.worst, prediction.devices))
+    needed = prediction.devices_for(points * POINT) if prediction.mean < inf else inf
+    table.add_row(
+        f"devices for an error of {points:g} point{'s' * (points != 1)}",
+        f"{_rounded(needed):,}" if isfinite(needed) else "no number does",
+    )
+    table.add_row("first figures", _first(option))
+    waits = format_duration(survey.skew + survey.spread), format_duration(survey.grace)
+    table.add_row("shown, for good", f"{waits[0]} after a period's close, and {waits[1]} after it")
+    fewest = f"{option.least_reports(prediction.devices):,.0f}"
+    table.add_row("shown at all", f"what {survey.minimum} devices reported, or more; the fewest expected are {fewest}")
+    table.add_row("epsilon for life", f"{survey.epsilon}")
+    table.add_row("epsilon a week, on average", f"{survey.per_week}")
+    return table
+
+
+def _first(option: "Option") -> str:
+    errors = option.prediction.errors
+    period = next((number for number, error in enumerate(errors.tolist(), 1) if isfinite(error)), None)
+    if period is None:
+        return "none: no nodes of the plan connect a period with the start"
+    when = format_instant(option.survey.calendar.time(period))
+    return f"of period {period}, which closes at {when}, {100 * errors[period - 1]:.3g} points"
+
+
+def _error(error: float, devices: int) -> str:
+    if not isfinite(error):
+        return "there is no estimate of some periods"
+    return f"{100 * error:.3g} points, or {_rounded(error * devices):,} devices"
+
+
+def _rounded(number: float) -> int:
+    """To three digits."""
+    return round(float(f"{number:.3g}"))

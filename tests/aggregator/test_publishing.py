@@ -13,7 +13,7 @@ from changeling_aggregator.server import Service, Settings, surveys
 from changeling_aggregator.server.app import make_app
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope, add_token
-from changeling_protocol import SealingKey, canonical
+from changeling_protocol import Calendar, SealingKey, canonical
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.signing import signed
 from changeling_protocol.wire import ErrorCode
@@ -28,8 +28,10 @@ STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 def test_a_survey_is_published_once_and_served_as_signed(server: ServerProcess) -> None:
     """Publishing it again changes nothing; the bytes served are the bytes published."""
-    published = replace(survey(), question="Published twice?")
+    published = survey(calendar=Calendar(server.now, 60, 8))
+    published = replace(published, question="Published twice?")
     encoded = published.signed_by(AUTHORITY)
+    assert server.key
     statuses = [server.http.put(survey_path(published), content=encoded, headers=ADMIN).status_code for _ in "12"]
     assert statuses == [201, 200]
     served = server.http.get(survey_path(published))

@@ -100,6 +100,10 @@ def test_a_survey_is_closed_early(tmp_path: Path, cli: Cli, capsys: pytest.Captu
     cli("survey", "sign", "first.json", "--key", "authority.key", "-o", "first.signed")
     with ServerProcess(tmp_path, "--movable-clock", "--authority", "authority.pub") as server:
         server.move_clock(1_800_000_000)
+        cli("keys", "new", "--store", "server.db", "-o", "key.request")
+        dates = "--begins", "2027-01-01", "--expires", "2028-01-01"
+        cli("keys", "sign", "key.request", "--key", "authority.key", *dates, "-o", "key.signed")
+        cli("keys", "publish", "key.signed", "--server", server.url)
         cli("survey", "publish", "first.signed", "--server", server.url)
         close = "survey", "close", "first.signed", "--key", "authority.key", "--server", server.url
         assert "is ended with period 4, at 2027-01-19T08:00:00Z" in cli(*close, "--after", "4")

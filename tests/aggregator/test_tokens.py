@@ -54,6 +54,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
         with server:
+            server.new_key()
             server.http.put(PATH, content=SIGNED, headers=ADMIN).raise_for_status()
             yield server
 

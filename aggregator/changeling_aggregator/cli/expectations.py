@@ -1,12 +1,16 @@
 """What a survey is expected to show, before anybody answers: for operators, in a table and in a word."""
 
+import sys
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
+import typer
 from changeling_protocol import Survey
 from changeling_statistics.durations import format_duration
 from changeling_statistics.instants import format_instant
 from rich.table import Table
+
+from .tables import console
 
 if TYPE_CHECKING:
     from changeling_statistics.planning import Option
@@ -31,6 +35,26 @@ def expected_of(survey: Survey, devices: int) -> "Option | None":
 def is_hopeless(option: "Option") -> bool:
     """Whether so many devices would show nothing."""
     return not option.prediction.mean < HOPELESS
+
+
+def ask_if_hopeless(survey: Survey, devices: int) -> None:
+    """Ask whether to publish a survey of which so many devices would show nothing.
+
+    Raises ValueError for a no, and where nobody is there to answer.
+    """
+    option = expected_of(survey, devices)
+    if option is None or not is_hopeless(option):
+        return
+    console().print(expectation_table(option))
+    refusal = f"of {devices:,} devices this survey would show nothing: --yes publishes it all the same"
+    if not sys.stdin.isatty():
+        raise ValueError(refusal)
+    try:
+        agreed = typer.confirm(f"{devices:,} devices would show nothing. Publish it all the same?")
+    except typer.Abort:
+        agreed = False
+    if not agreed:
+        raise ValueError("not published")
 
 
 def expectation_table(option: "Option", points: float = 1.0) -> Table:

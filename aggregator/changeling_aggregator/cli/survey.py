@@ -8,11 +8,13 @@ from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import END
 from changeling_statistics.constraint_words import in_words
+from changeling_statistics.counts import parse_count
 from changeling_statistics.durations import format_duration
 from changeling_statistics.instants import format_instant
 from changeling_statistics.survey_files import read_survey
 
 from .code import code
+from .expectations import MANY_DEVICES, ask_if_hopeless
 from .extend import extend
 from .files import read_private_key
 from .remote import TokenFile, put, token_in
@@ -48,9 +50,18 @@ def publish(
     public: Annotated[
         bool | None, typer.Option(help="Whether its results are open to all, or ask for a token, as they do at first.")
     ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="How many are expected to answer: 20000, 1e6.", show_default="ten million")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Publish it also if it would show nothing.")] = False,
 ) -> None:
-    """Publish a signed survey. Doing so again changes nothing but who may read its results, if that is said."""
+    """Publish a signed survey. Doing so again changes nothing but who may read its results, if that is said.
+
+    If so many devices would show nothing, it asks first.
+    """
     survey = read_survey(file)
+    if not yes:
+        ask_if_hopeless(survey, MANY_DEVICES if devices is None else parse_count(devices))
     query = {} if public is None else {"public": str(public).lower()}
     added = put(server, survey_path(survey.id.hex()), file.read_bytes(), token_in(token_file), **query)
     typer.echo(f"survey {survey.id.hex()} {'is published' if added else 'was published before'}")

@@ -1,8 +1,10 @@
 """Surveys over HTTP: list, fetch, publish. A survey is immutable, so publishing it again changes nothing."""
 
 from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.wire import MOST_BODY_BYTES, ErrorCode
+from changeling_statistics.durations import format_duration
+from changeling_statistics.instants import format_instant
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.succession import check_successor
 from starlette.concurrency import run_in_threadpool
@@ -10,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
+from ..fold.closing import MOST_RETENTION_SECONDS
 from ..store.surveys import add_survey
 from ..store.tokens import TokenScope
 from .admission import require
@@ -49,7 +52,7 @@ async def publish_survey(request: Request) -> Response:
     survey = await run_in_threadpool(_verified, signed, service_of(request))  # which may take a second
     if survey.id != id_in_path(request):
         raise TurnedDown(ErrorCode.MALFORMED, f"this survey's id is {survey.id.hex()}, not the one in the path")
-    await run_in_threadpool(_check_succession, survey, service_of(request))
+    await run_in_threadpool(_check_new, survey, service_of(request))
     added = await run_in_threadpool(_publish, service_of(request), survey, signed, public)
     return JSONResponse({"id": survey.id.hex()}, 201 if added else 200)
 
@@ -75,6 +78,36 @@ def _verified(signed: bytes, service: Service) -> Survey:
     except TypeError as error:
         raise TurnedDown(ErrorCode.INVALID, f"this server cannot count the survey: {error}") from error
     return survey
+
+
+def _check_new(survey: Survey, service: Service) -> None:
+    """What a survey has to be that is not published here already."""
+    if survey.id in service.registry.surveys:
+        return
+    _check_succession(survey, service)
+    _check_time(survey, service)
+
+
+def _check_time(survey: Survey, service: Service) -> None:
+    """A survey is published before it ends, can be kept for as long as it says, and can be answered."""
+    calendar, now = survey.calendar, service.clock()
+    ends = calendar.time(calendar.periods)
+    if now >= ends:
+        raise TurnedDown(
+            ErrorCode.INVALID, f"the survey ended at {format_instant(UnixSeconds(ends))}: nobody can answer it"
+        )
+    if survey.grace > MOST_RETENTION_SECONDS:
+        most = format_duration(MOST_RETENTION_SECONDS)
+        raise TurnedDown(
+            ErrorCode.INVALID,
+            f"its grace is {survey.grace} s, and no server keeps keys and reports for more than {most}",
+        )
+    keys = [published.key for published in service.registry.keys.values()]
+    if not any(key.begins < ends + survey.grace and key.expires > max(now, calendar.start) for key in keys):
+        raise TurnedDown(
+            ErrorCode.CONFLICT,
+            "no sealing key of this server is good while the survey is answered: publish one first (`changeling keys`)",
+        )
 
 
 def _check_succession(survey: Survey, service: Service) -> None:

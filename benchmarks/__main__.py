@@ -35,7 +35,14 @@ SUITES = {
         "client_audit",
         "client_audit_lives",
     ),
-    "server": ("server_appending", "server_folding", "server_reading", "server_kills", "server_hostile"),
+    "server": (
+        "server_appending",
+        "server_folding",
+        "server_reading",
+        "server_kills",
+        "server_hostile",
+        "server_first_look",
+    ),
     "house": (
         "house.lengths",
         "house.additions",

@@ -8,7 +8,6 @@ from changeling_aggregator.cli import (
     authority,
     backup,
     clock,
-    dev,
     doctor,
     fold,
     keys,
@@ -22,6 +21,7 @@ from changeling_aggregator.cli import (
 from changeling_aggregator.cli.settings import SettingsCommand
 from changeling_central.releasing import command as release
 
+from .dev import dev
 from .notice import notice
 from .running import VERSION_HINT
 
@@ -44,6 +44,6 @@ for name, group in groups.items():
 shown = (results.histogram, results.series, results.change, results.status)
 kept = (backup.backup, backup.restore, doctor.doctor)
 configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
-for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev.dev):
+for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev):
     app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

@@ -4,11 +4,12 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Annotated
+from typing import TypeAlias
 
 import typer
 from changeling_protocol import Survey
@@ -18,7 +19,16 @@ from changeling_protocol.wire.paths import HISTOGRAM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..errors import ServerAnswered
-from .development import ODDS, keep_port, kept_authority, kept_port, kept_survey, publish
+from .development import (
+    FLEET_ODDS,
+    ODDS,
+    fleet_survey,
+    keep_port,
+    kept_authority,
+    kept_port,
+    kept_survey,
+    publish,
+)
 from .remote import get_json
 from .serve import interrupt
 from .tables import shown_error
@@ -53,22 +63,32 @@ A period closes every {period} seconds; what it brought shows here about four se
 of all that ever were, and how many hold each answer. Run the device again with another answer, or with another
 file instead of device.db for a second device. Stop with Ctrl-C.
 """
+_OF_FLEET = """\
+changeling dev: a fleet of simulated devices, each a client of its own, and a survey that is a toy: epsilon {epsilon}
+for life, as a device reports its answer every {period} seconds with odds of {odds} : 1. FOR DEVELOPMENT ONLY.
+The devices report what they have lived through so far."""
 
 
-def dev(
-    answers: Annotated[str, typer.Option(help="The answers, with commas between them.")] = "tea,coffee,neither",
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port on loopback; by default the last one, or a free one.")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder that keeps everything, to go on with; by default it is thrown away.")
-    ] = None,
-) -> None:
-    """Run a server on loopback with a survey of ten-second periods, and print its estimates.
+@dataclass(frozen=True, slots=True)
+class Development:
+    """What devices need to know of a development server. authority: its public key. folder: theirs, thrown away."""
 
-    It makes an authority, a sealing key and a survey, and prints a piece of Python that is a device. Started again with
-    the same folder and answers it goes on with the same survey while that lasts, else with a new one of the same
-    authority. The odds are for development only.
+    url: str
+    survey: Survey
+    signed: bytes
+    authority: bytes
+    folder: Path
+
+
+Fleet: TypeAlias = Callable[[Development], AbstractContextManager[None]]
+"""Devices that live while the context lasts; it is entered once they have reported their past."""
+
+
+def develop(answers: str, port: int | None, store: Path | None, fleet: Fleet | None) -> None:
+    """Run a server on loopback with a survey of ten-second periods, and print its estimates, until interrupted.
+
+    answers: with commas between them. port: on loopback; None for the last one, or a free one.
+    store: the folder that keeps everything; None for one that is thrown away. fleet: simulated devices, if any.
     """
     named = tuple(answer.strip() for answer in answers.split(","))
     signal.signal(signal.SIGTERM, interrupt)
@@ -78,10 +98,20 @@ def dev(
         try:
             listening, url = _listen(folder, port)  # before anything is changed that another server may be using
             authority = kept_authority(folder)
-            survey = kept_survey(folder, authority, named, time.time())
+            now = time.time()
+            survey = kept_survey(folder, authority, named, now) if fleet is None else fleet_survey(named, now)
             with listening, _serving(folder, authority, survey, listening):
-                _print_instructions(survey, authority, url, store)
-                _watch(survey, url)
+                if fleet is None:
+                    _print_instructions(survey, authority, url, store)
+                    _watch(survey, url, _wait(survey))
+                    return
+                typer.echo(
+                    _OF_FLEET.format(epsilon=survey.epsilon, odds=FLEET_ODDS.favoured, period=survey.calendar.period)
+                )
+                public = authority.public_key().public_bytes_raw()
+                with fleet(Development(url, survey, survey.signed_by(authority), public, folder)):
+                    typer.echo(f"Look at {url}/ for the estimates with their bands. Stop with Ctrl-C.")
+                    _watch(survey, url, _wait(survey) + survey.calendar.period // 2)
         except KeyboardInterrupt:
             typer.echo("stopped; everything is " + ("thrown away" if store is None else f"kept in {store}"))
 
@@ -130,14 +160,14 @@ def _print_instructions(survey: Survey, authority: Ed25519PrivateKey, url: str, 
     )
 
 
-def _watch(survey: Survey, url: str) -> None:
-    """Print a line for each period as its answers come in, until the survey ends."""
+def _watch(survey: Survey, url: str, wait: int) -> None:
+    """Print a line for each period, so many seconds after its close, until the survey ends."""
     width = max(14, *(len(answer) + 2 for answer in survey.answers))
-    typer.echo("period     heard" + "".join(answer.rjust(width) for answer in survey.answers))
-    shown = survey.calendar.closed(UnixSeconds(time.time() - _wait(survey)))  # what came before is not shown again
+    typer.echo("period         heard" + "".join(answer.rjust(width) for answer in survey.answers))
+    shown = survey.calendar.closed(UnixSeconds(time.time() - wait))  # what came before is not shown again
     while shown < survey.calendar.periods:
         time.sleep(0.5)
-        due = survey.calendar.closed(UnixSeconds(time.time() - _wait(survey)))
+        due = survey.calendar.closed(UnixSeconds(time.time() - wait))
         if due > shown:
             typer.echo(f"{due:>6}  " + _line(survey, url, due, width))
             shown = due
@@ -157,4 +187,4 @@ def _line(survey: Survey, url: str, period: int, width: int) -> str:
         return "nothing yet: no device was heard"
     pairs = zip(answer["values"], answer["standard_errors"], strict=True)
     cells = (f"{round(value, 2) + 0.0:.2f} ± {shown_error(error, 2)}".rjust(width) for value, error in pairs)
-    return f"{answer['heard']:.0f} of {answer['enrolled']:.0f}".rjust(8) + "".join(cells)
+    return f"{answer['heard']:.0f} of {answer['enrolled']:.0f}".rjust(12) + "".join(cells)

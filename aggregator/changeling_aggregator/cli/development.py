@@ -28,18 +28,27 @@ PERIODS = 2160
 MOST_CHANGES = 1000
 ODDS = Odds(1_000_000, 1)
 """Far too generous for people: one device's answer shows through."""
+FLEET_ODDS = Odds(9, 1)
+"""So that estimates of a simulated fleet have bands to be seen. Too generous too, as every period is reported."""
+FLEET_PAST = 40
+"""How many periods a simulated fleet has lived through when it begins: less than the grace allows."""
 KEY_SECONDS = 10 * 365 * 86_400
 """How long a sealing key of development is good."""
 
 
-def development_survey(answers: Sequence[str], now: float) -> Survey:
+def fleet_survey(answers: Sequence[str], now: float) -> Survey:
+    """A survey that began FLEET_PAST periods ago, for devices that are simulated. now: Unix seconds."""
+    return development_survey(answers, now - FLEET_PAST * PERIOD_SECONDS, FLEET_ODDS)
+
+
+def development_survey(answers: Sequence[str], now: float, odds: Odds = ODDS) -> Survey:
     """A survey that begins with the period that holds `now`, in Unix seconds.
 
     A device reports its answer at the end of every period, and not its change over it: so what it says does not hang on
     periods in which nobody was there. Raises ValueError for answers that no survey has.
     """
     calendar = Calendar(int(now) // PERIOD_SECONDS * PERIOD_SECONDS, PERIOD_SECONDS, PERIODS)
-    track = Track(1, KaryResponse(StateSpace(len(answers)), ODDS), 0, PERIODS)
+    track = Track(1, KaryResponse(StateSpace(len(answers)), odds), 0, PERIODS)
     return Survey.at_cost(
         question="What do you drink? (development only)",
         answers=answers,

@@ -111,10 +111,11 @@ def _tails(counts: Counts, reports: Counts, least: Floats, most: Floats) -> Floa
 
     tails = np.ones(len(counts))
     n = reports[:, None]
-    low = counts < n * least - FAR * np.sqrt(n * least * (1 - least))
-    high = counts > n * most + FAR * np.sqrt(n * most * (1 - most))
-    for far, rate, tail, shift in ((low, least, bdtr, 0), (high, most, bdtrc, 1)):
-        node, symbol = np.nonzero(far)
+    far = FAR * np.sqrt(n)
+    low = counts < n * least - far * np.sqrt(least * (1 - least))
+    high = counts > n * most + far * np.sqrt(most * (1 - most))
+    for outliers, rate, tail, shift in ((low, least, bdtr, 0), (high, most, bdtrc, 1)):
+        node, symbol = np.nonzero(outliers)
         chances = tail(counts[node, symbol] - shift, reports[node], rate[symbol])
         np.minimum.at(tails, node, chances)
     return tails

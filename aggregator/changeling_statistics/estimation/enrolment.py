@@ -14,6 +14,7 @@ docs/mathematics.md, "Who is missing".
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from changeling_protocol import ReleasePlan, Survey
@@ -24,8 +25,6 @@ from .network import Indices
 
 RECENT = 5
 """Of how many closings the median says which share of the entries is heard."""
-AT_ONCE = 256
-"""For how many closings the share that is silent is worked out at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +54,9 @@ class Enrolment:
         """
         plan, periods = survey.plan, survey.calendar.periods
         counts = np.zeros((3, len(plan.groups), periods + 1))
-        for (group, period), there in attendance.items():
-            counts[:, group, period] = there.heard, there.new, there.missed
+        if attendance:
+            group, period = np.array([*attendance], np.intp).T
+            counts[:, group, period] = np.array([(each.heard, each.new, each.missed) for each in attendance.values()]).T
         heard, new, missed = counts.sum(1)
         counted = np.flatnonzero(heard >= max(1, survey.minimum)).astype(np.intp)
         newcomers = np.zeros(len(counted)) if survey.closed else _newcomers(new, missed, counted, _closings(plan))
@@ -82,9 +82,7 @@ class Enrolment:
     @cached_property
     def latest(self) -> Floats:
         """`heard_last` at each time, shape (T+1,)."""
-        there = np.flatnonzero(self.heard)
-        last = np.searchsorted(there, np.arange(len(self.heard)), side="right")
-        return np.concatenate([[0.0], self.heard[there]])[last]
+        return self._at_each_time(self.heard[np.flatnonzero(self.heard)])
 
     def scale(self, until: int) -> float:
         """What takes estimates in units m to entries: enrolled / m, as known at a time."""
@@ -108,11 +106,12 @@ class Enrolment:
     @cached_property
     def lasting(self) -> Floats:
         """`missing(t).lasting` at each time t, shape (T+1,)."""
-        there = np.flatnonzero(self.heard)
-        if not len(there):
-            return np.zeros(len(self.heard))
-        last = np.searchsorted(there, np.arange(len(self.heard)), side="right") - 1
-        return np.where(last >= 0, self._lasting(there)[last], 0.0)
+        return self._at_each_time(self._lasting)
+
+    @cached_property
+    def recent(self) -> Floats:
+        """`missing(t).recent` at each time t, shape (T+1,)."""
+        return self._at_each_time(self._least_and_recent[1])
 
     @cached_property
     def silence(self) -> Floats:
@@ -123,25 +122,39 @@ class Enrolment:
         silence, enrolled = np.zeros(len(self.heard)), self.new + self.missed
         there = np.flatnonzero(self.heard)
         m, heard = self.stands_for[there], self.heard[there]
-        afresh = m / heard - m / enrolled[there] - self._lasting(there)
+        afresh = m / heard - m / enrolled[there] - self._lasting
         silence[there] = np.maximum(0.0, afresh)
         return silence
 
-    def _lasting(self, there: Indices) -> Floats:
-        """`missing(t).lasting` at each of the times at which anybody was heard, of the same shape."""
-        lasting = np.zeros(len(there))
-        m, heard, new, missed = (each[there] for each in (self.stands_for, self.heard, self.new, self.missed))
-        for first in range(0, len(there), AT_ONCE):
-            rows = np.arange(first, min(first + AT_ONCE, len(there)))
-            enrolled = new[: rows[-1] + 1] + missed[rows, None]
-            shares = np.maximum(0.0, m[: rows[-1] + 1] / heard[: rows[-1] + 1] - m[: rows[-1] + 1] / enrolled)
-            later = np.arange(rows[-1] + 1) > rows[:, None]
-            least = np.where(later, np.inf, shares).min(1)
-            window = rows[:, None] - np.arange(RECENT)
-            recent = np.take_along_axis(shares, np.maximum(window, 0), axis=1)
-            median = np.nanmedian(np.where(window >= 0, recent, np.nan), axis=1)
-            lasting[rows] = np.maximum(0.0, median - least)
+    def _at_each_time(self, figures: Floats) -> Floats:
+        """Figures of the times at which anybody was heard, each until the next of them; 0 before the first."""
+        there = np.flatnonzero(self.heard)
+        last = np.searchsorted(there, np.arange(len(self.heard)), side="right")
+        return np.concatenate([[0.0], figures])[last]
+
+    @property
+    def _lasting(self) -> Floats:
+        """`missing(t).lasting` at each of the times at which anybody was heard."""
+        least, recent = self._least_and_recent
+        lasting: Floats = np.maximum(0.0, recent - least)
         return lasting
+
+    @cached_property
+    def _least_and_recent(self) -> tuple[Floats, Floats]:
+        """`missing(t)` at each of the times at which anybody was heard."""
+        there = np.flatnonzero(self.heard)
+        m, heard, new, missed = (each[there] for each in (self.stands_for, self.heard, self.new, self.missed))
+        least, windows = np.zeros(len(there)), np.full((len(there), RECENT), np.inf)
+        if not len(there):
+            return least, least
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(missed)) + 1, [len(there)]]).tolist()
+        for first, end in pairwise(bounds):  # from one to the next the number of those who were missed is the same
+            shares = np.maximum(0.0, m[:end] / heard[:end] - m[:end] / (new[:end] + missed[end - 1]))
+            least[first:end] = np.minimum.accumulate(shares)[first:]
+            for ago in range(min(RECENT, end)):
+                after = max(first, ago)
+                windows[after:end, ago] = shares[after - ago : end - ago]
+        return least, _medians(windows, np.minimum(np.arange(len(there)) + 1, RECENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +171,14 @@ class Missing:
     def lasting(self) -> float:
         """What is due to entries that fell silent for long: the rest strikes others at each closing."""
         return max(0.0, self.recent - self.least)
+
+
+def _medians(windows: Floats, counts: Indices) -> Floats:
+    """The median of the least `counts` figures of each row; shape (rows,)."""
+    windows.sort(axis=1)
+    rows = np.arange(len(windows))
+    medians: Floats = (windows[rows, (counts - 1) // 2] + windows[rows, counts // 2]) / 2
+    return medians
 
 
 def _stands_for(heard: Floats, newcomers: Floats, counted: Indices) -> Floats:

@@ -150,8 +150,9 @@ class Network:
     @cached_property
     def free(self) -> Indices:
         """All times but the first of each connected part, whose potential is 0."""
-        first = np.unique(self.components, return_index=True)[1]
-        return np.setdiff1d(np.arange(self.periods + 1), first).astype(np.intp)
+        free = np.ones(self.periods + 1, np.bool_)
+        free[np.unique(self.components, return_index=True)[1]] = False
+        return np.flatnonzero(free)
 
     @cached_property
     def _incidence(self) -> Any:
@@ -166,10 +167,17 @@ class Network:
     @cached_property
     def _factor(self) -> Any:
         """The sparse LU factors of L on the free times."""
+        from scipy.sparse import csc_matrix
         from scipy.sparse.linalg import splu
 
-        scaled = self._incidence.multiply(1.0 / np.sqrt(self.variance)).tocsr()[self.free]
-        laplacian = (scaled @ scaled.T).tocsc()
+        place = np.full(self.periods + 1, -1, np.intp)
+        place[self.free] = np.arange(len(self.free))
+        start, end, conductance = place[self.start], place[self.end], 1.0 / self.variance
+        rows, columns = np.concatenate([start, end, start, end]), np.concatenate([start, end, end, start])
+        entries = np.concatenate([conductance, conductance, -conductance, -conductance])
+        inside = (rows >= 0) & (columns >= 0)
+        n = len(self.free)
+        laplacian = csc_matrix((entries[inside], (rows[inside], columns[inside])), shape=(n, n))
         # Symmetric and positive definite, and nearly a tree: hardly any fill, and no pivoting is needed.
         return splu(laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 

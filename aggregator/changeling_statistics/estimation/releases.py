@@ -7,19 +7,21 @@ designer expects, never on what was answered, nor on how many reported on the no
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from changeling_protocol import Node, Survey
 from changeling_protocol.quantities import NodeNumber, TrackNumber
 from numpy.typing import NDArray
 
-from ..conservation import conserves, without_sum
+from ..conservation import without_sum
 from ..estimate import Floats
 from ..randomizers import counterpart_of
 from ..tallies import NodeTally, Tallies
 from .enrolment import Enrolment
 from .expected import expected_spreads, expected_variances
 from .network import Indices, Network
+from .plan_nodes import plan_nodes
 
 LEAST_VARIANCE = 1e-9
 """Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
@@ -28,8 +30,7 @@ MOST_AT_ONCE = 2**22
 """How many figures of covariances are in memory at a time, where only their diagonals are needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsedNode:
+class UsedNode(NamedTuple):
     """A node that went into an estimate.
 
     track: the number of its track in the plan.
@@ -50,7 +51,7 @@ class Releases:
 
     survey: whose they are.
     nodes, tallies: the nodes, and the tally of each.
-    group: the number of each node's group, shape (E,).
+    track, group: the numbers of each node's track and group in the plan, shape (E,).
     expansion: m/r, how many entries one report stands for, on each node, shape (E,).
     network: the nodes as edges, whose resistances are planned variances in entries squared.
     enrolment: how many entries are enrolled and heard.
@@ -59,6 +60,7 @@ class Releases:
     survey: Survey
     nodes: tuple[UsedNode, ...]
     tallies: tuple[NodeTally, ...]
+    track: Indices
     group: Indices
     expansion: Floats
     network: Network
@@ -66,11 +68,6 @@ class Releases:
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    @cached_property
-    def track(self) -> Indices:
-        """The number of each node's track, shape (E,)."""
-        return np.array([used.track for used in self.nodes], dtype=np.intp)
 
     @cached_property
     def changes(self) -> Floats:
@@ -132,6 +129,7 @@ class Releases:
             self,
             nodes=self.nodes[edges],
             tallies=self.tallies[edges],
+            track=self.track[edges],
             group=self.group[edges],
             expansion=self.expansion[edges],
             network=Network(network.periods, network.start[edges], network.end[edges], network.variance[edges]),
@@ -183,10 +181,8 @@ class Releases:
                 changed[at], bounded[at] = decoded.changed, decoded.upper_bound
                 if decoded.products is not None:
                     products[at] = decoded.products
-        tracks = self.survey.plan.tracks
-        conserved = np.flatnonzero(
-            [conserves(self.survey.closed, tracks[used.track].reports_changes, used.node.start) for used in self.nodes]
-        )
+        # Edges from time 0 are reports of states, and first answers.
+        conserved = np.flatnonzero((self.network.start > 0) & self.survey.closed)
         values[conserved], covariances[conserved] = without_sum(values[conserved], covariances[conserved])
         products[conserved] = without_sum(values[conserved], products[conserved])[1]
         x = self.expansion
@@ -201,26 +197,23 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     A report stands for m / (reports on the node) entries, a ratio estimator: unbiased given the counts, none of which
     depends on an answer. docs/mathematics.md, "Who is missing".
     """
-    plan = survey.plan
-    used: list[tuple[UsedNode, NodeTally, int]] = []
-    for group in range(len(plan.groups)):
-        for number, track in plan.numbered(group):
-            for at in track.node_numbers():
-                tally = tallies.get((number, at))
-                if tally is not None and tally.reports >= max(1, survey.minimum):
-                    used.append((UsedNode(number, at, track.node(at), tally.reports), tally, group))
-    used.sort(key=lambda item: (item[0].node.end, item[0].node.start, item[0].track))
-    nodes = tuple(node for node, _, _ in used)
-    groups = np.array([group for _, _, group in used], dtype=np.intp)
+    planned, least = plan_nodes(survey.plan), max(1, survey.minimum)
+    there = [tallies.nodes.get(key) for key in planned.keys]
+    at = [place for place, tally in enumerate(there) if tally is not None and tally.reports >= least]
+    known = [tally for place in at if (tally := there[place]) is not None]
     enrolment = Enrolment.of(tallies.attendance, survey)
-    ends = np.array([node.node.end for node in nodes], dtype=np.intp)
+    track, start, end = planned.track[at], planned.start[at], planned.end[at]
     return Releases(
         survey=survey,
-        nodes=nodes,
-        tallies=tuple(tally for _, tally, _ in used),
-        group=groups,
-        expansion=enrolment.stands_for[ends] / np.array([node.reports for node in nodes], dtype=np.float64),
-        network=_network(survey, nodes, enrolment),
+        nodes=tuple(
+            UsedNode(*planned.keys[place], planned.spans[place], tally.reports)
+            for place, tally in zip(at, known, strict=True)
+        ),
+        tallies=tuple(known),
+        track=track,
+        group=planned.group[at],
+        expansion=enrolment.stands_for[end] / np.array([tally.reports for tally in known], np.float64),
+        network=_network(survey, track, start, end, enrolment),
         enrolment=enrolment,
     )
 
@@ -252,18 +245,10 @@ def planned_variances(survey: Survey, number: TrackNumber, end: Indices, heard: 
     return planned
 
 
-def _network(survey: Survey, nodes: tuple[UsedNode, ...], enrolment: Enrolment) -> Network:
-    tracks = survey.plan.tracks
-    track = np.array([used.track for used in nodes], np.intp)
-    end = np.array([used.node.end for used in nodes], np.intp)
-    variance = np.empty(len(nodes))
+def _network(survey: Survey, track: Indices, start: Indices, end: Indices, enrolment: Enrolment) -> Network:
+    variance = np.empty(len(end))
     for number in np.unique(track).tolist():
         at = track == number
         there = end[at]
         variance[at] = planned_variances(survey, number, there, enrolment.heard[there], enrolment.stands_for[there])
-    return Network(
-        periods=survey.calendar.periods,
-        start=np.array([used.node.start if tracks[used.track].reports_changes else 0 for used in nodes], np.intp),
-        end=end,
-        variance=variance,
-    )
+    return Network(survey.calendar.periods, start, end, variance)

@@ -20,7 +20,7 @@ import numpy as np
 from changeling_aggregator.fold import OpeningProcesses
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.opening import Kind, Opened, Sheaf, upload_number
-from changeling_aggregator.fold.runs import add_run
+from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Node, Survey, hpke, seal
 from changeling_protocol.sealing import HEAD_BYTES
@@ -113,7 +113,7 @@ def _see(log: Log) -> None:
     for period in range(1, PERIODS + 1):
         ids = np.sort(generator.integers(0, 2**63, (SEEN // PERIODS, 2), np.uint64), axis=0).astype(">u8")
         with log.store.writing() as connection:
-            add_run(connection, (log.survey.id, period), ids.tobytes())
+            add_ids(connection, {(log.survey.id, period): ids.tobytes()})
 
 
 def _opened(survey: Survey, seed: int) -> Opened:

@@ -18,7 +18,7 @@ from threading import Event, Thread
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.store.counted import tallies_of
-from changeling_aggregator.store.runs import ID_BYTES, read_run, run_sizes
+from changeling_aggregator.store.runs import ID_BYTES, read_run, runs_of
 from changeling_protocol import Closing, Node, Report, Standing, seal
 from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber, UnixSeconds
 from changeling_protocol.upload import encode_upload
@@ -140,7 +140,8 @@ def _compared(log: Log, senders: list[Sender], already: int = 0) -> dict[str, fl
     key = log.survey.id, log.survey.calendar.periods
     with log.store.reading() as connection:
         (tally,) = tallies_of(connection, log.survey.id).values()
-        packed = b"".join(piece for number in run_sizes(connection, key) for piece in read_run(connection, key, number))
+        runs = runs_of(connection, [key]).get(key, [])
+        packed = b"".join(piece for run in runs for piece in read_run(connection, key, run.number))
     ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
     return {
         "4_acknowledged": len(sent),

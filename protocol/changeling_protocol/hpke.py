@@ -6,6 +6,7 @@ vectors and to the library's own HPKE.
 """
 
 import hmac
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -51,10 +52,16 @@ def key_schedule(exchanged: bytes, enc: bytes, recipient: bytes, info: bytes) ->
     """
     eae_prk = _labeled_extract(_KEM, b"", b"eae_prk", exchanged)
     shared_secret = _labeled_expand(_KEM, eae_prk, b"shared_secret", enc + recipient, _SECRET_BYTES)
-    context = _BASE_MODE + _PSK_ID_HASH + _labeled_extract(_HPKE, b"", b"info_hash", info)
+    context = _context(info)
     secret = _labeled_extract(_HPKE, shared_secret, b"secret", b"")
     key = _labeled_expand(_HPKE, secret, b"key", context, _KEY_BYTES)
     return key, _labeled_expand(_HPKE, secret, b"base_nonce", context, _NONCE_BYTES)
+
+
+@lru_cache(maxsize=64)
+def _context(info: bytes) -> bytes:
+    """What the key schedule is bound to; whoever opens many seals meets few of them."""
+    return _BASE_MODE + _PSK_ID_HASH + _labeled_extract(_HPKE, b"", b"info_hash", info)
 
 
 def _labeled_extract(suite: bytes, salt: bytes, label: bytes, ikm: bytes) -> bytes:

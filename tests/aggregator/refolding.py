@@ -1,9 +1,11 @@
 """The whole log folded again from empty: what the stored tallies must be."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from heapq import merge
 
 from changeling_aggregator.fold.counting import count
+from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.store import ClosingKey, LoggedEnvelope
 from changeling_aggregator.store.log import envelopes_after
 from changeling_aggregator.store.schema import streams
@@ -31,8 +33,9 @@ def refold(
     """
     whole = Tallies({}, {})
     runs: dict[ClosingKey, list[bytes]] = {}
-    for batch in batches:
-        counted = count([*batch], surveys, keys, lambda key, _: runs.get(key, ()), {})
+    for batch in map(list, batches):
+        opened = open_requests([each.envelope for each in batch], surveys, keys)
+        counted = count(batch, opened, surveys, partial(_among, runs), {})
         for (_, track, node, _), tally in counted.tallies.items():
             whole += Tallies({(track, node): tally}, {})
         for (_, group, period, _), here in counted.attendance.items():
@@ -40,6 +43,10 @@ def refold(
         for key, ids in counted.ids.items():
             runs.setdefault(key, []).append(ids)
     return whole
+
+
+def _among(runs: Mapping[ClosingKey, list[bytes]], wanted: Iterable[ClosingKey]) -> Iterator[tuple[ClosingKey, bytes]]:
+    return ((key, ids) for key in wanted for ids in runs.get(key, ()))
 
 
 def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:

@@ -1,8 +1,8 @@
 """The fold: what counts, what is refused, and that it is a function of the log."""
 
-import itertools
 import os
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,14 +18,15 @@ from changeling_aggregator.fold.checks import judged
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.fold.runs import add_run, merged
+from changeling_aggregator.fold.opening import open_requests
+from changeling_aggregator.fold.runs import add_ids, merged
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.store import LoggedEnvelope, Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.log import open_stream, unread
-from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, run_sizes
+from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, runs_of
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, Survey, seal
@@ -251,7 +252,8 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     with log.store.reading() as connection:
         keys = private_keys(connection, IN_CLEAR)
     entry = LoggedEnvelope(END * 1000, 1, 1, body(seal(plaintext, log.survey.id, log.key)))
-    count([entry], {log.survey.id: log.survey}, keys, lambda *_: (), {})
+    surveys = {log.survey.id: log.survey}
+    count([entry], open_requests([entry.envelope], surveys, keys), surveys, lambda _: (), {})
 
 
 def fill(log: Log, seed: int, uploads: int) -> None:
@@ -312,7 +314,7 @@ def test_a_folder_that_was_overtaken_changes_nothing(log: Log, monkeypatch: pyte
         fold_batch(log.store)
         return entries
 
-    monkeypatch.setattr("changeling_aggregator.fold.folding.unread", overtaken)
+    monkeypatch.setattr("changeling_aggregator.fold.batches.unread", overtaken)
     with pytest.raises(Overtaken):
         fold_batch(log.store)
     assert log.tallies()[0, 1][0] == 1
@@ -326,14 +328,14 @@ def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
 
     fold(log.store, closes(1) + GRACE)
     with log.store.reading() as connection:
-        assert list(chunks_near(connection, key, same)) == [same]
+        assert list(chunks_near(connection, key, 0, same)) == [same]
 
     fold(log.store, closes(1) + GRACE + 0.25)
     log.append_reports(closes(1) + 1, [report(1, 2, id_=same), report(3, 2)])
     log.append_reports(closes(1) + 1, [report(1, 2)])
     fold(log.store, closes(1) + GRACE + 1)
     with log.store.reading() as connection:
-        assert run_sizes(connection, key) == {}
+        assert runs_of(connection, [key]) == {}
     assert log.refused() == {"late": 2}
     assert log.tallies()[0, 1][0] == 1
     assert log.tallies()[0, 3][0] == 1
@@ -378,7 +380,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
         lasting.append_reports(now, [report(8)])
         return unread(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("changeling_aggregator.fold.folding.unread", always_more)
+    monkeypatch.setattr("changeling_aggregator.fold.batches.unread", always_more)
     for _ in range(3):
         now += 1
         fold(store, now)
@@ -410,20 +412,22 @@ def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.Monk
         for size in sizes:
             fresh = {bytes(15) + b"\1", bytes(16), *(random.randbytes(16) for _ in range(size))} - ids
             ids |= fresh
-            add_run(connection, key, b"".join(sorted(fresh)))
-        lengths = run_sizes(connection, key)
+            add_ids(connection, {key: b"".join(sorted(fresh))})
+        runs = runs_of(connection, [key])[key]
         split = [
             [run[i : i + 16] for i in range(0, len(run), 16)]
-            for run in (b"".join(read_run(connection, key, number)) for number in lengths)
+            for run in (b"".join(read_run(connection, key, run.number)) for run in runs)
         ]
         assert sorted(id_ for run in split for id_ in run) == sorted(ids)
         assert all(run == sorted(run) for run in split)
-        assert [16 * len(run) for run in split] == list(lengths.values())
-        assert all(wide >= 2 * narrow for wide, narrow in itertools.pairwise(lengths.values()))
+        assert [(16 * len(run), run[0]) for run in split] == [(run.size, run.first) for run in runs]
+        lengths = Counter(len(run).bit_length() // 3 for run in split)
+        assert max(lengths.values()) <= 14
+        assert [run.number for run in runs] == sorted({run.number for run in runs})
         for wanted in random.sample(sorted(ids), min(len(ids), 20)):
-            near = b"".join(chunks_near(connection, key, wanted))
-            assert wanted in [near[i : i + 16] for i in range(0, len(near), 16)]
-            assert len(near) <= 3 * 16 * len(lengths)
+            near = [b"".join(chunks_near(connection, key, run.number, wanted)) for run in runs]
+            assert sum(wanted in [piece[i : i + 16] for i in range(0, len(piece), 16)] for piece in near) == 1
+            assert all(len(piece) <= 3 * 16 for piece in near)
 
 
 @settings(max_examples=100)
@@ -451,7 +455,7 @@ def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -
     ids = Random(3).randbytes(16 * 10**6)
     ids = b"".join(sorted(ids[at : at + 16] for at in range(0, len(ids), 16)))
     with log.store.writing() as connection:
-        add_run(connection, key, ids)
+        add_ids(connection, {key: ids})
     known = ids[16 * 777_777 :][:16]
     log.append_reports(closes(1), [report(1, id_=known)])
     log.append_reports(closes(1), [report(1)])
@@ -462,7 +466,7 @@ def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -
     assert log.refused() == {"duplicate": 1}
     assert peak < len(ids) / 4
     with log.store.reading() as connection:
-        assert len(b"".join(chunks_near(connection, key, known))) <= 2 * CHUNK_BYTES
+        assert len(b"".join(chunks_near(connection, key, 0, known))) <= CHUNK_BYTES
 
 
 def test_envelopes_go_at_arrival_and_grace(log: Log) -> None:

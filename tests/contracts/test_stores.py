@@ -37,7 +37,7 @@ from changeling_aggregator.store.log import (
     unread,
 )
 from changeling_aggregator.store.pruning import any_to_prune, hold, prune
-from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, replace_runs, run_sizes
+from changeling_aggregator.store.runs import CHUNK_BYTES, Run, chunks_near, drop_runs, put_runs, read_run, runs_of
 from changeling_aggregator.store.schema import sealing_keys
 from changeling_aggregator.store.sealing_keys import (
     KeyState,
@@ -514,16 +514,19 @@ def test_ids_are_found_and_replaced_by_run(store: Store) -> None:
     """A run is read back in order whatever its length; of a few ids, the chunks that could hold them."""
     ids = [number.to_bytes(16) for number in range(CHUNK_BYTES // 16 * 2 + 5)]
     with store.writing() as connection:
-        replace_runs(connection, CLOSING, [], 0, [b"".join(ids)])
-        replace_runs(connection, CLOSING, [], 1, [b"\xff" * 16])
+        put_runs(connection, [(CLOSING, 0, b"".join(ids)), (CLOSING, 1, b"\xff" * 16), ((OTHER, 1), 0, ids[0])])
     with store.reading() as connection:
-        assert run_sizes(connection, CLOSING) == {0: 16 * len(ids), 1: 16}
+        assert runs_of(connection, [CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
+            CLOSING: [Run(0, ids[0], 16 * len(ids)), Run(1, b"\xff" * 16, 16)],
+            (OTHER, 1): [Run(0, ids[0], 16)],
+        }
         assert b"".join(read_run(connection, CLOSING, 0)) == b"".join(ids)
-        assert ids[3] in b"".join(chunks_near(connection, CLOSING, ids[3]))
-        assert list(chunks_near(connection, (SURVEY, 2), ids[3])) == []
+        assert b"".join(chunks_near(connection, CLOSING, 0, ids[3])) == b"".join(ids[: CHUNK_BYTES // 16])
+        assert list(chunks_near(connection, (SURVEY, 2), 0, ids[3])) == []
     with store.writing() as connection:
-        replace_runs(connection, CLOSING, [0, 1], 2, [ids[0]])
-        assert run_sizes(connection, CLOSING) == {2: 16}
+        put_runs(connection, [(CLOSING, 2, ids[0])])
+        drop_runs(connection, CLOSING, [0, 1])
+        assert runs_of(connection, [CLOSING]) == {CLOSING: [Run(2, ids[0], 16)]}
 
 
 def test_what_is_sealed_stays_sealed_and_its_ids_go(store: Store, beside: Store) -> None:
@@ -531,15 +534,15 @@ def test_what_is_sealed_stays_sealed_and_its_ids_go(store: Store, beside: Store)
     with store.writing() as connection:
         for survey in (SURVEY, OTHER):
             for period in (1, 2, 3):
-                replace_runs(connection, (survey, period), [], 0, [bytes(16)])
+                put_runs(connection, [((survey, period), 0, bytes(16))])
         add_tallies(connection, {NODE: tally(4)})
         seal_closings(connection, SURVEY, 2)
     with beside.writing() as connection:
         seal_closings(connection, SURVEY, 1)
     with store.reading() as connection:
         assert (sealed_period(connection, SURVEY), sealed_period(connection, OTHER)) == (2, 0)
-        assert [bool(run_sizes(connection, (SURVEY, period))) for period in (1, 2, 3)] == [False, False, True]
-        assert run_sizes(connection, (OTHER, 1)) == {0: 16}
+        assert {*runs_of(connection, [(SURVEY, period) for period in (1, 2, 3)])} == {(SURVEY, 3)}
+        assert {*runs_of(connection, [(OTHER, 1)])} == {(OTHER, 1)}
         assert tallies_of(connection, SURVEY)[0, 1].reports == 4
 
 

@@ -19,9 +19,9 @@ from ..store.counted import sealed_period, tallies_of
 from ..store.log import folded_requests
 from ..store.schema import cursors, early_ends, log, sealing_keys, streams, surveys
 from ..store.surveys import published_surveys, readable
-from .counting import Open
 from .folding import fold_batch
-from .opening import open_requests
+from .opening import Open, open_requests
+from .seen import SeenIds
 
 _AT_ONCE = 500
 
@@ -45,7 +45,8 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
         scratch = Store.open(Path(folder) / "scratch.db", store.at_rest)
         try:
             _copy(stored, scratch)
-            while fold_batch(scratch, open_=open_).requests:
+            seen = SeenIds()
+            while fold_batch(scratch, open_=open_, seen=seen).requests:
                 pass
             with scratch.reading() as again:
                 known = readable(published_surveys(stored))

@@ -16,10 +16,8 @@ from changeling_protocol.upload import CLOSING_BYTES, CLOSING_ID_BYTES, STANDING
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
+from .ids import Ids, ids_in
 from .opening import Kind, Sheaf
-
-ID = ("high", "low")
-"""A closing's id as two unsigned 64-bit columns, big-endian: sorting by them sorts the bytes."""
 
 Integers = NDArray[np.int64]
 
@@ -57,8 +55,10 @@ class UploadRows:
     sheaves: the uploads by kind. arrivals: of each request, by its number, in Unix milliseconds.
 
     closings: a row for each closing in each upload's span, in the order of the log, and of periods. Columns: row (by
-    which reports name it), upload (its number), group, arrival in Unix milliseconds, period, the id as high and low,
-    standing (raised by one; 0 if the closing is not answered), and stratum.
+    which reports name it), upload (its number), group, arrival in Unix milliseconds, period, standing (raised by one;
+    0 if the closing is not answered), and stratum.
+
+    ids: of the closings, by row.
     """
 
     def __init__(self, plan: ReleasePlan, sheaves: Mapping[Kind, Sheaf], arrivals: Integers) -> None:
@@ -70,7 +70,7 @@ class UploadRows:
             begin, end = np.searchsorted(periods, [kind.start, kind.end], side="right")
             self._blocks.append(_Block(kind, sheaf, rows, periods[begin:end]))
             rows += len(sheaf.numbers) * int(end - begin)
-        self.closings = self._closings(arrivals)
+        self.closings, self.ids = self._closings(arrivals)
         self.answered = self.closings["standing"].to_numpy() > 0
         """By row, whether the closing is."""
         if len(self._blocks) > 1:
@@ -89,20 +89,18 @@ class UploadRows:
             *(np.concatenate(column) for column in zip(*((o.closing, o.node, o.symbol) for o in parts), strict=True))
         )
 
-    def _closings(self, arrivals: Integers) -> pl.DataFrame:
-        parts = []
+    def _closings(self, arrivals: Integers) -> tuple[pl.DataFrame, Ids]:
+        parts, ids = [], []
         for block in self._blocks:
             n, spanned = block.uploads, len(block.closings)
             table = np.frombuffer(b"".join(block.sheaf.closings), np.uint8).reshape(n, spanned * CLOSING_BYTES)
-            ids, standings, strata = np.split(
+            of_block, standings, strata = np.split(
                 table, [CLOSING_ID_BYTES * spanned, (CLOSING_ID_BYTES + STANDING_BYTES) * spanned], axis=1
             )
-            halves = np.ascontiguousarray(ids).view(">u8").reshape(-1, 2)
+            ids.append(of_block.tobytes())
             numbers = np.array(block.sheaf.numbers, np.int64)
             parts.append(
                 {
-                    "high": halves[:, 0].astype(np.uint64),
-                    "low": halves[:, 1].astype(np.uint64),
                     "upload": np.repeat(numbers, spanned),
                     "group": np.full(n * spanned, block.kind.group),
                     "arrival": np.repeat(arrivals[numbers // MOST_ENVELOPES_TAKEN], spanned),
@@ -112,7 +110,7 @@ class UploadRows:
                 }
             )
         columns = parts[0] if len(parts) == 1 else {name: np.concatenate([o[name] for o in parts]) for name in parts[0]}
-        return pl.DataFrame({"row": np.arange(len(columns["high"])), **columns})
+        return pl.DataFrame({"row": np.arange(len(columns["upload"])), **columns}), ids_in(b"".join(ids))
 
 
 def _reports(block: _Block, track: Track, place: int) -> ReportRows:
@@ -120,11 +118,10 @@ def _reports(block: _Block, track: Track, place: int) -> ReportRows:
     last = min((block.kind.end - track.first) // track.width, track.count)
     nodes = np.arange(first, max(last, first - 1) + 1)
     written = _integers(b"".join(block.sheaf.symbols[place]), symbol_bytes(track.randomizer))
-    said = np.flatnonzero(written)
-    upload, node = np.divmod(said, max(len(nodes), 1))
+    upload, node = np.nonzero(written.reshape(block.uploads, len(nodes)))
     spanned = len(block.closings)
-    closing = np.searchsorted(block.closings, track.first + nodes * track.width)
-    return ReportRows(block.first + upload * spanned + closing[node], nodes[node], written[said] - np.uint64(1))
+    closing = block.first + np.searchsorted(block.closings, track.first + nodes * track.width)
+    return ReportRows(upload * spanned + closing[node], nodes[node], written[written > 0] - np.uint64(1))
 
 
 @lru_cache(maxsize=64)
@@ -135,6 +132,8 @@ def _closing_periods(plan: ReleasePlan) -> Integers:
 
 def _integers(packed: bytes, width: int) -> NDArray[np.uint64]:
     """Big-endian integers of 1 to 8 bytes each."""
-    wide = np.zeros((len(packed) // width, 8), np.uint8)
-    wide[:, 8 - width :] = np.frombuffer(packed, np.uint8).reshape(-1, width)
-    return wide.view(">u8")[:, 0].astype(np.uint64)
+    columns = np.frombuffer(packed, np.uint8).reshape(-1, width).T
+    integers: NDArray[np.uint64] = columns[0].astype(np.uint64)
+    for column in columns[1:]:
+        integers = integers << np.uint64(8) | column
+    return integers

@@ -18,32 +18,28 @@ from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, 
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import Attendance, NodeTally
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from ..store import AttendanceKey, ClosingKey, LoggedEnvelope, TallyKey
 from ..store.counted import RefusalCounts
 from .checks import REFUSAL, early_uploads, judged
-from .columns import ID, ReportRows, UploadRows
-from .ids import are_in, first_of_each, packed_ids
-from .opening import Kind, Opened, Sheaf, open_requests, request_number
+from .columns import UploadRows
+from .ids import are_in, first_of_each, ids_in
+from .opening import Kind, Opened, Sheaf, request_number
 
-Seen: TypeAlias = Callable[[ClosingKey, bytes], Iterable[bytes]]
-"""Called with a closing and sorted ids; gives ids that were counted for it, among them all of those given that were.
+Seen: TypeAlias = Callable[[Mapping[ClosingKey, bytes]], Iterable[tuple[ClosingKey, bytes]]]
+"""Called with ids by closing; gives ids that were counted for a closing, among them all of those given that were.
 
-Each piece is sorted ids laid end to end.
+What is given, each time, is sorted ids laid end to end.
 """
-
-Open: TypeAlias = Callable[[Sequence[bytes], Mapping[SurveyId, Survey], Mapping[bytes, X25519PrivateKey]], Opened]
-"""Called with requests, with surveys by id, and with private keys by key id; `open_requests`, or what does the same."""
 
 _OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
 """What a defect raises in counting a survey; a store that fails, or memory that ends, is no survey's own trouble."""
 
 _log = logging.getLogger("changeling")
 
-_NOT_COUNTED = -1
-"""Stands for the stratum of a closing that does not count."""
+_NOT_COUNTED, _UNANSWERED = -1, -2
+"""Stand for the stratum of a closing that does not count, and of one that says nothing."""
 
 
 @dataclass(slots=True)
@@ -79,19 +75,17 @@ class Counted:
 
 def count(
     requests: Sequence[LoggedEnvelope],
+    opened: Opened,
     surveys: Mapping[SurveyId, Survey],
-    keys: Mapping[bytes, X25519PrivateKey],
     seen: Seen,
     ends: Mapping[SurveyId, EarlyEnd],
-    open_: Open = open_requests,
 ) -> Counted:
     """What these requests add.
 
-    requests: in the log's order, after all whose ids are in `seen`. surveys: by id. keys: private keys by key id.
-    ends: of the surveys that were ended early, by id. A survey whose counting fails harms no other. Raises what `seen`
-    raises of a store that fails.
+    requests: in the log's order, after all whose ids are in `seen`. opened: what is in them. surveys: by id. ends: of
+    the surveys that were ended early, by id. A survey whose counting fails harms no other. Raises what `seen` raises of
+    a store that fails.
     """
-    opened = open_([each.envelope for each in requests], surveys, keys)
     rubbish = [(requests[number].stream, requests[number].position) for number in opened.rubbish]
     counted = Counted(opened.refused, envelopes=opened.envelopes, rubbish=rubbish)
     by_survey: dict[SurveyId, dict[Kind, Sheaf]] = {}
@@ -113,7 +107,7 @@ def _count_survey(
 ) -> Counted:
     counted = Counted(Counter())
     rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))
-    fresh = _fresh_closings(counted, survey, last, rows.closings, seen)
+    fresh = _fresh_closings(counted, survey, last, rows, seen)
     for upload, until in early_uploads(fresh, survey):
         request = requests[request_number(upload)]
         at = request.stream, request.position
@@ -123,27 +117,30 @@ def _count_survey(
     return counted
 
 
-def _fresh_closings(counted: Counted, survey: Survey, last: int, closings: pl.DataFrame, seen: Seen) -> pl.DataFrame:
+def _fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
-    closings = judged(closings.filter(pl.col("standing") > 0), survey, last)
+    closings = judged(rows.closings.filter(pl.col("standing") > 0), survey, last)
     good = closings.filter(pl.col(REFUSAL).is_null())
     for reason, refused in closings.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
         counted.refused[survey.id, Refusal(reason)] += refused
 
-    counts = np.zeros(len(good), bool)
-    high, low = (good[half].to_numpy() for half in ID)
+    row = good["row"].to_numpy()
+    firsts: dict[ClosingKey, NDArray[np.int64]] = {}
     for period, places in _by_period(good["period"].to_numpy()):
         key = survey.id, period
-        places = places[first_of_each(high[places], low[places])]
-        for ids in seen(key, packed_ids(high[places], low[places])):
-            places = places[~are_in(high[places], low[places], ids)]
-        if len(places):
-            counted.ids[key] = packed_ids(high[places], low[places])
-            counts[places] = True
-    known = good.filter(counts)
-    if duplicates := len(good) - len(known):
+        ids = rows.ids.take(row[places], axis=0)
+        order = first_of_each(ids)
+        firsts[key], counted.ids[key] = places[order], ids.take(order, axis=0).tobytes()
+    counts = np.zeros(len(good), bool)
+    for places in firsts.values():
+        counts[places] = True
+    for key, some in seen(counted.ids):
+        counts[firsts[key][are_in(ids_in(counted.ids[key]), ids_in(some))]] = False
+    if duplicates := int((~counts).sum()):
         counted.refused[survey.id, Refusal.DUPLICATE] += duplicates
-    return known
+        fresh = {key: ids_in(ids)[counts[firsts[key]]].tobytes() for key, ids in counted.ids.items()}
+        counted.ids = {key: ids for key, ids in fresh.items() if ids}
+    return good.filter(counts)
 
 
 def _by_period(periods: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -165,42 +162,40 @@ def _alike(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame) -> None:
-    marked = {
-        standing.name.lower(): (pl.col("standing") == standing + 1).sum()
-        for standing in (Standing.NEW, Standing.MISSED)
-    }
-    heard = closings.group_by("group", "period", "stratum").agg(heard=pl.len(), **marked)
-    for group, period, stratum, *numbers in heard.iter_rows():
-        counted.attendance[survey, group, period, StratumNumber(stratum)] = Attendance(*numbers)
+    names = ("group", "period", "stratum", "standing")
+    columns = [closings[name].to_numpy() for name in names]
+    sizes = [int(column.max(initial=0)) + 1 for column in columns]
+    kinds, times = np.unique(np.ravel_multi_index(columns, sizes), return_counts=True)
+    for group, period, stratum, standing, heard in zip(*np.unravel_index(kinds, sizes), times, strict=True):
+        key = survey, int(group), int(period), StratumNumber(int(stratum))
+        new, missed = (int(heard) if standing == each + 1 else 0 for each in (Standing.NEW, Standing.MISSED))
+        counted.attendance[key] = counted.attendance.get(key, Attendance(0, 0, 0)) + Attendance(int(heard), new, missed)
 
 
 def _count_reports(counted: Counted, survey: Survey, rows: UploadRows, closings: pl.DataFrame) -> None:
     """Adds the reports that belong to these closings to the tallies; symbols that cannot be are counted as refused."""
-    answered = rows.answered
-    strata = np.full(len(answered), _NOT_COUNTED)
+    strata = np.where(rows.answered, _NOT_COUNTED, _UNANSWERED).astype(np.int64)
     strata[closings["row"].to_numpy()] = closings["stratum"].to_numpy()
     for group in rows.groups:
         for place, (number, track) in enumerate(survey.plan.numbered(group)):
             reports = rows.reports(group, place)
-            if unanswered := int((~answered[reports.closing]).sum()):
+            stratum = strata[reports.closing]
+            if unanswered := int((stratum == _UNANSWERED).sum()):
                 counted.refused[survey.id, Refusal.MALFORMED] += unanswered
-            counts = strata[reports.closing] != _NOT_COUNTED
+            counts = stratum >= 0
             possible = reports.symbol < track.randomizer.symbols
             if wrong := int((counts & ~possible).sum()):
                 counted.refused[survey.id, Refusal.SYMBOL_OUT_OF_RANGE] += wrong
             counterpart = counterpart_of(track.randomizer)
-            for node, stratum, symbols in _by_node(reports, strata, counts & possible):
-                counted.tallies[survey.id, number, node, stratum] = counterpart.tally(symbols)
+            good = counts & possible
+            for node, of, symbols in _by_node(reports.node[good], stratum[good], reports.symbol[good]):
+                counted.tallies[survey.id, number, node, of] = counterpart.tally(symbols)
 
 
 def _by_node(
-    reports: ReportRows, strata: NDArray[np.int64], which: NDArray[np.bool_]
+    node: NDArray[np.int64], stratum: NDArray[np.int64], symbol: NDArray[np.uint64]
 ) -> Iterator[tuple[NodeNumber, StratumNumber, NDArray[np.uint64]]]:
-    """The symbols of these reports for each node and stratum.
-
-    strata: of the closings, by row. which: of the reports, those that are wanted.
-    """
-    node, stratum, symbol = reports.node[which], strata[reports.closing[which]], reports.symbol[which]
+    """The symbols of reports for each node and stratum."""
     order, begins = _alike(node * (1 + stratum.max(initial=0)) + stratum)
     symbol = symbol[order]
     for begin, end in zip(begins, [*begins[1:], len(node)], strict=False):

@@ -6,6 +6,8 @@ and however many fold at once, each closing counts exactly once.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing as ending
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,20 +18,15 @@ from ..errors import Overtaken
 from ..store import Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.database import Transactions
-from ..store.early_ends import published_ends
-from ..store.log import advance_cursors, cursors_after, unfolded, unread
+from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
-from ..store.runs import chunks_near
-from ..store.sealing_keys import private_keys
-from ..store.surveys import published_surveys, readable
+from .batches import BATCH_REQUESTS, Batch, batches, next_batch
 from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
-from .counting import Open, count
-from .opening import open_requests
-from .runs import add_run
+from .counting import count
+from .opening import Open, open_requests
+from .runs import add_ids
+from .seen import SeenIds
 from .snapshots import take_snapshots
-
-BATCH_REQUESTS = 20_000
-BATCH_BYTES = 8 * 2**20
 
 
 @dataclass(slots=True)
@@ -66,12 +63,14 @@ def fold(
     *,
     closing: bool = True,
     open_: Open = open_requests,
+    seen: SeenIds | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> FoldReport:
     """Fold what the log holds by now, then seal what is over, destroy keys, and take snapshots of what may be shown.
 
     now: Unix seconds. batch: the most requests of one transaction. open_: opens them, here or in other processes.
-    stop: asked after each transaction whether to leave the rest for the next time.
+    seen: what is remembered of ids from one fold to the next. stop: asked after each transaction whether to leave the
+    rest for the next time.
     closing: False where `now` may be wrong, so that nothing is sealed or destroyed, nor folded where arrivals are ahead
     of it: what is folded as late is late for good.
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
@@ -80,11 +79,18 @@ def fold(
     with store.turn_to_fold() as writing:
         if writing is None:
             return FoldReport(stood_by=True)
-        return _fold(store, now, closing, stop, lambda: fold_batch(store, batch, open_, writing))
+        return _fold(store, now, closing, stop, batch, open_, seen or SeenIds(), writing)
 
 
 def _fold(
-    store: Store, now: UnixSeconds, closing: bool, stop: Callable[[], bool], fold_next: Callable[[], FoldReport]
+    store: Store,
+    now: UnixSeconds,
+    closing: bool,
+    stop: Callable[[], bool],
+    batch: int,
+    open_: Open,
+    seen: SeenIds,
+    writing: Transactions,
 ) -> FoldReport:
     total = FoldReport()
     if closing:
@@ -94,13 +100,10 @@ def _fold(
     with store.reading() as connection:
         waiting = unfolded(connection)
     while total.requests < waiting and not stop():
-        try:
-            done = fold_next()
-        except Overtaken:
-            continue
-        if done.requests == 0:
+        with suppress(Overtaken), ending(batches(store, batch, open_, waiting - total.requests, stop)) as coming:
+            for each in coming:
+                total += _count(store, each, seen, writing)
             break
-        total += done
     total.behind = total.requests < waiting
     if closing:
         close_what_ended(store, now)
@@ -111,35 +114,32 @@ def _fold(
 
 
 def fold_batch(
-    store: Store,
-    most: int = BATCH_REQUESTS,
-    open_: Open = open_requests,
-    writing: Transactions | None = None,
+    store: Store, most: int = BATCH_REQUESTS, open_: Open = open_requests, seen: SeenIds | None = None
 ) -> FoldReport:
-    """Fold the next requests, if there are any.
+    """Fold the next requests, if there are any. seen: what is remembered of ids from one batch to the next.
 
-    writing: the transactions of the turn to fold, if the caller has it.
     Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
     """
+    batch = next_batch(store, most, open_, {})
+    return _count(store, batch, seen or SeenIds(), store.writing) if batch.requests else FoldReport()
+
+
+def _count(store: Store, batch: Batch, seen: SeenIds, writing: Transactions) -> FoldReport:
+    """Count a batch, in a transaction of its own."""
     with store.reading() as connection:
-        requests = unread(connection, most, BATCH_BYTES)
-        if not requests:
-            return FoldReport()
-        surveys = readable(published_surveys(connection))
-        keys = private_keys(connection, store.at_rest)
-        seen = partial(chunks_near, connection)
-        counted = count(requests, surveys, keys, seen, published_ends(connection), open_)
-    with (writing or store.writing)() as connection:
-        advance_cursors(connection, cursors_after(requests))
+        counted = count(batch.requests, batch.opened, batch.surveys, partial(seen.near, connection), batch.ends)
+    with writing() as connection:
+        advance_cursors(connection, cursors_after(batch.requests))
         add_tallies(connection, counted.tallies)
         add_attendance(connection, counted.attendance)
         add_refusals(connection, counted.refused)
         hold(connection, counted.held)
         discard(connection, counted.rubbish)
-        for key, ids in counted.ids.items():
-            add_run(connection, key, ids)
+        added = add_ids(connection, counted.ids)
+    for key, run in added.items():
+        seen.remember(key, run, counted.ids[key])
     refused: Counter[Refusal] = Counter()
     for (_, reason), times in counted.refused.items():
         refused[reason] += times
     reports = sum(tally.reports for tally in counted.tallies.values())
-    return FoldReport(len(requests), counted.envelopes, reports, refused, counted.uncounted)
+    return FoldReport(len(batch.requests), counted.envelopes, reports, refused, counted.uncounted)

@@ -24,6 +24,7 @@ from ..logs import log_in_json
 from ..store import AtRest, Store
 from .folding import FoldReport, fold
 from .opening_processes import OpeningProcesses
+from .seen import SeenIds
 
 SLICE_SECONDS = 5.0
 """After so long a fold answers, at the log's end or not, so that whoever asked can do what else is due."""
@@ -128,12 +129,14 @@ def _serve(pipe: "Connection[object, object]") -> None:
         place, secret = cast(Any, pipe.recv())
         store = Store.open(place, AtRest(secret))
         pipe.send(None)
-        open_ = OpeningProcesses()
+        open_, seen = OpeningProcesses(), SeenIds()
         while asked := cast(Any, pipe.recv()):
             now, closing = asked
             end = monotonic() + SLICE_SECONDS
             try:
-                answer: object = fold(store, now, closing=closing, open_=open_, stop=partial(_over, pipe, end))
+                answer: object = fold(
+                    store, now, closing=closing, open_=open_, seen=seen, stop=partial(_over, pipe, end)
+                )
             except EOFError:
                 raise
             except Exception as error:

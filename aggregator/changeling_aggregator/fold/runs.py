@@ -1,39 +1,61 @@
-"""The ids counted for a closing, as a few runs of sorted ids, each at least twice as long as the next.
+"""The ids counted for a closing, as runs of sorted ids: a few of each length, from the longest to the shortest.
 
-So a batch rewrites little of what is stored: with each rewriting an id gets into a run of twice the length at least.
-Runs are read and written in pieces, so that memory does not grow with them.
+So a batch adds to what is stored and rewrites little of it: with each rewriting an id gets into a run several times as
+long. Runs are read and written in pieces, so that memory does not grow with them.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from ..store import ClosingKey
-from ..store.runs import CHUNK_BYTES, ID_BYTES, read_run, replace_runs, run_sizes
+from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_run, runs_of
 from .ids import merged_ids
 
+_MOST_ALIKE = 7
+"""So many runs of about one length a closing has at most; with one more they become one."""
 
-def add_run(connection: Connection, key: ClosingKey, ids: bytes) -> None:
-    """Add ids to those counted for a closing. ids: sorted, laid end to end, none of them counted before."""
-    sizes = run_sizes(connection, key)
-    numbers = list(sizes)
-    short = numbers[runs_kept(list(sizes.values()), len(ids)) :]
-    pieces = merged([*(read_run(connection, key, number) for number in short), [ids]])
-    replace_runs(connection, key, short, numbers[-1] + 1 if numbers else 0, pieces)
+
+def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Run]:
+    """Add ids to those counted. added: by closing, sorted, laid end to end, none of them counted before.
+
+    Returns the runs that hold them and nothing else.
+    """
+    runs = runs_of(connection, added)
+    alone: dict[ClosingKey, Run] = {}
+    for key, ids in added.items():
+        kept = runs.get(key, [])
+        number = kept[-1].number + 1 if kept else 0
+        merging = [run.number for run in kept[runs_kept([run.size for run in kept], len(ids)) :]]
+        if not merging:
+            alone[key] = Run(number, ids[:ID_BYTES], len(ids))
+            continue
+        for piece in merged([*(read_run(connection, key, each) for each in merging), [ids]]):
+            put_runs(connection, [(key, number, piece)])
+        drop_runs(connection, key, merging)
+    put_runs(connection, ((key, run.number, added[key]) for key, run in alone.items()))
+    return alone
 
 
 def runs_kept(sizes: Sequence[int], size: int) -> int:
-    """How many runs of these sizes, the longest first, stay as they are when one of this size is added.
+    """How many runs of these sizes, the oldest first, stay as they are when one of this size is added.
 
-    >>> runs_kept([64, 16], 16)
-    1
+    >>> runs_kept([16 * 80, *[16] * 6], 16), runs_kept([16 * 80, *[16] * 7], 16)
+    (7, 1)
     """
     kept = len(sizes)
-    while kept and sizes[kept - 1] < 2 * size:
-        kept -= 1
-        size += sizes[kept]
-    return kept
+    while True:
+        longer = next((at for at in range(kept, 0, -1) if _length(sizes[at - 1]) > _length(size)), 0)
+        if kept - longer < _MOST_ALIKE:
+            return kept
+        size += sum(sizes[longer:kept])
+        kept = longer
+
+
+def _length(size: int) -> int:
+    """About how long a run is: one that is eight times as long is one more."""
+    return (size // ID_BYTES).bit_length() // 3
 
 
 def merged(runs: Sequence[Iterable[bytes]]) -> Iterator[bytes]:

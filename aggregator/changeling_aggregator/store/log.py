@@ -124,14 +124,17 @@ def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[b
         rows = rows[count:]
 
 
-def unread(connection: Connection, most: int, most_bytes: int) -> list[LoggedEnvelope]:
+def unread(
+    connection: Connection, most: int, most_bytes: int, after: Mapping[int, int] | None = None
+) -> list[LoggedEnvelope]:
     """The next envelopes that the fold has not counted, in the log's order.
 
+    after: the positions by stream of what is being counted, which is left out.
     Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end.
     """
     envelopes, size = [], 0
-    behind = _behind(connection)
-    for logged in merge(*(envelopes_after(connection, stream, position) for stream, position in behind)):
+    behind = {**dict(_behind(connection)), **(after or {})}
+    for logged in merge(*(envelopes_after(connection, *each) for each in behind.items())):
         envelopes.append(logged)
         size += len(logged.envelope)
         if len(envelopes) == most or size >= most_bytes:

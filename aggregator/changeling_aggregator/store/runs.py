@@ -1,11 +1,12 @@
 """The ids behind the tallies of what is not sealed, written in the transaction that adds to the tallies.
 
 A closing has a few runs of sorted ids, each in chunks, so that a few ids are looked up by reading a few chunks, and
-whatever reads a whole run holds a little of it at a time.
+whatever reads a whole run holds a little of it at a time. A run never changes: another takes its place.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select
@@ -16,31 +17,52 @@ from .schema import runs
 ID_BYTES = 16
 CHUNK_BYTES = 4096 * ID_BYTES
 _CHUNKS_AT_ONCE = 64
+_CLOSINGS_AT_ONCE = 500
 
 
-def chunks_near(connection: Connection, key: ClosingKey, ids: bytes) -> Iterator[bytes]:
-    """The chunks of a closing that could hold one of these sorted ids; some are laid end to end."""
+class Run(NamedTuple):
+    """A run of a closing. number: a later one's is higher. first: the first id. size: in bytes."""
+
+    number: int
+    first: bytes
+    size: int
+
+
+def runs_of(connection: Connection, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[Run]]:
+    """The runs of these closings, by their numbers; a closing without runs is left out."""
+    found: dict[ClosingKey, list[Run]] = {}
+    for survey, group in groupby(sorted(keys), lambda key: key[0]):
+        periods = [period for _, period in group]
+        for at in range(0, len(periods), _CLOSINGS_AT_ONCE):
+            some = runs.c.period.in_(periods[at : at + _CLOSINGS_AT_ONCE])
+            query = select(
+                runs.c.period, runs.c.number, func.min(runs.c.first), func.sum(func.length(runs.c.ids))
+            ).where(runs.c.survey == survey, some)
+            for period, number, first, size in connection.execute(
+                query.group_by(runs.c.period, runs.c.number).order_by(runs.c.period, runs.c.number)
+            ):
+                found.setdefault((survey, period), []).append(Run(number, first, int(size)))
+    return found
+
+
+def chunks_near(connection: Connection, key: ClosingKey, number: int, ids: bytes) -> Iterator[bytes]:
+    """The chunks of a run that could hold one of these sorted ids; some are laid end to end."""
+    if not ids:
+        return
     wanted = np.frombuffer(ids, f"S{ID_BYTES}")
-    query = select(runs.c.number, runs.c.first).where(_of_closing(key)).order_by(runs.c.number, runs.c.first)
-    for number, rows in groupby(connection.execute(query).all(), lambda row: row.number):
-        firsts = [row.first for row in rows]
-        below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
-        near = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below))]
-        for some in _groups(near):
-            chunks = select(runs.c.ids).where(_of_closing(key), runs.c.number == number, runs.c.first.in_(some))
-            yield b"".join(connection.execute(chunks).scalars())
-
-
-def run_sizes(connection: Connection, key: ClosingKey) -> dict[int, int]:
-    """The bytes of each of a closing's runs by its number, the longest first."""
-    query = select(runs.c.number, func.sum(func.length(runs.c.ids)).label("size")).where(_of_closing(key))
-    rows = connection.execute(query.group_by(runs.c.number).order_by(runs.c.number))
-    return {row.number: int(row.size) for row in rows}
+    query = select(runs.c.first).where(_of_run(key, number)).order_by(runs.c.first)
+    firsts = connection.execute(query).scalars().all()
+    below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
+    near = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
+    for at in range(0, len(near), _CHUNKS_AT_ONCE):
+        some = runs.c.first.in_(near[at : at + _CHUNKS_AT_ONCE])
+        chunks = select(runs.c.ids).where(_of_run(key, number), some).order_by(runs.c.first)
+        yield b"".join(connection.execute(chunks).scalars())
 
 
 def read_run(connection: Connection, key: ClosingKey, number: int) -> Iterator[bytes]:
     """A run in pieces of several chunks. Other runs may be written to meanwhile."""
-    query = select(runs.c.first, runs.c.ids).where(_of_closing(key), runs.c.number == number)
+    query = select(runs.c.first, runs.c.ids).where(_of_run(key, number))
     after = b""
     while rows := connection.execute(
         query.where(runs.c.first > after).order_by(runs.c.first).limit(_CHUNKS_AT_ONCE)
@@ -49,21 +71,26 @@ def read_run(connection: Connection, key: ClosingKey, number: int) -> Iterator[b
         after = rows[-1].first
 
 
-def replace_runs(
-    connection: Connection, key: ClosingKey, replaced: Sequence[int], number: int, ids: Iterable[bytes]
-) -> None:
-    """Put a new run in place of others.
+def put_runs(connection: Connection, added: Iterable[tuple[ClosingKey, int, bytes]]) -> None:
+    """Put sorted ids into runs, as their chunks after those that are there: of closings, under numbers."""
+    rows = [
+        {
+            "survey": survey,
+            "period": period,
+            "number": number,
+            "first": ids[at : at + ID_BYTES],
+            "ids": ids[at : at + CHUNK_BYTES],
+        }
+        for (survey, period), number, ids in added
+        for at in range(0, len(ids), CHUNK_BYTES)
+    ]
+    if rows:
+        connection.execute(insert(runs), rows)
 
-    replaced: the numbers of the others, which may be read until the last piece is taken. number: of the new run.
-    ids: in sorted pieces.
-    """
-    survey, period = key
-    of_run = {"survey": survey, "period": period, "number": number}
-    for piece in ids:
-        chunks = (piece[at : at + CHUNK_BYTES] for at in range(0, len(piece), CHUNK_BYTES))
-        connection.execute(insert(runs), [{**of_run, "first": chunk[:ID_BYTES], "ids": chunk} for chunk in chunks])
-    if replaced:
-        connection.execute(delete(runs).where(_of_closing(key), runs.c.number.in_(replaced)))
+
+def drop_runs(connection: Connection, key: ClosingKey, numbers: Sequence[int]) -> None:
+    """Delete runs of a closing, whose ids are in another by now."""
+    connection.execute(delete(runs).where(_of_closing(key), runs.c.number.in_(numbers)))
 
 
 def _of_closing(key: ClosingKey) -> ColumnElement[bool]:
@@ -71,5 +98,5 @@ def _of_closing(key: ClosingKey) -> ColumnElement[bool]:
     return and_(runs.c.survey == survey, runs.c.period == period)
 
 
-def _groups(firsts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    return (firsts[at : at + _CHUNKS_AT_ONCE] for at in range(0, len(firsts), _CHUNKS_AT_ONCE))
+def _of_run(key: ClosingKey, number: int) -> ColumnElement[bool]:
+    return and_(_of_closing(key), runs.c.number == number)

@@ -9,7 +9,13 @@ from .bodies import JSON, MOST_BODY_BYTES, MSGPACK, PROBLEM
 from .error_answer import ADVICE, STATUS, ErrorAnswer, ErrorCode
 from .key_list import decode_key_list, encode_key_list
 from .paths import survey_path
-from .upload_request import MOST_ENVELOPES, MOST_ENVELOPES_TAKEN, decode_upload_request, encode_upload_request
+from .upload_request import (
+    MOST_ENVELOPES,
+    MOST_ENVELOPES_TAKEN,
+    decode_upload_request,
+    encode_upload_request,
+    envelopes_in,
+)
 
 __all__ = [
     "ADVICE",
@@ -28,5 +34,6 @@ __all__ = [
     "encode_acknowledgement",
     "encode_key_list",
     "encode_upload_request",
+    "envelopes_in",
     "survey_path",
 ]

@@ -1,7 +1,8 @@
 """The short way of an upload: checked where its connection reads it, and answered there once its commit is on disk.
 
-It is open to uploads that nothing is to be said about: they came whole, nobody else is asked about them, and nothing in
-them is refused. Any other goes through the application, which checks it again and says what is wrong.
+It is open to uploads that nothing is to be said about: they came whole, nobody else is asked about them, and their
+envelopes are alike, so that one look tells that none is refused. Any other goes through the application, which checks
+it again and says what is wrong.
 """
 
 import asyncio
@@ -10,14 +11,13 @@ from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from changeling_protocol import MalformedBytes
-from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK, decode_upload_request, encode_acknowledgement
+from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK, encode_acknowledgement
 from starlette.types import Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ..errors import Overloaded
-from ..ingest import refusals_of
+from ..ingest import takes_whole
 from ..store.tokens import TokenScope
 from .addresses import network_of
 from .admission import token_of
@@ -57,15 +57,14 @@ class ShortWay:
             client, scheme = _believed(self._proxied, client, scheme, headers)
         began = perf_counter()
         try:
-            envelopes = decode_upload_request(body)
-            if not envelopes or refusals_of(envelopes, service.registry, service.clock()):
+            if not takes_whole(body, service.registry, service.clock()):
                 return False
             network = network_of(client[0]) if client and service.rates else None
             if service.rates and network is not None and service.rates.wait_of(network):
                 return False
             done = partial(self._done, scheme == "https", len(body), began, answered)
             service.committer.submit(body, asyncio.get_running_loop(), done)
-        except (MalformedBytes, Overloaded):
+        except Overloaded:
             return False
         return True
 

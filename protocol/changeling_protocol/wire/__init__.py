@@ -9,7 +9,13 @@ from .bodies import JSON, MOST_BODY_BYTES, MSGPACK, PROBLEM
 from .error_answer import ADVICE, STATUS, ErrorAnswer, ErrorCode
 from .key_list import decode_key_list, encode_key_list
 from .paths import survey_path
-from .upload_request import MOST_ENVELOPES, MOST_ENVELOPES_TAKEN, decode_upload_request, encode_upload_request
+from .upload_request import (
+    MOST_ENVELOPES,
+    MOST_ENVELOPES_TAKEN,
+    common_head,
+    decode_upload_request,
+    encode_upload_request,
+)
 
 __all__ = [
     "ADVICE",
@@ -22,6 +28,7 @@ __all__ = [
     "STATUS",
     "ErrorAnswer",
     "ErrorCode",
+    "common_head",
     "decode_acknowledgement",
     "decode_key_list",
     "decode_upload_request",

@@ -1,47 +1,68 @@
-"""Measure 1: durable appends through HTTP beside an endpoint that only reads the body, the fold at work meanwhile."""
+"""Measure 1: durable appends through HTTP beside an endpoint that only reads the body, the fold at work meanwhile.
+
+On SQLite and on PostgreSQL. Each round loads both one after the other; ratios are medians of the rounds'.
+"""
 
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 
 from tests.aggregator.serving import ServerProcess
 
-from .server_world import bodies, empty_server, kept_bodies, loaded, port_of, prepared
+from .server_world import Running, bodies, empty_server, kept_bodies, loaded, port_of, prepared, stores
 
-ROUNDS = 3
-SECONDS = 3.0
+ROUNDS = 5
+SECONDS = 2.0
+SIZES = {"single": (1, 4000), "thousand": (1000, 64)}
+"""Envelopes in a body, and how many bodies differ."""
 
 
 def measure() -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        log = prepared(folder)
-        files = {
-            size: kept_bodies(folder / f"bodies-{size}", bodies(log.survey, log.key, count, size))
-            for size, count in ((1, 4000), (1000, 64))
-        }
-        log.store.close()
-        with ServerProcess(folder) as server, empty_server() as empty:
-            ours = port_of(server)
-            for size, name in ((1, "single"), (1000, "thousand")):
-                pairs = []
-                for _ in range(ROUNDS):
-                    pairs.append((loaded(empty, files[size], SECONDS), loaded(ours, files[size], SECONDS)))
-                    print(size, *(f"{each['rate']:.0f} {each['p99']:.4f} {each['other']}" for each in pairs[-1]))
-                of_empty, of_ours = (median(pair[which]["rate"] for pair in pairs) for which in (0, 1))
-                figures[f"1_{name}_empty_requests"] = of_empty
-                figures[f"1_{name}_requests"] = of_ours
-                figures[f"1_{name}_ratio"] = median(pair[1]["rate"] / pair[0]["rate"] for pair in pairs)
-                figures[f"1_{name}_turned_away"] = sum(pair[1]["other"] for pair in pairs)
-                if size == 1:
-                    halves = [
-                        [
-                            loaded(port, files[size], SECONDS, rate / 2)
-                            for port, rate in ((empty, of_empty), (ours, of_ours))
-                        ]
-                        for _ in range(3)
-                    ]
-                    for which, of in ((0, "empty_"), (1, "")):
-                        figures[f"1_half_load_{of}p99_ms"] = 1000 * median(pair[which]["p99"] for pair in halves)
+    with empty_server() as empty, stores() as new:
+        for name, place_in in new.items():
+            with tempfile.TemporaryDirectory() as folder:
+                figures |= {f"1_{name}_{what}": figure for what, figure in appended(folder, place_in, empty).items()}
     return figures
+
+
+def appended(folder: str, place_in: Callable[[Path], str], empty: Running) -> dict[str, float]:
+    """The figures of one store."""
+    place = place_in(Path(folder))
+    log = prepared(Path(folder), place=place)
+    files = {
+        name: kept_bodies(Path(folder) / name, bodies(log.survey, log.key, count, size))
+        for name, (size, count) in SIZES.items()
+    }
+    log.store.close()
+    figures: dict[str, float] = {}
+    with ServerProcess(Path(folder), store=place) as server:
+        ours = Running(port_of(server), server.process.pid)
+        for name, file in files.items():
+            rounds = [_pair(empty, ours, file) for _ in range(ROUNDS)]
+            for which, of in ((0, "empty_"), (1, "")):
+                figures[f"{name}_{of}requests"] = median(each[which]["rate"] for each in rounds)
+                figures[f"{name}_{of}cpu_us"] = 1e6 * median(each[which]["cpu"] for each in rounds)
+            figures[f"{name}_ratio"] = median(mine["rate"] / idle["rate"] for idle, mine in rounds)
+            figures[f"{name}_cpu_ratio"] = median(idle["cpu"] / mine["cpu"] for idle, mine in rounds)
+            figures[f"{name}_turned_away"] = sum(mine["other"] for _, mine in rounds)
+        halves = [_pair(empty, ours, files["single"], figures) for _ in range(ROUNDS)]
+        for which, of in ((0, "empty_"), (1, "")):
+            figures[f"half_load_{of}p99_ms"] = 1000 * median(each[which]["p99"] for each in halves)
+    return figures
+
+
+def _pair(
+    empty: Running, ours: Running, file: Path, half_of: Mapping[str, float] | None = None
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Both under load; half_of: figures, where each is to have half its load."""
+    rates = (half_of["single_empty_requests"] / 2, half_of["single_requests"] / 2) if half_of else (0, 0)
+    return _loaded(empty, file, rates[0]), _loaded(ours, file, rates[1])
+
+
+def _loaded(server: Running, file: Path, rate: float) -> dict[str, float]:
+    """With the processor time that a request took the process, that of the fold not counted."""
+    before = server.seconds
+    found = loaded(server.port, file, SECONDS, rate)
+    return {**found, "cpu": (server.seconds - before) / found["requests"]}

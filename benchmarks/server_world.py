@@ -5,9 +5,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from changeling_aggregator.store import Store
 from changeling_protocol import (
@@ -33,6 +34,7 @@ from changeling_protocol.wire import encode_upload_request
 
 from tests.aggregator.devices import Log
 from tests.aggregator.serving import ServerProcess
+from tests.postgres import PostgreSQL
 from tests.protocol.examples import survey
 
 from .server_load import write_bodies
@@ -69,18 +71,38 @@ def bodies(asked: Survey, key: SealingKey, count: int, envelopes: int) -> list[b
     ]
 
 
-def prepared(folder: Path, periods: int = 8) -> Log:
-    """A store with a survey and a key, for a server to open."""
-    return Log.of(Store.open(folder / "server.db"), hourly_survey(periods, time.time()))
+@contextmanager
+def stores() -> Iterator[Mapping[str, Callable[[Path], str]]]:
+    """By the name of a database, what gives the place of a new store in it; PostgreSQL runs meanwhile."""
+    with PostgreSQL() as postgresql:
+        yield {"sqlite": lambda folder: str(folder / "server.db"), "postgresql": lambda _: postgresql.new()}
+
+
+def prepared(folder: Path, periods: int = 8, place: str | None = None) -> Log:
+    """A store with a survey and a key, for a server to open. place: of the store, where it is not in the folder."""
+    return Log.of(Store.open(place or folder / "server.db"), hourly_survey(periods, time.time()))
+
+
+class Running(NamedTuple):
+    """A server that takes load: where it listens, and the number of its process."""
+
+    port: int
+    pid: int
+
+    @property
+    def seconds(self) -> float:
+        """The processor time that the process itself has taken."""
+        user, system = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def empty_server() -> Iterator[int]:
-    """The endpoint to compare with; gives its port."""
+def empty_server() -> Iterator[Running]:
+    """The endpoint to compare with."""
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.server_empty"], stdout=subprocess.PIPE, text=True)
     assert process.stdout  # noqa: S101
     try:
-        yield int(process.stdout.readline())
+        yield Running(int(process.stdout.readline()), process.pid)
     finally:
         process.terminate()
         process.communicate(timeout=20)

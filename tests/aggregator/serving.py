@@ -62,13 +62,15 @@ class ServerProcess:
     def __exit__(self, *_: object) -> None:
         self.http.close()
         self.process.terminate()
-        self.process.communicate(timeout=20)
+        self.process.wait(20)
+        assert self.process.stdout
+        self.process.stdout.close()
 
     def kill(self) -> None:
-        """SIGKILL, now."""
+        """SIGKILL, now; its fold may go on for as long as its batch takes."""
         self.http.close()
         self.process.kill()
-        self.process.communicate(timeout=20)
+        self.process.wait(20)
 
     def add_token(self, text: str, *scopes: TokenScope) -> None:
         """A token of this text, in the server's store."""

@@ -12,11 +12,21 @@ from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
 from changeling_protocol.survey import ID_BYTES
+from changeling_protocol.wire import common_head
 
 from .registry import Registry
 
 Refused: TypeAlias = tuple[SurveyId | None, Refusal]
 """The id of the survey to count a refusal for, None if there is none, and the reason."""
+
+
+def takes_whole(body: bytes, registry: Registry, now: UnixSeconds) -> bool:
+    """Whether a request's envelopes are alike, and to be appended all, as one look tells; False tells nothing.
+
+    now: Unix seconds.
+    """
+    alike = common_head(body, HEAD_BYTES)
+    return alike is not None and _refusal(*alike, registry, now) is None
 
 
 def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:

@@ -8,9 +8,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Condition, Thread
 from time import monotonic, perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
@@ -34,9 +35,14 @@ REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 
 
+Done: TypeAlias = Callable[[Exception | None], None]
+"""Is told that a commit is on disk, or what kept it from there."""
+
+
 class _Waiting(NamedTuple):
     body: bytes
-    acknowledged: asyncio.Future[None]
+    loop: asyncio.AbstractEventLoop
+    done: Done
 
 
 class Committer:
@@ -97,17 +103,22 @@ class Committer:
 
         Raises Overloaded where too much waits already, or the error that kept it from the disk.
         """
-        waiting = _Waiting(body, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        acknowledged = loop.create_future()
+        self.submit(body, loop, partial(_resolve, acknowledged))
+        await acknowledged
+
+    def submit(self, body: bytes, loop: asyncio.AbstractEventLoop, done: Done) -> None:
+        """As `append`, but calls `done` from the event loop when it is on disk, or was kept from there."""
         with self._changed:
             if self._full:
                 raise Overloaded(self._full)
             if self._closing or self._waiting_bytes + len(body) > MOST_WAITING_BYTES:
                 raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
-            self._waiting.append(waiting)
+            self._waiting.append(_Waiting(body, loop, done))
             self._waiting_bytes += len(body)
             if len(self._waiting) == 1:
                 self._changed.notify()
-        await waiting.acknowledged
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
@@ -138,7 +149,7 @@ class Committer:
                 if not closing:
                     self.count_refused(refused)
             self._failed = error is not None
-            _acknowledge([waiting.acknowledged for waiting in batch], error)
+            _acknowledge(batch, error)
 
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
@@ -169,18 +180,22 @@ class Committer:
         self.commits.observe(perf_counter() - began)
 
 
-def _acknowledge(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+def _acknowledge(batch: Sequence[_Waiting], error: Exception | None) -> None:
     """Wakes each event loop once, whatever number of uploads wait in it."""
-    for loop in {future.get_loop() for future in waiting}:
+    for loop in {waiting.loop for waiting in batch}:
         with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it
-            loop.call_soon_threadsafe(_resolve, [each for each in waiting if each.get_loop() is loop], error)
+            loop.call_soon_threadsafe(_tell, [each.done for each in batch if each.loop is loop], error)
 
 
-def _resolve(waiting: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    for future in waiting:
-        if future.done():  # its sender has gone away
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+def _tell(waiting: Sequence[Done], error: Exception | None) -> None:
+    for done in waiting:
+        done(error)
+
+
+def _resolve(acknowledged: "asyncio.Future[None]", error: Exception | None) -> None:
+    if acknowledged.done():  # its sender has gone away
+        return
+    if error is None:
+        acknowledged.set_result(None)
+    else:
+        acknowledged.set_exception(error)

@@ -4,7 +4,7 @@ from changeling_protocol.wire import ErrorCode
 from starlette.requests import Request
 
 from ..errors import TurnedDown
-from ..ingest import PublishedSurvey
+from ..ingest import PublishedSurvey, Registry
 from ..store.tokens import Token, TokenScope, hash_of
 from .requests import service_of
 
@@ -46,6 +46,11 @@ async def require_admission(request: Request, body: bytes) -> None:
         raise TurnedDown(ErrorCode.FORBIDDEN, refusal)
 
 
+def token_of(registry: Registry, authorization: str) -> Token | None:
+    """The token that this header shows; None where it shows none that is known."""
+    scheme, _, shown = authorization.partition(" ")
+    return registry.tokens.get(hash_of(shown.strip())) if scheme.lower() == "bearer" else None
+
+
 def _token(request: Request) -> Token | None:
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    return service_of(request).registry.tokens.get(hash_of(shown.strip())) if scheme.lower() == "bearer" else None
+    return token_of(service_of(request).registry, request.headers.get("authorization", ""))

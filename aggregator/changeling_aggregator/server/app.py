@@ -65,7 +65,7 @@ def make_app(service: Service) -> ASGIApp:
     routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
-    front = FrontDoor(_UploadsFirst(app, uploads), service.clock, service.settings.requests_a_second)
+    front = FrontDoor(_UploadsFirst(app, uploads), service.clock, service.rates)
     return Observed(front, service.traffic)
 
 

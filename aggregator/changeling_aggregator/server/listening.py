@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,8 @@ from .app import make_app
 from .connections import Connections
 from .guarded_http import GuardedHttp
 from .service import Service
+from .short_http import ShortHttp
+from .short_way import ShortWay
 
 DRAIN_SECONDS = 10
 MOST_CONNECTIONS = 4096
@@ -60,11 +62,14 @@ def listen(host: str, port: int, secure: bool = False) -> tuple[socket.socket, s
 
 def make_server(service: Service, front: Front = Front()) -> uvicorn.Server:
     """The server of a service; `run(sockets=[…])` serves until told to stop, then drains."""
-    return server_of(make_app(service), front)
+    connection = partial(ShortHttp, short_way=ShortWay(service, front.proxies))
+    return server_of(make_app(service), front, connection)
 
 
-def server_of(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
-    """What runs an application within the limits of this module, as `make_server` does."""
+def server_of(
+    app: ASGIApp, front: Front = Front(), connection: Callable[..., GuardedHttp] = GuardedHttp
+) -> uvicorn.Server:
+    """What runs an application within the limits of this module, as `make_server` does. connection: makes each."""
     fast = sys.platform != "win32"
     most = min(MOST_CONNECTIONS, _most_files() - OTHER_FILES)
     room = Connections(most, max(1, most // SHARE), monotonic)
@@ -75,7 +80,7 @@ def server_of(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         loop="uvloop" if fast else "asyncio",
-        http=partial(GuardedHttp, room=room, is_proxy=among(front.proxies)),  # type: ignore[arg-type]
+        http=partial(connection, room=room, is_proxy=among(front.proxies)),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_level="error",  # what strangers send is counted, and fills no log

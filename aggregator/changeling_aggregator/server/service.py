@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeAlias
 
 from ..fold import FoldProcess
@@ -13,6 +14,7 @@ from .clock import Clock, MovableClock
 from .estimating import Estimating
 from .fold_loop import FoldLoop
 from .guarded_clock import GuardedClock
+from .rates import Rates
 from .shown import Showing
 from .traffic import Traffic
 
@@ -57,6 +59,8 @@ class Service:
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()
+        most = settings.requests_a_second
+        self.rates = Rates(most, monotonic) if most else None
         self.traffic = Traffic()
 
     @property

@@ -46,18 +46,26 @@ class Traffic:
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request. status: what was answered, 0 where the sender had gone. seconds: how long it took."""
         route, method = _route(scope), scope["method"] if scope["method"] in METHODS else OTHER
-        key = route, method, status
-        if key not in self._counters:  # looking one up by its labels takes longer than all else here
-            self._counters[key] = self.requests.labels(*key), self.seconds.labels(route)
-        requests, took = self._counters[key]
-        requests.inc()
-        took.observe(seconds)
+        self._count(route, method, status, seconds)
         if method == "PUT" and status in {200, 201}:
             survey = scope.get("path_params", {}).get("survey")
             of_survey = {} if survey is None else {"survey": survey}
             _log.info("published", extra={"route": route, "new": status == 201, **of_survey})
         elif status in DENIED or (method == "PUT" and status >= 400):
             self._deny(route, status)
+
+    def uploaded(self, status: int, size: int, seconds: float) -> None:
+        """Count an upload that went the short way. size: of its body, in bytes."""
+        self._count(UPLOADS, "POST", status, seconds)
+        self.upload_bytes.inc(size)
+
+    def _count(self, route: str, method: str, status: int, seconds: float) -> None:
+        key = route, method, status
+        if key not in self._counters:  # looking one up by its labels takes longer than all else here
+            self._counters[key] = self.requests.labels(*key), self.seconds.labels(route)
+        requests, took = self._counters[key]
+        requests.inc()
+        took.observe(seconds)
 
     def _deny(self, route: str, status: int) -> None:
         key = route, status

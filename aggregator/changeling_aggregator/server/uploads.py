@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..errors import TurnedDown
-from ..ingest import refusals_of
+from ..ingest import refusals_of, takes_whole
 from .admission import require_admission, require_app
 from .requests import read_body
 from .responses import answer_to
@@ -53,6 +53,9 @@ class Uploads:
         require_app(request)
         body = await read_body(request, MOST_BODY_BYTES)
         await require_admission(request, body)
+        if takes_whole(body, service.registry, service.clock()):
+            await service.committer.append(body)
+            return _ALL_TAKEN
         try:
             envelopes = decode_upload_request(body)
         except MalformedBytes as error:

@@ -12,6 +12,7 @@ from .paths import survey_path
 from .upload_request import (
     MOST_ENVELOPES,
     MOST_ENVELOPES_TAKEN,
+    common_head,
     decode_upload_request,
     encode_upload_request,
     envelopes_in,
@@ -28,6 +29,7 @@ __all__ = [
     "STATUS",
     "ErrorAnswer",
     "ErrorCode",
+    "common_head",
     "decode_acknowledgement",
     "decode_key_list",
     "decode_upload_request",

@@ -76,7 +76,7 @@ def make_app(relay: Relay) -> ASGIApp:
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = relay  # read_body finds on it the bodies that are on their way
-    return FrontDoor(app, relay.clock)
+    return FrontDoor(app, relay.clock, relay.settings.requests_a_second)
 
 
 def _relay_of(request: Request) -> Relay:

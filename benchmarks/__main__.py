@@ -36,6 +36,7 @@ SUITES = {
         "client_audit_lives",
     ),
     "server": ("server_appending", "server_folding", "server_reading", "server_kills", "server_hostile"),
+    "soak": ("server_soak",),
     "house": (
         "house.lengths",
         "house.additions",

@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -112,7 +111,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
     told = {(path, method) for path, each in document["paths"].items() for method in each if method != "parameters"}
     assert told == routed | {("/v1/uploads", "post")}
     each = [document["paths"][path][method] for path, method in told]
-    assert all(operation["summary"].endswith((".", ":")) or operation["summary"] for operation in each)
+    assert all(operation["summary"] for operation in each)
     assert len({operation["operationId"] for operation in each}) == len(each)
 
 
@@ -172,7 +171,7 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
     path, nowhere = survey_path(published), "/v1/surveys/" + "0" * 32
     for each in ("/v1/surveys", "/v1/keys", "/healthz", "/readyz", "/openapi.json", path, nowhere):
         asking("GET", each)
-    _try_puts(asking, published)
+    _try_puts(asking)
     for what, needed in ESTIMATES.items():
         for form in ("json", "msgpack", "csv"):
             everything = {"format": form, "confidence": 0.9, "covariance": "true", "method": "retrospective"}
@@ -211,7 +210,7 @@ def _of_no_body(operation: dict[str, Any]) -> set[int]:
     return set() if "requestBody" in operation else {400}
 
 
-def _try_puts(asking: Asking, published: Survey) -> None:
+def _try_puts(asking: Asking) -> None:
     store = Store.open(asking.server.store_path)
     with store.writing() as connection:
         key = SealingKey(make_key(connection, IN_CLEAR), 0, FOREVER)
@@ -222,13 +221,17 @@ def _try_puts(asking: Asking, published: Survey) -> None:
     too_long = bytes(MOST_BODY_BYTES + 1)
     later = replace(key, begins=FOREVER, expires=FOREVER + 1)
     for to, contents in {
-        path: [new.signed_by(AUTHORITY)] * 2 + [new.signed_by(STRANGER), b"no survey", too_long],
+        path: [*[new.signed_by(AUTHORITY)] * 2, new.signed_by(STRANGER), b"no survey", too_long],
         nowhere: [new.signed_by(AUTHORITY)],
         "/v1/surveys/none": [new.signed_by(AUTHORITY)],
-        "/v1/keys": [key.signed_by(AUTHORITY), later.signed_by(AUTHORITY), later.signed_by(AUTHORITY)]
-        + [later.signed_by(STRANGER), b"no key", too_long],
-        path + "/end": [EarlyEnd(new.id, last).signed_by(AUTHORITY) for last in (5, 5, 6, 8)]
-        + [EarlyEnd(new.id, 5).signed_by(STRANGER), b"no end", too_long],
+        "/v1/keys": [
+            *[each.signed_by(AUTHORITY) for each in (key, later, later)],
+            *[later.signed_by(STRANGER), b"no key", too_long],
+        ],
+        path + "/end": [
+            *[EarlyEnd(new.id, last).signed_by(AUTHORITY) for last in (5, 5, 6, 8)],
+            *[EarlyEnd(new.id, 5).signed_by(STRANGER), b"no end", too_long],
+        ],
         nowhere + "/end": [EarlyEnd(new.id, 5).signed_by(AUTHORITY)],
     }.items():
         for content in contents:

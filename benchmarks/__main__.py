@@ -35,8 +35,15 @@ SUITES = {
         "client_audit",
         "client_audit_lives",
     ),
-    "server": ("server_appending", "server_folding", "server_reading", "server_kills", "server_hostile"),
-    "soak": ("server_soak",),
+    "server": (
+        "server_appending",
+        "server_folding",
+        "server_reading",
+        "server_kills",
+        "server_hostile",
+        "server_found",
+    ),
+    "soak": ("server_soak", "server_fuzzing"),
     "house": (
         "house.lengths",
         "house.additions",

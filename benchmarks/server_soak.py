@@ -14,6 +14,7 @@ from statistics import median
 from threading import Event, Thread
 
 import httpx
+from changeling_aggregator.fold import OpeningProcesses
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.store.counted import tallies_of
 from changeling_protocol import Node, seal
@@ -137,7 +138,11 @@ def _counted(log: Log, minutes: list[dict[str, float]]) -> dict[str, float | Non
     sent = sum(min(UPLOADS, each["requests"]) for each in minutes)
     with log.store.reading() as connection:
         (tally,) = tallies_of(connection, log.survey.id).values()
-    return {"7_uploads": sent, "7_reports_counted": tally.reports, "7_differences_folded_again": len(check(log.store))}
+    return {
+        "7_uploads": sent,
+        "7_reports_counted": tally.reports,
+        "7_differences_folded_again": len(check(log.store, OpeningProcesses(os.cpu_count() or 1))),
+    }
 
 
 def _tree(process: int) -> Iterator[int]:

@@ -210,6 +210,16 @@ def _of_no_body(operation: dict[str, Any]) -> set[int]:
     return set() if "requestBody" in operation else {400}
 
 
+def test_a_path_names_all_its_methods(asking: Asking, published: Survey) -> None:
+    """To whoever uses another: 405, with `Allow`, also where each method is a route of its own."""
+    for route, each in asking.document["paths"].items():
+        path = route.replace("{survey}", published.id.hex())
+        answer = asking.server.http.delete(path)
+        assert answer.status_code == 405
+        told = {method.upper() for method in each if method != "parameters"}
+        assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == told
+
+
 def _try_puts(asking: Asking) -> None:
     store = Store.open(asking.server.store_path)
     with store.writing() as connection:

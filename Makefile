@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house clean
+.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
 
 setup: $(VENV)/ready
 
@@ -55,6 +55,9 @@ bench-house: setup
 
 bench-server: setup
 	$(BIN)/python -m benchmarks server
+
+soak: setup
+	$(BIN)/python -m benchmarks soak
 
 clean:
 	rm -rf $(VENV) build dist

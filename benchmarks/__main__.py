@@ -42,7 +42,9 @@ SUITES = {
         "server_kills",
         "server_hostile",
         "server_first_look",
+        "server_found",
     ),
+    "soak": ("server_soak", "server_fuzzing"),
     "house": (
         "house.lengths",
         "house.additions",

@@ -26,11 +26,11 @@ class Hand:
     """A relay whose rounds a test turns by hand; each lasts 10 s."""
 
     def __init__(
-        self, folder, upstream, *, batch=10, most_wait=100, room=2**20, seed=1, surveys=None, authority=PINNED
+        self, folder, upstream, *, batch=10, most_wait=100, room=2**20, seed=1, surveys=None, authority=PINNED, rate=0
     ):
         self.now = NOW
         batching = Batching(batch, 10, most_wait)
-        settings = Settings(authority, batching, surveys, HERE, room, lambda: self.now, SeededCoins(seed))
+        settings = Settings(authority, batching, surveys, HERE, room, rate, lambda: self.now, SeededCoins(seed))
         self.relay = Relay(folder, Upstream(upstream.url), settings)
 
     async def __aenter__(self):
@@ -51,9 +51,9 @@ class Hand:
 
 
 @asynccontextmanager
-async def asked(hand):
-    """The relay's application, as devices ask it."""
-    transport = httpx.ASGITransport(make_app(hand.relay))
+async def asked(hand, host="127.0.0.1"):
+    """The relay's application, as devices at this address ask it."""
+    transport = httpx.ASGITransport(make_app(hand.relay), client=(host, 1))
     async with hand, httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
         yield http
 

@@ -35,6 +35,13 @@ def relay(
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8081,
     token_file: TokenFile = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
+    ] = None,
+    rate: Annotated[
+        int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
+    ] = 50,
 ) -> None:
     """Run a relay: sealed uploads are kept, shuffled and forwarded in batches, without the addresses they came from.
 
@@ -43,20 +50,22 @@ def relay(
     uploads for a token is shown the relay's own.
     """
     from ..relay import Batching, Relay, Settings, Upstream, make_app
-    from ..server.listening import listen, server_of
+    from ..server.listening import Front, listen, server_of
 
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
+    front = Front(proxy or ())
     settings = Settings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),
         None if not survey else frozenset(_survey_id(each) for each in survey),
         url or "",
         room * _MEBIBYTE,
+        rate,
     )
     relaying = Relay(spool, Upstream(upstream, token_in(token_file)), settings)
     listening, here = listen(host, port)
-    server = server_of(make_app(relaying))
+    server = server_of(make_app(relaying), front)
     signal.signal(signal.SIGTERM, interrupt)
     typer.echo(f"changeling relays to {upstream} and listens on {here}")
     try:

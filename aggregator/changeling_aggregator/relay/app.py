@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from changeling_protocol import MalformedBytes
 from changeling_protocol.wire import (
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp
 from ..errors import Overloaded, TurnedDown
 from ..server.front_door import FrontDoor
 from ..server.operations import show_alive
+from ..server.rates import Rates
 from ..server.requests import id_in_path, read_body
 from ..server.responses import HANDLERS, packed
 from .relay import Relay
@@ -76,7 +78,8 @@ def make_app(relay: Relay) -> ASGIApp:
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = relay  # read_body finds on it the bodies that are on their way
-    return FrontDoor(app, relay.clock)
+    most = relay.settings.requests_a_second
+    return FrontDoor(app, relay.clock, Rates(most, monotonic) if most else None)
 
 
 def _relay_of(request: Request) -> Relay:

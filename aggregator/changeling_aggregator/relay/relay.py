@@ -32,7 +32,8 @@ class Settings:
 
     authority: public keys; what is served is signed by one of them. batching: when it forwards.
     surveys: the ids that are relayed; None for all that declare `url`, this relay's base URL.
-    room: bytes on disk for each survey's envelopes. clock: Unix seconds. coins: for slots and orders.
+    room: bytes on disk for each survey's envelopes. requests_a_second: the most from one network, on average; 0 for any
+    number. clock: Unix seconds. coins: for slots and orders.
     """
 
     authority: Sequence[bytes]
@@ -40,6 +41,7 @@ class Settings:
     surveys: frozenset[SurveyId] | None
     url: str
     room: int
+    requests_a_second: int = 0
     clock: Clock = real_time
     coins: Coins = field(default_factory=SystemCoins)
 

@@ -8,6 +8,7 @@ from changeling_protocol.wire.paths import (
     ALIVE,
     CHANGE,
     CLOCK,
+    DOCUMENT,
     END,
     FOLD,
     HISTOGRAM,
@@ -23,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from . import early_ends, estimates, keys, operations, surveys
+from . import early_ends, estimates, keys, openapi, operations, surveys
 from .front_door import FrontDoor
 from .responses import HANDLERS
 from .service import Service
@@ -47,6 +48,7 @@ ROUTES = [
     Route(CLOCK, operations.move_clock, methods=["PUT"]),
     Route(ALIVE, operations.show_alive, methods=["GET"]),
     Route(READY, operations.show_ready, methods=["GET"]),
+    Route(DOCUMENT, openapi.show_document, methods=["GET"]),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from changeling_protocol import BadSignature, MalformedBytes
 from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.wire import ErrorCode
+from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -12,12 +12,22 @@ from ..ingest import PublishedSurvey
 from ..store.early_ends import add_end
 from ..store.tokens import TokenScope
 from .admission import require
+from .described import Described, described
 from .requests import read_body, service_of, survey_in_path
+from .schemas import PERIOD, SIGNED, record
 from .service import Service
 
 MOST_END_BYTES = 4096
 
 
+@described(
+    Described(
+        gives={200: {JSON: record(last_period=PERIOD)}, 201: {JSON: record(last_period=PERIOD)}},
+        takes={MSGPACK: SIGNED},
+        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.INVALID, ErrorCode.CONFLICT),
+        scope=TokenScope.SURVEY_WRITE,
+    )
+)
 async def end_survey(request: Request) -> Response:
     """PUT an end that the authority signed: 201, or 200 where the survey was ended so before, 409 if otherwise."""
     require(request, TokenScope.SURVEY_WRITE)

@@ -21,27 +21,33 @@ from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from .admission import require_reader
 from .answers import answered
+from .described import described
+from .estimate_schemas import described_as
 from .formats import MEDIA_TYPES, Format, encoded, format_of
 from .questions import Kind, Question, parse
 from .requests import service_of, survey_in_path
 from .shown import Shown
 
 
+@described(described_as(Kind.HISTOGRAM))
 async def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period of which anything is shown."""
     return await _answer(request, Kind.HISTOGRAM)
 
 
+@described(described_as(Kind.SERIES))
 async def show_series(request: Request) -> Response:
     """GET …/series?until=t: the histograms of the periods 1 to t; the nodes are listed once for all of them."""
     return await _answer(request, Kind.SERIES)
 
 
+@described(described_as(Kind.WINDOWS))
 async def show_windows(request: Request) -> Response:
     """GET …/windows?width=w&until=t: the changes over all windows of w periods that end by t."""
     return await _answer(request, Kind.WINDOWS)
 
 
+@described(described_as(Kind.CHANGE))
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
     return await _answer(request, Kind.CHANGE)

@@ -4,7 +4,7 @@ Keys are made with `changeling keys new` on the store itself, never over the net
 """
 
 from changeling_protocol import BadSignature, MalformedBytes, SealingKey
-from changeling_protocol.wire import ErrorCode, encode_key_list
+from changeling_protocol.wire import JSON, MSGPACK, ErrorCode, encode_key_list
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,13 +13,16 @@ from ..errors import TurnedDown
 from ..store.sealing_keys import publish_key
 from ..store.tokens import TokenScope
 from .admission import require
+from .described import Described, described
 from .requests import read_body, service_of
 from .responses import packed
+from .schemas import BYTES, SIGNED, TEXT, listed, record
 from .service import Service
 
 MOST_KEY_BYTES = 4096
 
 
+@described(Described({200: {MSGPACK: record(keys=listed(BYTES))}}))
 async def list_keys(request: Request) -> Response:
     """GET the key that is valid by the server's clock, as the authority signed it: a list of one, or none."""
     service = service_of(request)
@@ -27,6 +30,14 @@ async def list_keys(request: Request) -> Response:
     return packed(encode_key_list([] if offered is None else [offered.signed]))
 
 
+@described(
+    Described(
+        gives={200: {JSON: record(id=TEXT)}, 201: {JSON: record(id=TEXT)}},
+        takes={MSGPACK: SIGNED},
+        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT),
+        scope=TokenScope.SURVEY_WRITE,
+    )
+)
 async def put_key(request: Request) -> Response:
     """PUT a signed key that this server made: 201, or 200 where it was published before."""
     require(request, TokenScope.SURVEY_WRITE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.wire import ErrorCode
+from changeling_protocol.wire import JSON, ErrorCode
 from changeling_statistics.instants import format_instant
 from changeling_statistics.tallies import PlanNode
 from starlette.requests import Request
@@ -17,14 +17,44 @@ from ..store.counted import refusals_of
 from ..store.log import unfolded
 from ..store.tokens import TokenScope
 from .admission import may, require, require_reader
+from .described import Described, described
 from .health import Severity, status_of, troubles_of
 from .requests import read_body, service_of, survey_in_path
+from .schemas import COUNT, COUNTS, ID, INSTANT, NUMBER, PERIOD, TEXT, TRUTH, listed, or_null, record
 from .service import Service
 from .shown import Shown
 
 MOST_JSON_BYTES = 1024
+_STATUS = {
+    "survey": ID,
+    "question": TEXT,
+    "epsilon": NUMBER,
+    "minimum": COUNT,
+    "closed_periods": COUNT,
+    "shown_periods": COUNT,
+    "final_periods": COUNT,
+    "last_period": PERIOD,
+    "revision": COUNT,
+    "nodes": listed(record(track=COUNT, start=PERIOD, end=PERIOD, reports=COUNT, sealed=TRUTH)),
+    "closings": listed(record(period=PERIOD, heard=COUNT, new=COUNT)),
+}
+_OF_OPERATORS = {"refused": COUNTS, "last_fold": or_null(INSTANT), "unfolded_requests": COUNT}
+_TROUBLE = record(name=TEXT, severity={"type": "string", "enum": [*Severity]}, detail=TEXT)
+_HEALTH = record(
+    status={"type": "string", "enum": [*Severity]},
+    troubles=listed(_TROUBLE),
+    fold_age=NUMBER,
+    fold_failures=COUNT,
+)
 
 
+@described(
+    Described(
+        gives={200: {JSON: record(_OF_OPERATORS, **_STATUS)}},
+        scope=TokenScope.READ,
+        open_too=True,
+    )
+)
 def show_status(request: Request) -> Response:
     """GET …/status: how far a survey is, and of each node that is shown how many reports; operators see more.
 
@@ -84,6 +114,7 @@ def _heard(shown: Shown) -> dict[int, tuple[int, int]]:
     return heard
 
 
+@described(Described({200: {JSON: record(envelopes=COUNT, reports=COUNT, refused=COUNTS)}}, scope=TokenScope.FOLD))
 def fold_now(request: Request) -> Response:
     """POST: fold to the log's end at once; answers what that did."""
     require(request, TokenScope.FOLD)
@@ -92,6 +123,14 @@ def fold_now(request: Request) -> Response:
     return JSONResponse({"envelopes": done.envelopes, "reports": done.reports, "refused": refused})
 
 
+@described(
+    Described(
+        gives={200: {JSON: record(time=NUMBER)}},
+        takes={JSON: record(time=NUMBER)},
+        refuses=(ErrorCode.CONFLICT,),
+        scope=TokenScope.FOLD,
+    )
+)
 async def move_clock(request: Request) -> Response:
     """PUT {"time": Unix seconds}: moves a demo's clock forward; confirms a real one, if that is what it shows."""
     require(request, TokenScope.FOLD)
@@ -114,11 +153,13 @@ async def move_clock(request: Request) -> Response:
     raise TurnedDown(ErrorCode.MALFORMED, 'the body is {"time": Unix seconds}')
 
 
+@described(Described({200: {JSON: record(alive=TRUTH)}}))
 async def show_alive(_: Request) -> Response:
     """GET: 200, as this process answers; whether it can do its work is another question."""
     return JSONResponse({"alive": True})
 
 
+@described(Described({200: {JSON: _HEALTH}, 503: {JSON: _HEALTH}}))
 async def show_ready(request: Request) -> Response:
     """GET: what is wrong, each with its name, 503 where that is bad; and how old the last whole fold is, in seconds."""
     service = service_of(request)

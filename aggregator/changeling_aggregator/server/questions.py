@@ -44,6 +44,11 @@ _TAKES = {
 }
 
 
+def parameters_of(kind: Kind) -> set[str]:
+    """The names of what a URL of this kind may ask for."""
+    return _TAKES[kind] | _OF_ALL
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question about one survey.
@@ -70,7 +75,7 @@ def parse(kind: Kind, query: QueryParams, published: PublishedSurvey, last_shown
     last_shown: the last period of which anything is shown; it is in question where none is named.
     now: Unix seconds. Raises ValueError for what is no question, NotEstimable for a period that has not closed.
     """
-    _check_names(query, _TAKES[kind] | _OF_ALL)
+    _check_names(query, parameters_of(kind))
     method = Method(_one_of(query, "method", list(Method), Method.ONLINE))
     if method is Method.SMOOTHED and kind not in (Kind.HISTOGRAM, Kind.SERIES):
         raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed changes are not offered")

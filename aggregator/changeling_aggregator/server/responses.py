@@ -12,6 +12,7 @@ from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from ..errors import Overloaded, TurnedDown, Unwritable
 from .refusals import count_refused
@@ -40,10 +41,19 @@ def _turned_down(_: Request, error: Exception) -> Response:
     return turned_down(error.code, error.detail, error.headers)
 
 
-def _no_route(_: Request, error: Exception) -> Response:
+def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code = _OF_THE_ROUTER.get(error.status_code, ErrorCode.MALFORMED)
-    return turned_down(code, error.detail, error.headers)
+    headers = {**(error.headers or {})}
+    if code is ErrorCode.METHOD_NOT_ALLOWED:
+        headers["allow"] = ", ".join(sorted(_methods_at(request)))
+    return turned_down(code, error.detail, headers)
+
+
+def _methods_at(request: Request) -> set[str]:
+    """All that the path takes: Starlette names those of the first of its routes alone."""
+    there = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in there for method in route.methods or ()}
 
 
 def _not_estimable(_: Request, error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
 from changeling_protocol.quantities import SurveyId, UnixSeconds
-from changeling_protocol.wire import MOST_BODY_BYTES, ErrorCode
+from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode
 from changeling_statistics.durations import format_duration
 from changeling_statistics.instants import format_instant
 from changeling_statistics.randomizers import counterpart_of
@@ -16,11 +16,16 @@ from ..fold.closing import MOST_RETENTION_SECONDS
 from ..store.surveys import add_survey
 from ..store.tokens import TokenScope
 from .admission import require
+from .described import Described, described
 from .requests import id_in_path, read_body, service_of, survey_in_path
 from .responses import packed
+from .schemas import ID, PERIOD, SIGNED, TEXT, TRUTH, listed, record
 from .service import Service
 
 
+@described(
+    Described({200: {JSON: record(surveys=listed(record(id=ID, question=TEXT, last_period=PERIOD, public=TRUTH)))}})
+)
 async def list_surveys(request: Request) -> Response:
     """GET the id, the question and the last period of every published survey, and whether its results are open."""
     published = service_of(request).registry.surveys
@@ -36,11 +41,21 @@ async def list_surveys(request: Request) -> Response:
     return JSONResponse({"surveys": rows})
 
 
+@described(Described({200: {MSGPACK: SIGNED}}))
 async def fetch_survey(request: Request) -> Response:
     """GET a survey's signed bytes."""
     return packed(survey_in_path(request).signed)
 
 
+@described(
+    Described(
+        gives={200: {JSON: record(id=ID)}, 201: {JSON: record(id=ID)}},
+        takes={MSGPACK: SIGNED},
+        query={"public": {"type": "string", "enum": ["true", "false"]}},
+        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT, ErrorCode.INVALID, ErrorCode.UNDERSTATED_EPSILON),
+        scope=TokenScope.SURVEY_WRITE,
+    )
+)
 async def publish_survey(request: Request) -> Response:
     """PUT a survey that the authority signed: 201, or 200 where it was published before.
 

@@ -9,6 +9,7 @@ from collections import Counter
 from changeling_protocol import MalformedBytes
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
+    MOST_ENVELOPES_TAKEN,
     MSGPACK,
     ErrorCode,
     decode_upload_request,
@@ -20,14 +21,25 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import TurnedDown
 from ..ingest import refusals_of, takes_whole
+from ..store.tokens import TokenScope
 from .admission import require_admission, require_app
+from .described import Described, described
 from .requests import read_body
 from .responses import answer_to
+from .schemas import BYTES, COUNT, TEXT, either, listed, record
 from .service import Service
 
 _ALL_TAKEN = encode_acknowledgement({})
 
 
+@described(
+    Described(
+        gives={200: {MSGPACK: record(refused=listed(listed(either(COUNT, TEXT))))}},
+        takes={MSGPACK: record(envelopes=listed(BYTES, MOST_ENVELOPES_TAKEN))},
+        scope=TokenScope.UPLOAD,
+        open_too=True,
+    )
+)
 class Uploads:
     """The endpoint, an application of its own: the one that many devices call, spared whatever the others need."""
 

@@ -12,6 +12,8 @@ CLOCK = "/v1/clock"
 """PUT the time: a demo's clock is moved to it, a real one confirmed."""
 ALIVE, READY = "/healthz", "/readyz"
 """GET whether the server answers, and whether it can do its work."""
+DOCUMENT = "/openapi.json"
+"""GET the OpenAPI document of a server."""
 
 END = "/end"
 """Behind a survey's path: PUT its signed early end."""

@@ -1,0 +1,231 @@
+"""Mutated bodies through all that reads what strangers send, guided by coverage; what is counted is counted again.
+
+A process of its own: python -m benchmarks.server_parsing RUNS SEED. A body is the number of a reader and what it reads:
+an upload request, the plaintext of an upload, a signed survey, key, early end, or a list that the server sends. Nothing
+but the errors that are declared may come of it; and the uploads, folded a thousand at a time, must come to what
+tests/aggregator/reference_fold.py finds row by row. Prints a JSON object; an end by a defect is code 77.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggregator"]):
+    from changeling_aggregator.fold.counting import count
+    from changeling_aggregator.fold.opening import open_requests
+    from changeling_aggregator.store import LoggedEnvelope
+    from changeling_protocol import MalformedBytes, ProtocolError, SealingKey, Survey, canonical, seal
+    from changeling_protocol.ending import EarlyEnd
+    from changeling_protocol.quantities import UnixMilliseconds
+    from changeling_protocol.sealing import head_of
+    from changeling_protocol.upload import decode_upload
+    from changeling_protocol.wire import (
+        decode_acknowledgement,
+        decode_key_list,
+        decode_upload_request,
+        encode_acknowledgement,
+        encode_key_list,
+        encode_upload_request,
+    )
+
+import msgpack
+import numpy as np
+from changeling_statistics.randomizers import counterpart_of
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tests.aggregator.reference_fold import reference
+from tests.aggregator.test_hostile_clients import PLANS, honest, hostile
+from tests.protocol.examples import AUTHORITY, survey
+
+AT_ONCE = 1000
+SURVEYS: list[Survey] = [replace(survey(plan), question=name) for name, plan in PLANS.items()]
+PRIVATE = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
+KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 2**40)
+INTERESTING: list[Any] = [
+    0,
+    1,
+    -1,
+    63,
+    64,
+    65,
+    2**16,
+    2**31,
+    2**63 - 1,
+    2**64 - 1,
+    True,
+    None,
+    "",
+    "x",
+    b"",
+    b"\0" * 19,
+]
+INTERESTING += [[], {}, [[]], 1.5, -(2**63)]
+
+
+def _signed(payload: bytes) -> bytes:
+    return canonical.encode({"payload": payload, "signature": bytes(64)})
+
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    "request": lambda body: [head_of(each) for each in decode_upload_request(body)],
+    "survey": lambda payload: Survey.unverified(_signed(payload)),
+    "signed survey": Survey.unverified,
+    "key": lambda payload: SealingKey.unverified(_signed(payload)),
+    "end": lambda payload: EarlyEnd.unverified(_signed(payload)),
+    "keys": decode_key_list,
+    "acknowledgement": lambda body: decode_acknowledgement(body, 3),
+}
+UPLOAD = len(READERS)
+"""The number of a reader from which on a body is the plaintext of an upload: one for each survey."""
+
+
+class Fuzzing:
+    """Counts what it reads. runs: so many bodies."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs, self._began = runs, time.monotonic()
+        self._read: Counter[str] = Counter()
+        self._bodies = self._counted = 0
+        self._uploads: list[list[bytes]] = [[] for _ in SURVEYS]
+
+    def __call__(self, body: bytes) -> None:
+        """Reads a body, and ends the process after the last."""
+        self._bodies += 1
+        if len(body) > 1:  # nothing at all is no envelope, and refused when it comes
+            number = body[0] % (UPLOAD + len(SURVEYS))
+            if number < UPLOAD:
+                name = [*READERS][number]
+                try:
+                    READERS[name](body[1:])
+                    self._read[name] += 1
+                except ProtocolError:
+                    pass
+            else:
+                self._upload(number - UPLOAD, body[1:])
+        if self._bodies == self._runs:
+            for number in range(len(SURVEYS)):
+                self._count(number)
+            figures = {"bodies": self._bodies, "read": dict(self._read), "reports": self._counted}
+            print(json.dumps(figures | {"seconds": time.monotonic() - self._began}), flush=True)
+            os._exit(0)
+
+    def _upload(self, number: int, plaintext: bytes) -> None:
+        try:
+            decode_upload(plaintext)
+            self._read["upload"] += 1
+        except MalformedBytes:
+            pass
+        self._uploads[number].append(plaintext)
+        if len(self._uploads[number]) == AT_ONCE:
+            self._count(number)
+
+    def _count(self, number: int) -> None:
+        """Folds what waits, and compares. Raises AssertionError."""
+        asked, plaintexts = SURVEYS[number], self._uploads[number]
+        self._uploads[number] = []
+        arrival = asked.calendar.time(4) + asked.grace // 2
+        requests = [
+            LoggedEnvelope(
+                UnixMilliseconds(int(1000 * arrival)), 1, at, encode_upload_request([seal(each, asked.id, KEY)])
+            )
+            for at, each in enumerate(plaintexts, start=1)
+        ]
+        surveys = {asked.id: asked}
+        opened = open_requests([each.envelope for each in requests], surveys, {KEY.id: PRIVATE})
+        counted = count(requests, opened, surveys, lambda *_: (), {})
+        expected = reference(asked, plaintexts, arrival)
+        found = {
+            (track, node, stratum): (tally.reports, tally.slots.tolist())
+            for (_, track, node, stratum), tally in counted.tallies.items()
+        }
+        tallied = {}
+        for key, symbols in expected.symbols.items():
+            counterpart = counterpart_of(asked.plan.tracks[key[0]].randomizer)
+            each = [counterpart.tally(np.array([symbol], np.uint64)).slots * times for symbol, times in symbols.items()]
+            tallied[key] = (symbols.total(), np.sum(each, axis=0).tolist())
+        heard = {key[1:]: [here.heard, here.new, here.missed] for key, here in counted.attendance.items()}
+        refused = Counter({reason: times for (_, reason), times in counted.refused.items() if times})
+        if (found, heard, refused, counted.uncounted) != (tallied, expected.attendance, expected.refused, {}):
+            raise AssertionError(
+                f"the fold and the reference differ: {asked.question}, {[each.hex() for each in plaintexts]}"
+            )
+        self._counted += sum(tally.reports for tally in counted.tallies.values())
+
+
+def seeds() -> Iterator[bytes]:
+    """A body for each reader, and honest and hostile uploads."""
+    chance = random.Random(7)  # noqa: S311
+    end = EarlyEnd(SURVEYS[0].id, 3)
+    sealed = [seal(honest(each.plan, chance)[0], each.id, KEY) for each in SURVEYS]
+    payload = msgpack.unpackb
+    bodies = [
+        [encode_upload_request(sealed[:count]) for count in range(3)],
+        [each.payload for each in SURVEYS],
+        [each.signed_by(AUTHORITY) for each in SURVEYS],
+        [payload(KEY.signed_by(AUTHORITY))["payload"]],
+        [payload(end.signed_by(AUTHORITY))["payload"]],
+        [encode_key_list([KEY.signed_by(AUTHORITY)] * count) for count in range(3)],
+        [encode_acknowledgement({})],
+    ]
+    for asked in SURVEYS:
+        told = [honest(asked.plan, chance) for _ in range(20)]
+        seen = [id_ for _, ids in told for id_ in ids]
+        bodies.append([plaintext for plaintext, _ in told] + [hostile(asked.plan, seen, chance) for _ in range(20)])
+    return (bytes([number]) + each for number, of_reader in enumerate(bodies) for each in of_reader)
+
+
+def mutated(body: bytes, most: int, seed: int) -> bytes:
+    """Another body: half of the time by bytes, else one of its values is another, and all of it packed again."""
+    chance = random.Random(seed)  # noqa: S311
+    if len(body) < 2 or chance.random() < 0.5:
+        changed: bytes = atheris.Mutate(body, min(most, len(body) + 64))
+        return changed
+    try:
+        value = msgpack.unpackb(body[1:].rstrip(b"\0") or b"\0", strict_map_key=False)
+        packed: bytes = msgpack.packb(_changed(value, chance))
+    except Exception:
+        packed = chance.randbytes(8)
+    return (body[:1] + packed)[:most]
+
+
+def _changed(value: Any, chance: random.Random) -> Any:
+    """The same but for one value somewhere in it."""
+    if isinstance(value, dict) and value and chance.random() < 0.9:
+        name = chance.choice([*value])
+        if chance.random() < 0.1:
+            return {other: each for other, each in value.items() if other != name}
+        return {**value, name: _changed(value[name], chance)}
+    if isinstance(value, list) and value and chance.random() < 0.9:
+        at = chance.randrange(len(value))
+        if chance.random() < 0.1:
+            return value[:at] + value[at:] * 2
+        return [*value[:at], _changed(value[at], chance), *value[at + 1 :]]
+    if isinstance(value, bytes) and value and chance.random() < 0.7:
+        at = chance.randrange(len(value))
+        return value[:at] + chance.choice([bytes([chance.randrange(256)]), b"\0", b""]) + value[at + 1 :]
+    if isinstance(value, int) and chance.random() < 0.7:
+        return int(value) + chance.choice([-1, 1, chance.randrange(-100, 100)])
+    return chance.choice(INTERESTING)
+
+
+def main(runs: int, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number, body in enumerate(seeds()):
+            (Path(folder) / f"{number}").write_bytes(body)
+        options = [f"-seed={seed}", f"-artifact_prefix={folder}-", "-max_len=4096", "-print_final_stats=0"]
+        atheris.Setup([sys.argv[0], *options, folder], Fuzzing(runs), custom_mutator=mutated)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

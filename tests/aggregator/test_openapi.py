@@ -1,0 +1,251 @@
+"""The OpenAPI document says what the server does, no more and no less: held to a real server, request by request."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import msgpack
+import pytest
+from changeling_aggregator.server.app import ROUTES
+from changeling_aggregator.server.described import description_of
+from changeling_aggregator.server.openapi import DIALECT, operations
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.at_rest import IN_CLEAR
+from changeling_aggregator.store.sealing_keys import make_key
+from changeling_aggregator.store.tokens import TokenScope
+from changeling_protocol import Calendar, SealingKey, Survey
+from changeling_protocol.ending import EarlyEnd
+from changeling_protocol.wire import MOST_BODY_BYTES
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, survey
+from .devices import FOREVER, body, envelope, report
+from .serving import ADMIN, ServerProcess, survey_path
+
+STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+ANYWHERE = {408, 429, 431, 500, 503}
+"""What is answered before an operation is looked at, or where the server is in trouble."""
+ESTIMATES = {
+    "/histogram": {},
+    "/series": {},
+    "/windows": {"width": 1},
+    "/change": {"after": 0},
+}
+
+
+class Asking:
+    """Asks a server, holds each answer to the document, and notes which statuses each operation gave."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.server = server
+        self.document = server.http.get("/openapi.json").json()
+        self.seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+
+    def __call__(self, method: str, path: str, **how: Any) -> httpx.Response:
+        """With the operator's token, unless headers are given."""
+        answer = self.server.http.request(method, path, **{"headers": ADMIN, **how})
+        route = next(each for each in self.document["paths"] if re.fullmatch(re.sub("{.*}", "[^/]+", each), path))
+        self.seen[route, method.lower()].add(answer.status_code)
+        told = self.document["paths"][route][method.lower()]["responses"][str(answer.status_code)]
+        if "$ref" in told:
+            told = self.document["components"]["responses"][told["$ref"].rpartition("/")[2]]
+        if answer.status_code == 304:
+            return answer
+        media_type = answer.headers["content-type"].partition(";")[0]
+        schema = {**told["content"][media_type]["schema"], "components": self.document["components"]}
+        jsonschema_rs.validate(schema, _content(answer, media_type), validate_formats=True)
+        return answer
+
+
+def _content(answer: httpx.Response, media_type: str) -> Any:
+    if media_type == "application/msgpack":
+        return _texts(msgpack.unpackb(answer.content))
+    return answer.text if media_type == "text/csv" else answer.json()
+
+
+def _texts(value: Any) -> Any:
+    """What JSON Schema takes for a bin is a text."""
+    if isinstance(value, dict):
+        return {name: _texts(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_texts(each) for each in value]
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    folder = tmp_path_factory.mktemp("described")
+    with ServerProcess(folder, "--movable-clock", "--uploads-need-token") as server:
+        for scope in TokenScope:
+            server.add_token(scope.value, scope)
+        server.move_clock(1_800_000_000)
+        yield Asking(server)
+
+
+@pytest.fixture(scope="module")
+def published(asking: Asking) -> Survey:
+    """Not open to all; two periods have closed, and are shown."""
+    server = asking.server
+    asked = survey(calendar=Calendar(server.now, 60, 8), grace=120)
+    content = asked.signed_by(AUTHORITY)
+    server.http.put(survey_path(asked), content=content, headers=ADMIN).raise_for_status()
+    key = server.key
+    server.move_clock(asked.calendar.time(2) + 1)
+    sent = body(*[envelope(asked, key, [report(1), report(2)]) for _ in range(40)])
+    server.http.post("/v1/uploads", content=sent, headers=ADMIN).raise_for_status()
+    server.move_clock(asked.calendar.time(4) + 1)
+    server.fold()
+    return asked
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    """Also uploads, whose endpoint is made with its service; each operation has a sentence, and a name of its own."""
+    assert [route.path for route in ROUTES if description_of(route.endpoint) is None] == []
+    document = _document()
+    assert document["openapi"] == DIALECT
+    routed = {(route.path, method.lower()) for route in ROUTES for method in route.methods or () if method != "HEAD"}
+    told = {(path, method) for path, each in document["paths"].items() for method in each if method != "parameters"}
+    assert told == routed | {("/v1/uploads", "post")}
+    each = [document["paths"][path][method] for path, method in told]
+    assert all(operation["summary"] for operation in each)
+    assert len({operation["operationId"] for operation in each}) == len(each)
+
+
+def _document() -> dict[str, Any]:
+    from changeling_aggregator.server.openapi import document
+    from changeling_aggregator.server.uploads import Uploads
+    from starlette.routing import Route
+
+    return document([Route("/v1/uploads", Uploads(None), methods=["POST"]), *ROUTES])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", ESTIMATES)
+def test_the_parameters_are_those_that_are_taken(asking: Asking, published: Survey, what: str) -> None:
+    """Any that the document does not name is refused by name; any that it needs is missed."""
+    path = survey_path(published) + what
+    parameters = asking.document["paths"][f"/v1/surveys/{{survey}}{what}"]["get"]["parameters"]
+    everywhere = {
+        each["name"]
+        for one in ESTIMATES
+        for each in asking.document["paths"][f"/v1/surveys/{{survey}}{one}"]["get"]["parameters"]
+    }
+    taken = {
+        name
+        for name in {*everywhere, "covariances", "public", "strata"}
+        if "there is no parameter" not in asking("GET", path, params={**ESTIMATES[what], name: "x"}).json()["detail"]
+    }
+    assert {each["name"] for each in parameters} == taken
+    needed = {each["name"] for each in parameters if each["required"]}
+    assert needed == set(ESTIMATES[what])
+    assert asking("GET", path).status_code == (422 if needed else 200)
+
+
+def test_the_scopes_are_those_that_are_asked_for(asking: Asking, published: Survey) -> None:
+    """Without a token 401, and with one for anything else 403, wherever a scope stands; nowhere else."""
+    for route, method, what in operations(ROUTES):
+        path = route.path.replace("{survey}", published.id.hex())
+        allowed = {
+            scope
+            for scope in TokenScope
+            if asking(method, path, headers=_shown(scope), params=_needed(path)).status_code != 403
+        }
+        without = asking(method, path, headers={}, params=_needed(path)).status_code
+        assert without == 401 if what.scope else without != 401
+        assert allowed == ({what.scope} if what.scope else {*TokenScope}), path
+
+
+def _shown(scope: TokenScope) -> dict[str, str]:
+    return {"authorization": f"Bearer {scope.value}"}
+
+
+def _needed(path: str) -> dict[str, int]:
+    return ESTIMATES.get(f"/{path.rpartition('/')[2]}", {})
+
+
+def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, published: Survey) -> None:
+    """With every body as its schema says, in all forms; but for what may happen to any request."""
+    path, nowhere = survey_path(published), "/v1/surveys/" + "0" * 32
+    for each in ("/v1/surveys", "/v1/keys", "/healthz", "/readyz", "/openapi.json", path, nowhere):
+        asking("GET", each)
+    _try_puts(asking)
+    for what, needed in ESTIMATES.items():
+        for form in ("json", "msgpack", "csv"):
+            everything = {"format": form, "confidence": 0.9, "covariance": "true", "method": "retrospective"}
+            answer = asking("GET", path + what, params={**needed, **everything})
+            assert answer.status_code == 200
+        tag = {**ADMIN, "if-none-match": answer.headers["etag"]}
+        asking("GET", path + what, params={**needed, **everything}, headers=tag)
+        asking("GET", path + what, params={**needed, "method": "best"})
+        asking("GET", path + what, params={**needed, "period" if what == "/histogram" else "until": 8})
+        asking("GET", nowhere + what, params=needed)
+        for headers in ({}, _shown(TokenScope.UPLOAD)):
+            asking("GET", path + what, headers=headers, params=needed)
+    asking("GET", path + "/series", params={"method": "smoothed"})
+    asking("GET", nowhere + "/status")
+    for headers in ({}, ADMIN, _shown(TokenScope.READ), _shown(TokenScope.UPLOAD)):
+        asking("GET", path + "/status", headers=headers)
+        asking("POST", "/v1/fold", headers=headers)
+        asking("POST", "/v1/uploads", headers=headers, content=body(b"no envelope"))
+    for content in (b"\xc1", bytes(MOST_BODY_BYTES + 1)):
+        asking("POST", "/v1/uploads", content=content)
+    for content in (b'{"time": 1900000000}', b'{"time": 1}', b"[", b'{"time": "now"}', bytes(2000)):
+        asking("PUT", "/v1/clock", content=content)
+    for headers in ({}, _shown(TokenScope.UPLOAD)):
+        asking("PUT", "/v1/clock", headers=headers, json={"time": 1})
+    told = {
+        (route, method): {int(status) for status in operation["responses"]} - ANYWHERE - _of_no_body(operation)
+        for route, each in asking.document["paths"].items()
+        for method, operation in each.items()
+        if method != "parameters"
+    }
+    assert {operation: statuses - ANYWHERE for operation, statuses in asking.seen.items()} == told
+
+
+def _of_no_body(operation: dict[str, Any]) -> set[int]:
+    """Where there is no body, malformed is what is no HTTP at all."""
+    return set() if "requestBody" in operation else {400}
+
+
+def test_a_path_names_all_its_methods(asking: Asking, published: Survey) -> None:
+    """To whoever uses another: 405, with `Allow`, also where each method is a route of its own."""
+    for route, each in asking.document["paths"].items():
+        path = route.replace("{survey}", published.id.hex())
+        answer = asking.server.http.delete(path)
+        assert answer.status_code == 405
+        told = {method.upper() for method in each if method != "parameters"}
+        assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == told
+
+
+def _try_puts(asking: Asking) -> None:
+    store = Store.open(asking.server.store_path)
+    with store.writing() as connection:
+        key = SealingKey(make_key(connection, IN_CLEAR), 0, FOREVER)
+    store.close()
+    asking.server.move_clock(asking.server.now + 1)
+    new = replace(survey(calendar=Calendar(asking.server.now, 60, 8)), question="A new one?")
+    path, nowhere = survey_path(new), "/v1/surveys/" + "0" * 32
+    too_long = bytes(MOST_BODY_BYTES + 1)
+    later = replace(key, begins=FOREVER, expires=FOREVER + 1)
+    for to, contents in {
+        path: [*[new.signed_by(AUTHORITY)] * 2, new.signed_by(STRANGER), b"no survey", too_long],
+        nowhere: [new.signed_by(AUTHORITY)],
+        "/v1/surveys/none": [new.signed_by(AUTHORITY)],
+        "/v1/keys": [
+            *[each.signed_by(AUTHORITY) for each in (key, later, later)],
+            *[later.signed_by(STRANGER), b"no key", too_long],
+        ],
+        path + "/end": [
+            *[EarlyEnd(new.id, last).signed_by(AUTHORITY) for last in (5, 5, 6, 8)],
+            *[EarlyEnd(new.id, 5).signed_by(STRANGER), b"no end", too_long],
+        ],
+        nowhere + "/end": [EarlyEnd(new.id, 5).signed_by(AUTHORITY)],
+    }.items():
+        for content in contents:
+            asking("PUT", to, content=content)
+        for headers in ({}, _shown(TokenScope.READ)):
+            asking("PUT", to, content=contents[0], headers=headers)
+    asking("PUT", path, content=new.signed_by(AUTHORITY), params={"public": "perhaps"})

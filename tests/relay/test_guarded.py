@@ -1,0 +1,101 @@
+"""A relay is open to all, so it is guarded as a server is: limits on networks, and on what a client may keep open."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import httpx
+import pytest
+from changeling_aggregator.server.rates import BURST_SECONDS
+
+from ..aggregator.devices import body
+from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident, slow_body
+from ..protocol.examples import AUTHORITY
+from .hand import FIRST, KEY, Hand, asked, sealed
+from .relaying import RelayProcess, free_port
+from .upstreams import watching
+
+
+def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(tmp_path, upstream):
+    """429 with Retry-After once it has sent what it may at once; nothing of what was too early is kept."""
+    envelope = sealed()
+
+    async def run():
+        hand = Hand(tmp_path / "relay", upstream, rate=1)
+        async with asked(hand, "192.0.2.1") as http:
+            answers = [await http.post("/v1/uploads", content=body(envelope)) for _ in range(int(BURST_SECONDS) + 5)]
+            assert [answer.status_code for answer in answers] == [200] * int(BURST_SECONDS) + [429] * 5
+            assert int(answers[-1].headers["retry-after"]) >= 1
+            (copy,) = [copy for copy in hand.relay.copies.surveys.values() if copy.spool.waiting()]
+            assert len(copy.spool.waiting()) == BURST_SECONDS
+            transport = httpx.ASGITransport(http._transport.app, client=("198.51.100.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
+                assert (await other.get("/v1/keys")).status_code == 200
+
+    asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory):
+    """A relay process behind a proxy on this machine, which may speak for networks of a request a second."""
+    port = free_port()
+    with watching() as upstream:
+        upstream.keys = [KEY.signed_by(AUTHORITY)]
+        upstream.surveys = [replace(FIRST, relay=f"http://127.0.0.1:{port}")]
+        options = ("--proxy", "127.0.0.1", "--rate", "1")
+        folder = tmp_path_factory.mktemp("relay")
+        with RelayProcess(folder, upstream.url, *options, port=port) as running:
+            yield running
+        assert running.complained == ""
+
+
+@pytest.mark.parametrize("kind", HOSTILE_HEADS)
+def test_what_is_no_body_takes_no_memory(relay, kind):
+    """Of 64 MiB of it the relay takes a little, closes, holds no more memory, and answers others."""
+    first, piece = HOSTILE_HEADS[kind]
+    before = resident(relay)
+    with connected(relay) as connection:
+        connection.sendall(first)
+        assert push(connection, piece, 64 * 2**20) < 16 * 2**20  # most of that in the buffers of the two systems
+    assert resident(relay) - before < 8 * 2**20
+    assert relay.health() == {"status": "ok"}
+
+
+def test_whom_a_proxy_speaks_for_is_limited(relay):
+    """Each network by itself; what stands before the last address anybody may have written."""
+
+    def statuses(forwarded, times):
+        headers = {"x-forwarded-for": forwarded}
+        return {relay.http.get("/v1/keys", headers=headers).status_code for _ in range(times)}
+
+    assert statuses("192.0.2.1", 30) == {200, 429}
+    assert statuses("198.51.100.1, 192.0.2.200", 1) == {429}
+    assert statuses("192.0.2.1, 198.51.100.1", 1) == {200}
+
+
+def test_mutated_uploads_are_refused_and_nothing_fails(relay):
+    """A thousand bodies with bytes changed, cut and doubled: 200 or 400, no growth of memory, no line in the log."""
+    chance = random.Random(6)
+    good = body(*[sealed(FIRST, number) for number in range(3)])
+    before, statuses = resident(relay), set()
+    for _ in range(1000):
+        mutated = bytearray(good)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(mutated))
+            mutated[at : at + chance.choice([0, 1, 1, 5])] = chance.randbytes(chance.choice([0, 1, 1, 5]))
+        statuses.add(relay.http.post("/v1/uploads", content=bytes(mutated)).status_code)
+    assert statuses <= {200, 400}
+    assert resident(relay) - before < 8 * 2**20
+
+
+@pytest.mark.heavy
+def test_slow_bodies_keep_nobody_from_sending(relay):
+    """With 200 MiB of them under way others are answered, and memory stays within the bound on bodies."""
+    slow = [slow_body(relay) for _ in range(200)]
+    try:
+        for _ in range(20):
+            assert relay.http.post("/v1/uploads", content=b"no upload").status_code == 400
+        assert resident(relay) < 600 * 2**20
+    finally:
+        for each in slow:
+            each.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, Survey
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, ExpectedChanges, Survey
 from changeling_protocol.expectation import MICRO
 from changeling_protocol.randomizers.spaces import check_answers
 from changeling_statistics.constraint_words import constraint_of
@@ -44,7 +44,7 @@ def plan(
         typer.Option(
             parser=options.duration,
             metavar="DURATION",
-            help="An entry's changes lie within so long of its first. With --at-most: either.",
+            help="An entry's changes lie within so long of its first. With --at-most: both hold.",
         ),
     ] = None,
     closed: Annotated[bool, typer.Option("--closed", help="Everybody has an answer from first to last.")] = False,
@@ -151,7 +151,7 @@ def _expected(
     if per_year is not None:
         changes = per_year * calendar.periods * calendar.period / YEAR
     if changes is None:
-        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost) else 1.0
+        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost | AtMostWithin) else 1.0
     if changes < 0:
         raise ValueError(f"an entry cannot be expected to change {changes} times")
     rate = changes / max(1, calendar.periods - 1)

@@ -42,7 +42,7 @@ def new(
         int | None, typer.Option(help="An entry's answer changes at most so often; appearing counts.")
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="An entry's changes lie within so long of its first. With --at-most: either.")
+        str | None, typer.Option(help="An entry's changes lie within so long of its first. With --at-most: both hold.")
     ] = None,
     branching: Annotated[int, typer.Option(help="How many nodes make one of the next layer.")] = 2,
     layers: Annotated[int, typer.Option(help="Layers of the hierarchy; 1 reports single periods.")] = 1,

@@ -13,7 +13,18 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Constraint, Group, Hybrid, Randomizer, ReleasePlan, TimeBounded, Track
+from changeling_protocol import (
+    AtMost,
+    AtMostWithin,
+    Calendar,
+    Constraint,
+    Group,
+    Hybrid,
+    Randomizer,
+    ReleasePlan,
+    TimeBounded,
+    Track,
+)
 from numpy.typing import NDArray
 
 from .joint_enumeration import Inputs, worst_joint_ratio, worst_ratio_of_lives
@@ -156,6 +167,8 @@ def _possible(constraint: Constraint, mutated: Sequence[int], period: int) -> bo
             return len(mutated) <= constraint.k
         case TimeBounded():
             return len(mutated) < 2 or (mutated[-1] - mutated[0] - 1) * period < constraint.seconds
+        case AtMostWithin(k, seconds):
+            return _possible(AtMost(k), mutated, period) and _possible(TimeBounded(seconds), mutated, period)
         case Hybrid():
             return any(_possible(plain, mutated, period) for plain in constraint.classes)
     raise TypeError(f"no changelogs for a {type(constraint).__name__}")

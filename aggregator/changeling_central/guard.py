@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
-from changeling_protocol import AtMost, Constraint, Hybrid, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 from changeling_statistics.changelog import MICROSECONDS, Changelog
 from changeling_statistics.constraint_words import in_words
 from numpy.typing import NDArray
@@ -85,6 +85,8 @@ def _within(constraint: Constraint, mutations: NDArray[np.int64], elapsed: NDArr
             return mutations < k
         case TimeBounded(seconds):
             return elapsed <= seconds * MICROSECONDS
+        case AtMostWithin(k, seconds):
+            return (mutations < k) & (elapsed <= seconds * MICROSECONDS)
         case Hybrid(classes):
             kept: Mask = np.any([_within(each, mutations, elapsed) for each in classes], axis=0)
             return kept

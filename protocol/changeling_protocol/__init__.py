@@ -2,7 +2,7 @@
 
 from .calendar import Calendar, Node, cadence, cover
 from .coins import Coins, SystemCoins
-from .constraints import AtMost, Constraint, Hybrid, TimeBounded, most_span
+from .constraints import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
 from .cost import plan_cost
 from .errors import BadSignature, CannotOpen, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .expectation import ExpectedChanges
@@ -31,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "VERSION",
     "AtMost",
+    "AtMostWithin",
     "BadSignature",
     "Breakdown",
     "Calendar",

@@ -91,6 +91,30 @@ class TimeBounded:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMostWithin:
+    """At most k mutations, and all of them within B seconds of the first, both ends included."""
+
+    k: int
+    seconds: int
+
+    def __post_init__(self) -> None:
+        AtMost(self.k)
+        TimeBounded(self.seconds)
+
+    def admits(self, mutations: int, elapsed: float) -> bool:
+        """Whether both bounds admit it."""
+        return AtMost(self.k).admits(mutations, elapsed) and TimeBounded(self.seconds).admits(mutations, elapsed)
+
+    def most_nodes(self, bounds: Sequence[int]) -> int:
+        """The smaller of k and MostSpan."""
+        return min(self.k, most_span(bounds, self.seconds))
+
+    def as_fields(self) -> Fields:
+        """The constraint in a survey's signed bytes."""
+        return {"kind": "at-most-within", "k": self.k, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
 class Hybrid:
     """Entries of several classes, none of which says which is its own: each entry keeps to one of the constraints."""
 
@@ -120,6 +144,8 @@ def constraint_from_fields(fields: Fields) -> Constraint:
     match fields:
         case {"kind": "hybrid", "classes": [*classes], **rest} if not rest:
             return Hybrid(tuple(_class_from_fields(each) for each in classes))
+        case {"kind": "at-most-within", "k": int(k), "seconds": int(seconds), **rest} if not rest:
+            return AtMostWithin(k, seconds)
     return _class_from_fields(fields)
 
 

@@ -8,7 +8,7 @@ most expensive one. docs/mathematics.md, "What a plan costs an entry".
 from decimal import Decimal
 
 from .calendar import Calendar
-from .constraints import AtMost, Constraint
+from .constraints import AtMost, AtMostWithin, Constraint
 from .plan import Group, ReleasePlan, Track
 from .randomizers import Losses
 from .upwards import upwards
@@ -72,7 +72,7 @@ def most_telling(track: Track, calendar: Calendar, constraint: Constraint, close
 
 def _most_later(constraint: Constraint, most: int) -> int:
     """Of `most` nodes with a mutation, how many a closed cohort's entry may have after its insertion."""
-    return min(constraint.k - 1, most) if isinstance(constraint, AtMost) else most
+    return min(constraint.k - 1, most) if isinstance(constraint, AtMost | AtMostWithin) else most
 
 
 def lives_cost(

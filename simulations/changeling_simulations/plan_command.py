@@ -43,7 +43,7 @@ def plan(
         typer.Option(
             parser=options.duration,
             metavar="DURATION",
-            help="An entry's changes lie within so long of its first. With --at-most: either.",
+            help="An entry's changes lie within so long of its first. With --at-most: both hold.",
         ),
     ] = None,
     closed: Annotated[bool, typer.Option("--closed", help="Everybody has an answer from first to last.")] = False,

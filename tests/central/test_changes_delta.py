@@ -8,7 +8,7 @@ from changeling_central.changes.hdcr import hierarchy
 from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
 from changeling_central.changes.swcr import Windows, sliding_windows
 from changeling_central.node_noise import Law
-from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 
 from .exact_losses import exact_delta
 from .examples import CALENDAR, histories, transcript
@@ -20,7 +20,7 @@ QUERIES = {
     "fixed": histogram_query(ANSWERS, ANSWERS, fixed=True),
     "sum": clipped_sum({"a": -1, "b": 1}, ANSWERS, -1, 1),
 }
-CONSTRAINTS = [AtMost(1), AtMost(2), TimeBounded(2), Hybrid((AtMost(2), TimeBounded(2)))]
+CONSTRAINTS = [AtMostWithin(2, 2), AtMost(1), AtMost(2), TimeBounded(2), Hybrid((AtMost(2), TimeBounded(2)))]
 WINDOWS = Windows(0, 6, 1, 3)
 EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
 

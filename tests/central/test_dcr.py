@@ -11,7 +11,7 @@ from changeling_central.changes.linear_query import clipped_sum, counting, histo
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law, NodeNoise, calibrated
 from changeling_central.noise import OpenDPNoise
-from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 
 from tests.seeded_noise import SeededNoise
 
@@ -21,7 +21,15 @@ from .stand_ins import CountedNoise, Forbidden, NoNoise
 
 COUNT = counting(["a", "b"], ["a"], "a")
 QUERIES = [COUNT, histogram_query(["a", "b"], ["a", "b"]), clipped_sum({"a": 3, "b": 5}, ["a", "b"], 3, 5)]
-CONSTRAINTS = [AtMost(1), AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(3), Hybrid((AtMost(2), TimeBounded(2)))]
+CONSTRAINTS = [
+    AtMostWithin(2, 2),
+    AtMost(1),
+    AtMost(2),
+    AtMost(4),
+    TimeBounded(1),
+    TimeBounded(3),
+    Hybrid((AtMost(2), TimeBounded(2))),
+]
 BOUNDS = [0, 2, 4, 6, 8]
 EPSILON = Fraction(3, 2)
 

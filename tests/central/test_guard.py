@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from changeling_central.errors import ConstraintBroken
 from changeling_central.guard import admitted, first_breach, frozen
-from changeling_protocol import AtMost, Hybrid, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 from changeling_statistics.changelog import Changelog, read_rows
 
 from ..aggregator.test_changelog import random_rows
 
-CONSTRAINTS = [AtMost(1), AtMost(3), TimeBounded(30), Hybrid((AtMost(2), TimeBounded(20)))]
+CONSTRAINTS = [AtMostWithin(2, 20), AtMost(1), AtMost(3), TimeBounded(30), Hybrid((AtMost(2), TimeBounded(20)))]
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)

@@ -18,7 +18,7 @@ from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law
 from changeling_central.noise import OpenDPNoise
 from changeling_central.states import read_state, written_state
-from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from changeling_statistics.estimation.recursion import Frontier
 
 from tests.seeded_noise import SeededNoise
@@ -30,7 +30,7 @@ from .stand_ins import Forbidden, NoNoise
 COUNT = counting(["a", "b"], ["a"], "a")
 HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
 CONSTRAINTS = [AtMost(1), AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(2), TimeBounded(3), TimeBounded(5),
-               Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
+               AtMostWithin(2, 3), Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
 EPSILON = Fraction(1)
 
 

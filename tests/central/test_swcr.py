@@ -11,7 +11,7 @@ from changeling_central.changes.release_graph import BestEstimates, cover_sum, n
 from changeling_central.changes.swcr import SwcrState, Windows, sliding_windows, window_shifts
 from changeling_central.errors import BadState, BudgetExhausted
 from changeling_central.node_noise import Law
-from changeling_protocol import AtMost, Hybrid, Node, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Hybrid, Node, TimeBounded
 
 from tests.seeded_noise import SeededNoise
 
@@ -23,7 +23,15 @@ COUNT = counting(["a", "b"], ["a"], "a")
 HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
 EPSILON = Fraction(1)
 WINDOWS = [Windows(0, 4, 2, 3), Windows(0, 3, 2, 3), Windows(0, 2, 3, 3), Windows(0, 6, 1, 3), Windows(0, 4, 4, 2)]
-CONSTRAINTS = [AtMost(1), AtMost(2), AtMost(3), TimeBounded(1), TimeBounded(3), Hybrid((AtMost(2), TimeBounded(2)))]
+CONSTRAINTS = [
+    AtMostWithin(2, 2),
+    AtMost(1),
+    AtMost(2),
+    AtMost(3),
+    TimeBounded(1),
+    TimeBounded(3),
+    Hybrid((AtMost(2), TimeBounded(2))),
+]
 
 
 def released(window):

@@ -3,7 +3,7 @@
 from itertools import combinations, pairwise, product
 
 import pytest
-from changeling_protocol import AtMost, Hybrid, TimeBounded, most_span
+from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded, most_span
 from changeling_protocol.constraints import constraint_from_fields
 
 
@@ -29,7 +29,14 @@ def test_the_cases_the_papers_code_gets_wrong():
         most_span([0, 1], -1)
 
 
-CONSTRAINTS = [AtMost(1), AtMost(3), TimeBounded(2), TimeBounded(5), Hybrid((AtMost(2), TimeBounded(4)))]
+CONSTRAINTS = [
+    AtMost(1),
+    AtMost(3),
+    TimeBounded(2),
+    TimeBounded(5),
+    AtMostWithin(2, 3),
+    Hybrid((AtMost(2), TimeBounded(4))),
+]
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
@@ -55,7 +62,16 @@ def test_a_constraint_comes_back_from_its_fields(constraint):
             constraint_from_fields(broken)
 
 
-@pytest.mark.parametrize("make", [lambda: AtMost(0), lambda: TimeBounded(0), lambda: Hybrid((AtMost(1),))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: AtMost(0),
+        lambda: TimeBounded(0),
+        lambda: Hybrid((AtMost(1),)),
+        lambda: AtMostWithin(0, 5),
+        lambda: AtMostWithin(2, 0),
+    ],
+)
 def test_impossible_constraints_are_refused(make):
     """k below one, no time, a single class: each is named."""
     with pytest.raises(ValueError, match="got"):

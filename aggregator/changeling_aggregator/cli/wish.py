@@ -31,7 +31,7 @@ def new(
         int | None, typer.Option(help="An entry's answer changes at most so often; appearing counts.")
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="An entry's changes lie within so long of its first. With --at-most: either.")
+        str | None, typer.Option(help="An entry's changes lie within so long of its first. With --at-most: both hold.")
     ] = None,
     closed: Annotated[bool, typer.Option("--closed", help="Everybody has an answer from first to last.")] = False,
     expected_changes: Annotated[

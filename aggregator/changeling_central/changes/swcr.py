@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import gcd
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Constraint, Hybrid, Node, TimeBounded
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded
 from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
@@ -65,6 +65,8 @@ class Windows:
                 most = k * -(-self.length // self.every)
             case TimeBounded(seconds):
                 most = -(-(seconds + self.length) // self.every)
+            case AtMostWithin(k, seconds):
+                most = min(self.reached(AtMost(k)), self.reached(TimeBounded(seconds)))
             case Hybrid(classes):
                 most = max(self.reached(each_class) for each_class in classes)
             case _:

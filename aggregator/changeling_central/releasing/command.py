@@ -41,7 +41,7 @@ def release(
     epsilon: Annotated[str, option(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")],
     at_most: Annotated[int | None, option(PROMISE, "An entry mutates at most so often; insertion counts.")] = None,
     within: Annotated[
-        str | None, option(PROMISE, "Its mutations lie within so long of its first. With --at-most: either.")
+        str | None, option(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
     ] = None,
     delta: Annotated[str, option(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = "0",
     fixed: Annotated[

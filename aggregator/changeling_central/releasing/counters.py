@@ -15,7 +15,7 @@ from math import nan
 from typing import Generic, TypeVar
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Constraint
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
 from changeling_protocol.calendar import MOST_PERIODS
 
 from ..changes.dcr import NEIGHBOURS
@@ -165,7 +165,7 @@ def _entry_items(query: LinearQuery, calendar: Calendar, constraint: Constraint)
 
 def _most_mutations(name: str, query: LinearQuery, constraint: Constraint) -> int:
     """k, for a counter that needs at-most-k entries and columns that count entries."""
-    if not isinstance(constraint, AtMost):
+    if not isinstance(constraint, AtMost | AtMostWithin):
         raise ValueError(f"{name} needs entries that mutate at most k times: --at-most")
     if any(shift > 1 for shift in (*query.appearing, *query.moving)):  # of any answer, not of those that came
         raise ValueError(f"{name} counts entries: no sums")

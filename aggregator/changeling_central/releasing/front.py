@@ -108,7 +108,7 @@ def release(
     epsilon: what an entry may lose over the whole release, in nats; a float is taken as it is written.
     output: a .csv or .jsonl file. The state beside it, OUTPUT.state, holds true sums: keep it where the changelog is.
     at_most: an entry mutates at most so often, its insertion included. within: its mutations lie within so long of the
-    first, such as "12h". One of the two is needed; with both, an entry keeps to either.
+    first, such as "12h". One of the two is needed; with both, an entry keeps to both.
     delta: above 0, less noise, at an (epsilon, delta) guarantee.
     fixed: no entry ever holds two different answers; checked, and less noise.
     freeze: freeze an entry that breaks its promise, instead of stopping before its period.

@@ -6,7 +6,7 @@ every one of them.
 
 from dataclasses import dataclass
 
-from changeling_protocol import AtMost, Calendar, Constraint, Track
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Track
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def track_compositions(track: Track, calendar: Calendar, constraint: Constraint,
     most = constraint.most_nodes(track.bounds(calendar))
     if not closed:
         return divisions(most, reports)
-    if isinstance(constraint, AtMost):
+    if isinstance(constraint, AtMost | AtMostWithin):
         most = min(constraint.k - 1, most)
     if track.first > 0:
         return divisions(most, reports)

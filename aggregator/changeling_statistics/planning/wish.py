@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
-from changeling_protocol import AtMost, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
 from changeling_protocol.expectation import MICRO
 
 MOST_PLANNED_PERIODS = 1200
@@ -104,7 +104,7 @@ def steady_changes(calendar: Calendar, constraint: Constraint, changes: float | 
     one where it does not count them. Raises ValueError for fewer than 0, or more than one a period.
     """
     if changes is None:
-        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost) else 1.0
+        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost | AtMostWithin) else 1.0
     if changes < 0:
         raise ValueError(f"an entry cannot be expected to change {changes} times")
     rate = changes / max(1, calendar.periods - 1)

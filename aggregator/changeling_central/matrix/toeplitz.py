@@ -1,0 +1,62 @@
+"""The square root of counting: a strategy C whose rows are one sequence, shifted, and what its levels then vary by.
+
+    C_ts = c_{t-s},  c_0 = 1,  c_i = c_{i-1} (1 - 1/2i)          levels = A x + A C⁻¹ z,  A all ones below the diagonal
+
+C² = A, so the whole root measures C x and adds it up with C again. Cut off after `band` coefficients it needs a memory
+of so many numbers for each column, and errs more. Source: Fichtenberger, Henzinger, Upadhyay 2023; Henzinger,
+Upadhyay, Upadhyay 2023; cut off: Kalinin, Lampert 2024. Reads no data.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from changeling_statistics.estimate import Floats
+
+MOST_BAND = 2**14
+"""Of coefficients, so that a column's memory is at most 256 KiB; longer streams take the banded form."""
+
+
+def band_of(periods: int) -> int:
+    """How many coefficients a stream of so many periods is released with: all, or as many as memory is for."""
+    return min(periods, MOST_BAND)
+
+
+@lru_cache(maxsize=16)
+def square_root_coefficients(band: int) -> Floats:
+    """c_0 to c_{band-1}, falling and convex; written over by nobody.
+
+    >>> square_root_coefficients(4).tolist()
+    [1.0, 0.5, 0.375, 0.3125]
+    """
+    i = np.arange(1, band)
+    c: Floats = np.concatenate([[1.0], np.cumprod(1 - 1 / (2 * i))])
+    c.flags.writeable = False
+    return c
+
+
+@lru_cache(maxsize=16)
+def level_variances(periods: int, band: int) -> Floats:
+    """The variance of the level at the end of each period, in variances of one draw of noise; shape (periods,).
+
+    Σ_{i < t} β_i²,   β the sums of the coefficients of 1 / c(x)
+    """
+    if band == periods:
+        beta = square_root_coefficients(periods)
+    else:
+        c = np.zeros(periods)
+        c[:band] = square_root_coefficients(band)
+        beta = np.cumsum(_reciprocal(c))
+    variances: Floats = np.cumsum(beta**2)
+    variances.flags.writeable = False
+    return variances
+
+
+def _reciprocal(c: Floats) -> Floats:
+    """The coefficients of 1 / c(x), by Newton's g ← g (2 - c g), which doubles how many are right."""
+    inverse, known = np.array([1 / c[0]]), 1
+    while known < len(c):
+        known = min(2 * known, len(c))
+        points = 1 << (3 * known - 1).bit_length()
+        of_c, of_g = np.fft.rfft(c[:known], points), np.fft.rfft(inverse, points)
+        inverse = np.fft.irfft(of_g * (2 - of_c * of_g), points)[:known]
+    return inverse

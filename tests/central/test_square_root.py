@@ -1,0 +1,194 @@
+"""The square root mechanism: what an entry moves, enumerated; nothing leaks through rounding; stated errors."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import exp, sqrt
+
+import numpy as np
+import pytest
+from changeling_central.changes import clipped_sum, counting, histogram_query
+from changeling_central.matrix import square_root, square_root_concentrated
+from changeling_central.matrix.gaussian import SLACK, gaussian_delta, implied_epsilon, told_apart
+from changeling_central.matrix.sensitivity import _within, squared_sensitivity
+from changeling_central.matrix.square_root import lattice_coefficients, lattice_sensitivity
+from changeling_central.matrix.toeplitz import level_variances, square_root_coefficients
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
+from scipy.linalg import toeplitz
+from scipy.stats import norm
+
+from tests.seeded_noise import SeededNoise
+
+from .examples import histories
+
+T = 7
+CALENDAR, ONE, SMALL = Calendar(0, 1, T), Fraction(1), Fraction(1, 10**6)
+COUNT = counting(["a", "b"], ["a"], "a")
+QUERIES = {
+    "count": COUNT,
+    "fixed histogram": histogram_query(["a", "b"], ["a", "b"], fixed=True),
+    "histogram": histogram_query(["a", "b"], ["a", "b"]),
+    "signed sum": clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3),
+}
+CONSTRAINTS = [
+    AtMost(1), AtMost(2), AtMost(3), AtMost(5), TimeBounded(2), TimeBounded(100), AtMostWithin(2, 3),
+    AtMostWithin(3, 4), Hybrid((AtMost(2), TimeBounded(3))),
+]  # fmt: skip
+
+
+def strategy(periods, band):
+    c = np.zeros(periods)
+    c[:band] = square_root_coefficients(band)
+    return toeplitz(c, np.zeros(periods))
+
+
+def most(query, constraint, C):
+    """The largest ‖C x‖² over everything that an entry can do."""
+    table = np.array(query.table)
+    return max(
+        ((C @ np.diff(table[[0, *states]], axis=0)) ** 2).sum()
+        for states in histories(len(table) - 1, constraint, T, query.fixed)
+    )
+
+
+@pytest.mark.parametrize("band", [T, 4])
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_entry_moves_more_than_is_stated_and_where_that_is_called_exact_one_does(name, constraint, band):
+    """Every history of an entry over seven periods; a bound that is not exact is so by a small factor."""
+    query = QUERIES[name]
+    found, stated = most(query, constraint, strategy(T, band)), squared_sensitivity(query, CALENDAR, constraint, band)
+    assert found <= stated
+    twice = isinstance(constraint, AtMost | AtMostWithin) and constraint.k <= 2
+    if twice and name != "signed sum":
+        assert stated == pytest.approx(found, rel=1e-8)
+    elif name in ("count", "fixed histogram"):
+        assert stated <= found * (1.6 if band == T else 3)
+
+
+def test_the_intervals_that_fit_into_a_window_are_a_bound_whatever_its_width(monkeypatch):
+    """Cut into pieces, a wide window is bounded by no less than in one piece."""
+    whole = _within.__wrapped__(40, 39)
+    monkeypatch.setattr("changeling_central.matrix.sensitivity.LARGEST_WINDOW", 10)
+    assert _within.__wrapped__(40, 39) >= whole
+
+
+class Drawn:
+    """Hands out what it was given."""
+
+    def __init__(self, draws):
+        self.draws = list(draws)
+
+    def gaussian(self, scale, size):  # noqa: ARG002
+        return np.array([self.draws.pop(0) for _ in range(size)], np.int64)
+
+
+@pytest.mark.parametrize("band", [40, 6])
+def test_what_is_published_follows_from_what_is_measured_to_the_last_bit(band):
+    """The draws z on x, and z + Ĉ(x - y) on y, are one measurement: they publish the same floats, so rounding tells
+    nothing that the measurement does not."""
+    calendar = Calendar(0, 1, 40)
+    mechanism = square_root(COUNT, calendar, AtMost(2), ONE, SMALL, band)
+    random = np.random.default_rng(1)
+    x, y = random.integers(-9, 9, 40), random.integers(-9, 9, 40)
+    z = SeededNoise(2).gaussian(mechanism.scale, 40)
+    c = np.zeros(40, np.int64)
+    c[:band] = lattice_coefficients(band, mechanism.bits)
+    moved = z + toeplitz(c, np.zeros(40, np.int64)).astype(np.int64) @ (x - y)
+    published = []
+    for changes, draws in ((x, z), (y, moved)):
+        state, noise = mechanism.start(), Drawn(draws)
+        values = []
+        for change in changes:
+            state, level = mechanism.step(state, np.array([change]), noise)
+            values.append(level.values[0])
+        published.append(values)
+    assert published[0] == published[1]
+    assert len(state.whole) == band - 1
+
+
+def test_the_lattice_rounds_what_an_entry_moves_upwards():
+    """Ĉ's own rows, with whole numbers: no entry moves it by more than the bound with its half steps."""
+    for bits in (3, 8, 30):
+        C = toeplitz(lattice_coefficients(T, bits), np.zeros(T))
+        for constraint in (AtMost(1), AtMost(3), TimeBounded(3)):
+            assert sqrt(most(COUNT, constraint, C)) <= lattice_sensitivity(COUNT, CALENDAR, constraint, T, bits)
+
+
+def test_the_shift_that_a_budget_allows_is_the_largest():
+    """δ(ε) of a shifted normal law, integrated over where it tells them apart; rounded down by less than 1e-5."""
+    for epsilon, delta in ((1, 1e-6), (0.1, 1e-9), (8, 1e-12), (Fraction(1, 1000), 1e-3)):
+        length = told_apart(Fraction(epsilon), Fraction(delta))
+        x = np.linspace(-12, length + 12, 2_000_001)
+        apart = np.maximum(norm.pdf(x, length) - exp(epsilon) * norm.pdf(x), 0)
+        assert np.trapezoid(apart, x) == pytest.approx(delta, rel=1e-4)
+        assert gaussian_delta(length, float(epsilon)) <= delta < gaussian_delta(length * 1.00001, float(epsilon))
+        assert implied_epsilon(length, Fraction(delta)) == pytest.approx(float(epsilon), rel=1e-5)
+    assert told_apart(ONE, SMALL) == pytest.approx(0.236704, abs=1e-6)
+
+
+def test_the_discrete_law_is_the_rounded_one_within_the_stated_bound():
+    """At small scales, where both can be summed; the bound shrinks with the scale squared, at 2^47 below SLACK."""
+    for scale in (2.0, 5.0, 11.0):
+        z = np.arange(-int(6 * scale), 1)
+        discrete = np.exp(-(z**2) / (2 * scale**2))
+        normal = scale * sqrt(2 * np.pi)
+        rounded = norm.cdf((z + 0.5) / scale) - norm.cdf((z - 0.5) / scale)
+        ratio = np.abs(np.log(discrete / normal) - np.log(rounded))
+        assert np.all(ratio <= (36 + 1) / (8 * scale**2))
+    assert SLACK > 2 * 1e6 * 1e3 * (14**2 + 1) / (8 * 2.0**94)
+
+
+@pytest.mark.parametrize("band", [30, 11, 1])
+def test_levels_vary_as_the_matrices_say(band):
+    """The rows of A C⁻¹, materialised; and the whole root is a root."""
+    C, A = strategy(30, band), np.tril(np.ones((30, 30)))
+    assert level_variances(30, band) == pytest.approx(((A @ np.linalg.inv(C)) ** 2).sum(1))
+    if band == 30:
+        assert pytest.approx(A) == C @ C
+
+
+def test_the_measured_errors_are_those_stated():
+    """Over 1,000 columns at once, each a stream of its own: within 6 standard errors, false alarm below 1e-7."""
+    wide = histogram_query([str(i) for i in range(1000)], [str(i) for i in range(1000)], fixed=True)
+    mechanism = square_root(wide, Calendar(0, 1, 30), AtMost(2), ONE, SMALL, 12)
+    state, noise = mechanism.start(), SeededNoise(3)
+    for period in range(1, 31):
+        state, level = mechanism.step(state, np.full(1000, period), noise)
+        error = level.values - period * (period + 1) / 2
+        assert np.mean(error**2) == pytest.approx(level.variance, rel=6 * sqrt(2 / 1000))
+
+
+def test_concentrated_privacy_is_half_the_square_of_the_length():
+    """rho = ‖Ĉx‖² / 2·scale², the whole of it; and the (epsilon, delta) that is stated is that of this length."""
+    mechanism = square_root_concentrated(COUNT, CALENDAR, AtMost(2), Fraction(1, 2), SMALL)
+    moved = lattice_sensitivity(COUNT, CALENDAR, AtMost(2), T, mechanism.bits) / mechanism.scale
+    assert moved**2 / 2 == pytest.approx(0.5, rel=1e-9)
+    assert moved**2 / 2 <= 0.5
+    assert mechanism.guarantee.epsilon == implied_epsilon(1 / (1 + 1e-12), SMALL)
+    assert mechanism.costs_at_most(1.0, AtMost(2))
+    assert not mechanism.costs_at_most(1.0, AtMost(3))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"delta": Fraction(0)}, "0 < delta"),
+        ({"epsilon": Fraction(0)}, "epsilon > 0"),
+        ({"band": 0}, "got 0"),
+        ({"band": 8}, "got 8"),
+        ({"query": clipped_sum({"a": 2.0**40}, ["a"], 0, 2**40)}, "larger unit"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(given, said):
+    """In words of what was given."""
+    asked = {"query": COUNT, "calendar": CALENDAR, "constraint": AtMost(1), "epsilon": ONE, "delta": SMALL, **given}
+    with pytest.raises(ValueError, match=said):
+        square_root(**asked)
+
+
+def test_the_coefficients_fall_and_are_convex():
+    """What the proofs of the sensitivities rest on."""
+    c = square_root_coefficients(500).tolist()
+    steps = [a - b for a, b in pairwise(c)]
+    assert all(step > 0 for step in steps)
+    assert all(a >= b for a, b in pairwise(steps))

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
+.PHONY: setup node browser check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
 
 setup: $(VENV)/ready
 
@@ -29,7 +29,12 @@ check: setup
 test: setup node
 	nice -n 19 $(BIN)/pytest tests -m "not heavy" --numprocesses 2 --dist loadfile
 
-test-heavy: setup
+# The page is tried in a browser. Where none is there, nor to be had, its tests are skipped.
+browser:
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null 2>&1 \
+		|| echo "there is no chromium, and none could be installed: tests/browser is skipped"
+
+test-heavy: setup browser
 	$(BIN)/pytest tests -m heavy
 
 demo: setup

@@ -5,13 +5,21 @@ from starlette.requests import Request
 
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey, Registry
+from ..loopback import is_loopback
 from ..store.tokens import Token, TokenScope, hash_of
 from .requests import service_of
+
+LOOPBACK_COOKIE = "changeling"
+SECURE_COOKIE = "__Host-changeling"
+"""Browsers take a cookie of such a name over TLS alone, and from the very host that it is for."""
 
 
 def require(request: Request, scope: TokenScope) -> None:
     """Let only those pass who show a token for this: 401, or 403 where it is for other things."""
-    token = _token(request)
+    _check(_token(request), scope)
+
+
+def _check(token: Token | None, scope: TokenScope) -> None:
     if token is None:
         sentence = f"this needs a token with the scope {scope.value}"
         raise TurnedDown(ErrorCode.UNAUTHORIZED, sentence, {"www-authenticate": "Bearer"})
@@ -20,17 +28,41 @@ def require(request: Request, scope: TokenScope) -> None:
 
 
 def may(request: Request, scope: TokenScope) -> bool:
-    """Whether a token for this is shown; 401 for one that the server does not know."""
+    """Whether a token for this is shown, or was when signing in; 401 for one that the server does not know."""
     token = _token(request)
     if token is None and "authorization" in request.headers:
         require(request, scope)
+    token = token or signed_in(request)
     return token is not None and scope in token.scopes
 
 
 def require_reader(request: Request, published: PublishedSurvey) -> None:
     """Let everybody read the results of a public survey, and only those with a token for it those of another."""
     if not published.public:
-        require(request, TokenScope.READ)
+        _check(_token(request) or signed_in(request), TokenScope.READ)
+
+
+def signed_in(request: Request) -> Token | None:
+    """The token that a browser's session was begun with. It is good for looking at things alone: a request that changes
+    anything shows a token itself.
+    """
+    service = service_of(request)
+    session = request.cookies.get(session_cookie(request))
+    looks = request.method in ("GET", "HEAD")
+    shown = service.sessions.token_of(session) if looks and session is not None else None
+    return None if shown is None else service.registry.tokens.get(shown)
+
+
+def session_cookie(request: Request) -> str:
+    """The name of the cookie that a session is kept in."""
+    return SECURE_COOKIE if needs_secure(request) else LOOPBACK_COOKIE
+
+
+def needs_secure(request: Request) -> bool:
+    """Whether the cookie is for TLS alone: always, but for a browser on this machine."""
+    named = request.headers.get("host", "")  # with a port, or not
+    host = named[1:].partition("]")[0] if named.startswith("[") else named.partition(":")[0]
+    return request.scope["scheme"] != "http" or not is_loopback(host)
 
 
 def require_app(request: Request) -> None:

@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from . import early_ends, estimates, keys, openapi, operations, surveys
+from . import early_ends, estimates, keys, openapi, operations, page, surveys
 from .front_door import FrontDoor
 from .responses import HANDLERS
 from .service import Service
@@ -64,7 +64,7 @@ def make_app(service: Service) -> ASGIApp:
             service.close()
 
     uploads = Uploads(service)
-    routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES]
+    routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES, *page.ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.state.service = service
     front = FrontDoor(_UploadsFirst(app, uploads), service.clock, service.rates)

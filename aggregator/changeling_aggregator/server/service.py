@@ -15,6 +15,7 @@ from .estimating import Estimating
 from .fold_loop import FoldLoop
 from .guarded_clock import GuardedClock
 from .rates import Rates
+from .sessions import Sessions
 from .shown import Showing
 from .traffic import Traffic
 
@@ -61,6 +62,7 @@ class Service:
         self.bodies = Bodies()
         most = settings.requests_a_second
         self.rates = Rates(most, monotonic) if most else None
+        self.sessions = Sessions(monotonic)
         self.traffic = Traffic()
 
     @property

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 DENIALS_SECONDS = 10.0
 """Of denials that are alike one line is logged in such a time, with their number: strangers fill no log."""
 DENIED = {401, 403, 429}
-METHODS = {"GET", "HEAD", "POST", "PUT"}
+METHODS = {"DELETE", "GET", "HEAD", "POST", "PUT"}
 OTHER = "other"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _log = logging.getLogger("changeling")

@@ -1,0 +1,18 @@
+"""The page at `/`: what people come to look at. It shows what the API answers, to whom the API answers it."""
+
+from starlette.routing import Route
+
+from .described import show_description
+from .files import show_file, show_index
+from .signing_in import sign_in, sign_out, who_is_signed_in
+
+ROUTES = [
+    Route("/", show_index, methods=["GET"]),
+    Route("/page/session", who_is_signed_in, methods=["GET"]),
+    Route("/page/session", sign_in, methods=["POST"]),
+    Route("/page/session", sign_out, methods=["DELETE"]),
+    Route("/page/surveys/{survey}", show_description, methods=["GET"]),
+    Route("/page/{file}", show_file, methods=["GET"]),
+]
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,56 @@
+// Lines with bands: what is known, how well, and where nothing is.
+
+import { colour, lineOf } from "./plots.js";
+
+const faint = (hex) => `${hex}2e`; // a colour at some 18% of its strength
+
+// Runs of points that are known, from one gap to the next.
+function known(points) {
+  const found = [[]];
+  for (const point of points) {
+    if (point.value === null) found.push([]);
+    else found[found.length - 1].push(point);
+  }
+  return found.filter((each) => each.length);
+}
+
+// points: {time, value, low, high, words}; value null where nothing is known. low, high: null where their width is not.
+export function traces(name, number, points) {
+  const line = lineOf(number);
+  const found = [];
+  for (const run of known(points.map((each) => (each.low === null ? { ...each, value: null } : each)))) {
+    const there = run.map((each) => each.time);
+    if (run.length === 1) {
+      const up = { type: "data", symmetric: false, array: [run[0].high - run[0].value], arrayminus: [run[0].value - run[0].low] };
+      found.push({ x: there, y: [run[0].value], mode: "markers", marker: { color: line.color, size: 5 }, hoverinfo: "skip",
+        error_y: { ...up, color: line.color, thickness: 2, width: 4 } });
+      continue;
+    }
+    found.push({
+      x: [...there, ...[...there].reverse()],
+      y: [...run.map((each) => each.low), ...run.map((each) => each.high).reverse()],
+      mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: faint(line.color), hoverinfo: "skip",
+    });
+  }
+  const few = points.length <= 40;
+  found.push({
+    x: points.map((each) => each.time), y: points.map((each) => each.value), customdata: points.map((each) => each.words),
+    mode: few ? "lines+markers" : "lines", line: { ...line, width: 2 }, marker: { size: 5 }, connectgaps: false,
+    name, hovertemplate: "%{customdata}",
+  });
+  return found;
+}
+
+// Spans of time on a grey ground, with a word above. spans: [[from, to], ...] in dates.
+export function grounds(spans, word) {
+  return {
+    shapes: spans.map(([x0, x1]) => ({
+      type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below", line: { width: 0 },
+      fillcolor: colour("provisional"), opacity: 0.16,
+    })),
+    annotations: spans.slice(-1).map(([, x1]) => ({
+      xref: "x", yref: "paper", x: x1, y: 1, xanchor: "right", yanchor: "top", text: word, showarrow: false,
+      font: { color: colour("provisional"), size: 12 },
+    })),
+  };
+}

@@ -1,0 +1,73 @@
+// The page: which survey is open, and who is signed in.
+
+import { listed, signIn, signOut, signedIn } from "./api.js";
+import { at, element } from "./elements.js";
+import { closeSurvey, listen, openSurvey } from "./survey.js";
+import { plural } from "./words.js";
+
+function say(words) {
+  at("message").textContent = words;
+  at("message").hidden = !words;
+}
+
+const fail = (error) => say(`That did not work: ${error.message}.`);
+
+async function showSession() {
+  const token = await signedIn();
+  at("open-sign-in").hidden = Boolean(token);
+  at("signed-in").hidden = !token;
+  at("who").textContent = token ? `Signed in: ${token.name}` : "";
+  if (token) at("sign-in").hidden = true;
+  return Boolean(token);
+}
+
+async function showSurveys(isSignedIn) {
+  const surveys = await listed();
+  closeSurvey();
+  document.title = "Surveys · changeling";
+  at("surveys").querySelector("ul").replaceChildren(...surveys.map((survey) =>
+    element("li", {}, element("a", { href: `#${survey.id}` },
+      element("strong", {}, survey.question),
+      element("span", {}, `${plural(survey.last_period, "period")} · ${survey.public ? "open to all" : isSignedIn ? "open to you" : "asks for a token"}`))),
+  ));
+  say(surveys.length ? "" : "No survey is published on this server yet.");
+  at("surveys").hidden = false;
+}
+
+async function route() {
+  try {
+    const isSignedIn = await showSession();
+    const id = location.hash.slice(1);
+    if (/^[0-9a-f]{32}$/.test(id)) {
+      at("surveys").hidden = true;
+      await openSurvey(id, isSignedIn, say);
+    } else await showSurveys(isSignedIn);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+at("open-sign-in").addEventListener("click", () => {
+  at("sign-in").hidden = false;
+  at("token").focus();
+});
+at("sign-in").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  at("refusal").textContent = "";
+  try {
+    await signIn(at("token").value);
+    at("token").value = "";
+    await route();
+  } catch (error) {
+    at("refusal").textContent = `Not signed in: ${error.message}.`;
+    at("token").focus();
+  }
+});
+at("sign-out").addEventListener("click", () => signOut().then(route).catch(fail));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("content").focus();
+});
+addEventListener("hashchange", route);
+listen(fail);
+route();

@@ -1,0 +1,124 @@
+// A survey's histograms over time: as a chart, in numbers, and the latest by itself.
+
+import { grounds, traces } from "./bands.js";
+import { at, drawing, element, onceOpened, table } from "./elements.js";
+import { draw } from "./plots.js";
+import { count, moment, periods, plural, runs, share, spanOf } from "./words.js";
+
+export const MOST_ROWS = 1000;
+
+export const timeOf = (survey, period) => new Date((survey.start + period * survey.period_seconds) * 1000);
+export const dayOf = (survey, period) => moment(survey.start + period * survey.period_seconds, survey.period_seconds);
+
+// How one figure of an estimate is shown: as a share of all enrolled, or as it is.
+export function figures(estimate, number, view) {
+  if (estimate.values === null) return { value: null, low: null, high: null };
+  const by = view.unit === "share" ? estimate.enrolled || 1 : 1;
+  const [low, high] = estimate[view.bands][number];
+  return { value: estimate.values[number] / by, low: low === null ? null : low / by, high: high === null ? null : high / by };
+}
+
+const shown = (view) => (view.unit === "share" ? share : count);
+
+export function interval({ value, low, high }, view) {
+  const as = shown(view);
+  if (value === null) return "unknown";
+  return low === null ? `${as(value)} (width unknown)` : `${as(value)} (${as(low)} to ${as(high)})`;
+}
+
+// The axis of time. what: of which its times are the ends.
+export const timeAxis = (survey, what) => ({
+  title: { text: `end of the ${what}, UTC` },
+  hoverformat: survey.period_seconds % 86400 || survey.start % 86400 ? "%Y-%m-%d %H:%M" : "%Y-%m-%d",
+});
+export const ticks = (view) => (view.unit === "share" ? { tickformat: ".0~%" } : { tickformat: ",d" });
+
+export function drawSeries(survey, series, view) {
+  const estimates = series.series;
+  const late = estimates.filter((each) => each.provisional).map((each) => each.period);
+  draw(at("series"), () => ({
+    traces: view.answers.flatMap((number) =>
+      traces(survey.answers[number], number, estimates.map((each) => {
+        const known = figures(each, number, view);
+        return { time: timeOf(survey, each.period), ...known, words: interval(known, view) };
+      })),
+    ),
+    yaxis: { title: { text: view.unit === "share" ? "share of the enrolled" : "entries" }, ...ticks(view) },
+    x: timeAxis(survey, "period"),
+    more: grounds(runs(late).map(([from, to]) => [timeOf(survey, from - 1), timeOf(survey, to)]), "provisional"),
+  }));
+  at("series-notes").replaceChildren(...notes(survey, series, view, late).map((each) => element("li", {}, each)));
+  onceOpened(at("series-numbers"), () => numbers(survey, estimates, view));
+}
+
+function notes(survey, series, view, late) {
+  const said = [];
+  const gaps = series.series.filter((each) => each.values === null);
+  for (const [from, to] of runs(gaps.map((each) => each.period)).slice(0, 12)) {
+    const { missing } = gaps.find((each) => each.period === from);
+    const because = missing ? `: too few reports on the release over ${spanOf(missing.start + 1, missing.end)}` : "";
+    said.push(`Unknown: ${spanOf(from, to)}${because}.`);
+  }
+  if (late.length) said.push(`Provisional: ${periods(late)}. Late reports may still change them.`);
+  if (series.biased) said.push("Smoothed estimates are biased: they lean on the belief that shares drift slowly.");
+  if (series.series.some((each) => each.upper_bound)) said.push("Bands are at least as wide as they should be, where not all of the variance can be told.");
+  const level = share(series.confidence).replace(".0%", "%");
+  said.push(view.bands === "intervals"
+    ? `Each band by itself holds the true figure with a chance of ${level}; of many, some do not.`
+    : `All bands together hold every true figure with a chance of ${level}.`);
+  said.push("Figures are not clipped: a small share may come out below zero.");
+  return said;
+}
+
+function numbers(survey, estimates, view) {
+  const rows = estimates.slice(-MOST_ROWS).reverse().map((each) => [
+    `${dayOf(survey, each.period)}`,
+    ...survey.answers.map((_, number) => interval(figures(each, number, view), view)),
+    each.values === null ? "" : each.provisional ? "provisional" : "final",
+  ]);
+  return table("Estimates over time", ["end of the period", ...survey.answers, ""], rows);
+}
+
+export function drawLatest(survey, series, view) {
+  const last = series.series.filter((each) => each.values !== null).at(-1);
+  if (!last) {
+    at("latest-when").textContent = "No period can be estimated yet.";
+    at("latest").replaceChildren();
+    at("latest-note").textContent = "";
+    return;
+  }
+  const state = last.provisional ? "provisional, as late reports may still change it" : "final";
+  at("latest-when").textContent = `At the end of period ${last.period}, ${dayOf(survey, last.period)}: ${state}.`;
+  const [bars, totals] = ["share", "total"].map((unit) => ({ ...view, unit }));
+  const lows = survey.answers.map((_, number) => figures(last, number, bars)).flatMap((each) => [each.value, each.low ?? 0, each.high ?? 0]);
+  const [left, right] = [Math.min(0, ...lows), Math.max(0.01, ...lows)];
+  const rows = survey.answers.map((answer, number) => [
+    answer,
+    apart(interval(figures(last, number, bars), bars)),
+    bar(figures(last, number, bars), number, left, right),
+    apart(interval(figures(last, number, totals), totals)),
+  ]);
+  const made = table("The latest estimates", ["answer", "share", "", "entries"], rows);
+  for (const row of made.rows) row.cells[2].classList.add("bar");
+  at("latest").replaceChildren(made);
+  const level = share(series.confidence).replace(".0%", "%");
+  at("latest-note").textContent =
+    `Of ${plural(last.enrolled, "enrolled entry").replace("entrys", "entries")}, ${share(last.response_rate)} of whom were heard; with ${level} intervals. ` +
+    `It takes at least ${plural(last.false_entries, "invented device")} to move a share by one percentage point.`;
+}
+
+// A figure, and its interval, which has a line of its own on a small screen.
+function apart(words) {
+  const [figure, ...rest] = words.split(" (");
+  return element("span", {}, figure, " ", element("span", { class: "range" }, rest.length ? `(${rest.join(" (")}` : ""));
+}
+
+function bar({ value, low, high }, number, left, right) {
+  const place = (figure) => (100 * (figure - left)) / (right - left);
+  const box = drawing("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const colour = `var(--c${number % 8})`;
+  if (low !== null) box.append(drawing("rect", { x: place(low), width: place(high) - place(low), y: 2, height: 8, fill: colour, "fill-opacity": 0.35 }));
+  box.append(drawing("rect", { x: place(value) - 0.5, width: 1, y: 0, height: 12, fill: colour }));
+  box.append(drawing("rect", { x: place(0), width: 0.3, y: 0, height: 12, fill: "currentColor", "fill-opacity": 0.5 }));
+  return box;
+}

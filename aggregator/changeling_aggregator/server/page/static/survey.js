@@ -1,0 +1,159 @@
+// One survey: what is asked of the server, and what of it is chosen to be shown.
+
+import { Refused, ask, described, surveyPath } from "./api.js";
+import { drawChanges } from "./changes.js";
+import { at, drawing, element } from "./elements.js";
+import { drawGraph } from "./graph.js";
+import { drawMembers, drawRefused } from "./members.js";
+import { forget, moved } from "./plots.js";
+import { dayOf, drawLatest, drawSeries, timeOf } from "./series.js";
+import { periods, plural } from "./words.js";
+
+const MOST_AT_FIRST = 6;
+const ASKS_FOR_TOKEN = "The results of this survey ask for a token: sign in to see them.";
+const LOOK_AGAIN_SECONDS = 60;
+let open = null; // {survey, turn, status, series, windows}; turn: how often it was asked for
+
+export async function openSurvey(id, isSignedIn, say) {
+  closeSurvey();
+  const survey = await described(id);
+  const mine = { survey, say, turn: 0 };
+  open = mine;
+  at("question").textContent = survey.question;
+  document.title = `${survey.question} · changeling`;
+  at("ledger").replaceChildren(...survey.ledger.map((each) => element("li", {}, each)));
+  at("state").textContent = `${plural(survey.periods, "period")} of ${survey.period_words}, ${survey.begins.slice(0, 10)} to ${survey.ends.slice(0, 10)}.`;
+  at("results").hidden = at("warning").hidden = true;
+  at("width").value = "";
+  at("survey").hidden = false;
+  at("question").focus();
+  offerStrata(survey);
+  if (survey.public || isSignedIn) await load(mine);
+  else say(ASKS_FOR_TOKEN);
+}
+
+export function closeSurvey() {
+  open = null;
+  forget();
+  at("survey").hidden = true;
+}
+
+function offerStrata(survey) {
+  at("strata").replaceChildren(...survey.breakdowns.map(({ name, values }) =>
+    element("fieldset", {}, element("legend", {}, `${name}, of these alone:`),
+      ...values.map((value) => element("label", {}, element("input", { type: "checkbox", name: "stratum", value: `${name}:${value}` }), value))),
+  ));
+}
+
+const asked = () => [
+  ["method", at("method").value],
+  ["confidence", at("confidence").value],
+  ...[...document.querySelectorAll("#strata input:checked")].map((each) => ["stratum", each.value]),
+];
+
+async function load(mine) {
+  const { survey } = mine;
+  const turn = ++mine.turn;
+  const overtaken = () => open !== mine || mine.turn !== turn;
+  at("survey").setAttribute("aria-busy", "true");
+  try {
+    const [status, series] = await Promise.all([ask(surveyPath(survey.id, "/status")), ask(surveyPath(survey.id, "/series"), asked())]);
+    if (overtaken()) return;
+    Object.assign(mine, { status, series, windows: null });
+  } catch (error) {
+    if (overtaken()) return;
+    at("survey").removeAttribute("aria-busy");
+    if (!(error instanceof Refused)) throw error;
+    at("results").hidden = true;
+    mine.say(error.status === 401 ? ASKS_FOR_TOKEN : `${error.message}.`);
+    return;
+  }
+  mine.say("");
+  offerAnswers(mine);
+  sayState(mine);
+  at("results").hidden = false;
+  if (!at("width").value) at("width").value = Math.max(1, Math.round(mine.status.shown_periods / 8));
+  at("width").max = mine.status.shown_periods;
+  at("csv").href = `${surveyPath(survey.id, "/series")}?${new URLSearchParams([...asked(), ["format", "csv"]])}`;
+  drawRefused(mine.status);
+  redraw(mine);
+  await loadWindows(mine);
+  if (!overtaken()) at("survey").removeAttribute("aria-busy");
+}
+
+async function loadWindows(mine) {
+  const { survey, turn } = mine;
+  const width = Math.min(Math.max(1, Number(at("width").value) || 1), mine.status.shown_periods);
+  const smoothed = at("method").value === "smoothed";
+  const method = asked().map(([name, value]) => [name, value === "smoothed" ? "retrospective" : value]);
+  const windows = await ask(surveyPath(survey.id, "/windows"), [["width", width], ...method]);
+  if (open !== mine || mine.turn !== turn) return;
+  mine.windows = windows;
+  at("change-note").textContent = `Each window is ${plural(width, "period")} of ${survey.period_words} wide, and shown at its end. The first, in which everybody first answers, is among the numbers alone.` +
+    (smoothed ? " Changes are not smoothed: these are the estimates with all that is known now." : "");
+  drawChanges(survey, mine.windows, view(mine));
+}
+
+function view({ survey }) {
+  const chosen = [...document.querySelectorAll("#answers input:checked")].map((each) => Number(each.value));
+  return { unit: at("unit").value, bands: at("bands").value, answers: chosen.length ? chosen : survey.answers.map((_, number) => number).slice(0, 1) };
+}
+
+function redraw(mine) {
+  const { survey, series, status } = mine;
+  drawLatest(survey, series, view(mine));
+  drawSeries(survey, series, view(mine));
+  drawMembers(survey, series, status);
+  drawGraph(survey, status);
+  if (mine.windows) drawChanges(survey, mine.windows, view(mine));
+}
+
+// A box to tick for each answer, with its line; the largest are ticked at first.
+function offerAnswers({ survey, series }) {
+  if (at("answers").dataset.of === survey.id) return;
+  at("answers").dataset.of = survey.id;
+  const last = series.series.filter((each) => each.values !== null).at(-1)?.values ?? [];
+  const largest = survey.answers.map((_, number) => number).sort((one, other) => (last[other] ?? 0) - (last[one] ?? 0)).slice(0, MOST_AT_FIRST);
+  at("answers").replaceChildren(element("legend", {}, "Answers"), ...survey.answers.map((answer, number) => {
+    const dashes = ["", "6 4", "2 3", "6 3 2 3"][Math.floor(number / 8) % 4];
+    const line = drawing("line", { x1: 0, x2: 24, y1: 6, y2: 6, stroke: `var(--c${number % 8})`, "stroke-width": 3, "stroke-dasharray": dashes });
+    const box = element("input", { type: "checkbox", value: number });
+    box.checked = largest.includes(number);
+    return element("label", {}, box, drawing("svg", { width: 24, height: 12, "aria-hidden": "true" }, line), answer);
+  }));
+}
+
+function sayState({ survey, status, series }) {
+  const hidden = status.closed_periods > status.shown_periods
+    ? ` ${periods([...Array(status.closed_periods - status.shown_periods)].map((_, each) => status.shown_periods + each + 1))} closed since, and will be shown once enough have answered, or when the grace is over.`.replace(/ p/, " P")
+    : "";
+  const early = status.last_period < survey.periods ? ` It was ended early, after period ${status.last_period}.` : "";
+  at("state").textContent =
+    `${plural(survey.periods, "period")} of ${survey.period_words}, ${survey.begins.slice(0, 10)} to ${survey.ends.slice(0, 10)}. ` +
+    `Shown up to ${dayOf(survey, status.shown_periods)} (period ${status.shown_periods}), final up to period ${Math.min(status.final_periods, status.shown_periods)}.${hidden}${early}`;
+  at("width-words").textContent = `of ${survey.period_words}`;
+  const impossible = series.diagnostics.impossible;
+  at("warning").hidden = !impossible;
+  at("warning").textContent = impossible ? "These tallies are not possible from honest devices alone: somebody sends made-up reports. Do not trust the estimates." : "";
+}
+
+export function listen(fail) {
+  const caught = (work) => (event) => {
+    event.preventDefault();
+    if (open) Promise.resolve(work(open)).catch(fail);
+  };
+  for (const id of ["method", "confidence", "strata"]) at(id).addEventListener("change", caught(load));
+  for (const id of ["unit", "bands", "answers"]) at(id).addEventListener("change", caught(redraw));
+  at("controls").addEventListener("submit", (event) => event.preventDefault());
+  at("windows").addEventListener("submit", caught(loadWindows));
+  for (const button of document.querySelectorAll("[data-zoom]")) {
+    button.addEventListener("click", caught(({ survey, status }) =>
+      moved(button.dataset.zoom, [+timeOf(survey, 0), +timeOf(survey, Math.max(1, status.shown_periods))])));
+  }
+  setInterval(async () => {
+    const mine = open;
+    if (!mine?.status || document.hidden) return;
+    const status = await ask(surveyPath(mine.survey.id, "/status")).catch(() => null);
+    if (status && status.revision !== mine.status.revision && open === mine) load(mine).catch(fail);
+  }, LOOK_AGAIN_SECONDS * 1000);
+}

@@ -1,0 +1,68 @@
+"""A store that shows a survey of a simulated fleet, three quarters through: for whoever looks at it."""
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import AtMost, Breakdown, Calendar, ExpectedChanges, Node, Survey
+from changeling_protocol.expectation import MICRO
+from changeling_protocol.quantities import StratumNumber
+from changeling_simulations.field import Field
+from changeling_simulations.field_sampler import sample_field
+from changeling_simulations.population import Population
+from changeling_simulations.synthetic import synthetic_changelog
+from changeling_statistics.planning.optimal import optimal_plan
+from changeling_statistics.planning.wish import Wish
+
+from ..protocol.examples import AUTHORITY
+
+ANSWERS = ("school", "training", "employment", "elsewhere")
+PLATFORMS = Breakdown("platform", ("Android", "iOS"))
+WEEK = 604_800
+PERIODS, SHOWN, FINAL = 52, 39, 37
+LOST = Node(17, 19)
+DEVICES = 15_000
+"""On each platform."""
+FIELD = Field(arrivals=0.004, offline=0.1, spell=3, outage=LOST)
+SEED = 7
+
+
+def fleet_store(path: Path, now: float) -> Survey:
+    """Make a store with a survey whose results are open and one whose are not, of the same tallies; the open one."""
+    calendar = Calendar(int(now) // WEEK * WEEK - SHOWN * WEEK, WEEK, PERIODS)
+    generator = np.random.default_rng(SEED)
+    constraint = AtMost(4)
+    wish = Wish(
+        len(ANSWERS),
+        calendar,
+        constraint,
+        Decimal(8),
+        devices=2 * DEVICES,
+        expected=ExpectedChanges(first=MICRO, later=MICRO // 40),
+        minimum=100,
+    )
+    planned = wish.survey(optimal_plan(wish).plan, ANSWERS, "What do you do?")
+    opened = replace(planned, breakdowns=(PLATFORMS,), skew=300, spread=3600, grace=2 * WEEK, minimum=100)
+    lots: dict[LotKey, Lot] = {}
+    for stratum in range(len(PLATFORMS.values)):
+        changelog = synthetic_changelog(len(ANSWERS), DEVICES, 1.2, calendar, generator)
+        population = replace(Population.from_changelog(changelog, calendar, constraint), answers=ANSWERS)
+        sampled = sample_field(population, opened, FIELD, generator).tallies
+        for (group, period), here in sampled.attendance.items():
+            lots[period, group, StratumNumber(stratum)] = Lot(here)
+        for (track, number), tally in sampled.nodes.items():
+            end = opened.plan.tracks[track].node(number).end
+            lots[end, opened.plan.group_of(track), StratumNumber(stratum)].nodes[track, number] = tally
+    shown = {key: lot for key, lot in lots.items() if key[0] <= SHOWN and not LOST.start < key[0] <= LOST.end}
+    store = Store.open(path)
+    with store.writing() as connection:
+        for survey, public in ((opened, True), (replace(opened, question="What did you do before?"), False)):
+            add_survey(connection, survey.id, survey.signed_by(AUTHORITY), public=public)
+            put_snapshots(connection, survey.id, 1, shown, [])
+            put_looked(connection, survey.id, Looked(1, FINAL, SHOWN, 0))
+    store.close()
+    return opened

@@ -1,0 +1,228 @@
+"""The page's routes: what is served, under which headers, and who is signed in. A browser tries the page itself."""
+
+import gc
+import gzip
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_aggregator.server import page, sessions
+from changeling_aggregator.server.sessions import LIFE_SECONDS, Sessions
+from changeling_aggregator.store.tokens import TokenScope, hash_of
+from changeling_protocol import Survey
+
+from ..protocol.examples import AUTHORITY
+from .serving import ADMIN, Cli, ServerProcess, eventually, survey_path
+
+STATIC = Path(page.__file__).parent / "static"
+FILES = sorted(path.name for path in STATIC.iterdir())
+NAME = "changeling"
+SECURE_NAME = "__Host-changeling"
+READER = "a token for reading"
+OPERATOR = "a token for reading and folding"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory):
+    with ServerProcess(tmp_path_factory.mktemp("page"), "--movable-clock") as running:
+        running.add_token(READER, TokenScope.READ)
+        running.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
+        running.add_token("a token for uploads", TokenScope.UPLOAD)
+        running.move_clock(1_800_000_000)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def closed(served: ServerProcess) -> Survey:
+    """A survey whose results ask for a token."""
+    survey = served.new_survey()
+    signed = survey.signed_by(AUTHORITY)
+    served.http.put(survey_path(survey), params={"public": "false"}, content=signed, headers=ADMIN).raise_for_status()
+    return survey
+
+
+def visitor(server: ServerProcess, **headers: str) -> httpx.Client:
+    """Somebody with a browser, and cookies of their own."""
+    return httpx.Client(base_url=server.url, headers=headers, timeout=20)
+
+
+def sign_in(browser: httpx.Client, token: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    return browser.post("/page/session", data={"token": token}, headers=headers)
+
+
+@pytest.mark.parametrize("path", ["/", *(f"/page/{name}" for name in [*FILES, "plotly.js"])])
+def test_a_file_of_the_page_allows_nothing_but_this_server(served: ServerProcess, path: str) -> None:
+    """By its content security policy; it has a tag, by which it is not sent twice."""
+    response = served.http.get(path).raise_for_status()
+    policy = dict(each.strip().split(" ", 1) for each in response.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
+    for kind in ("script-src", "style-src", "connect-src", "form-action"):
+        assert policy[kind] == "'self'"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    again = served.http.get(path, headers={"if-none-match": response.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_file_is_compressed_for_whoever_takes_it(served: ServerProcess) -> None:
+    """And comes as it is to others."""
+    with served.http.stream("GET", "/", headers={"accept-encoding": "gzip"}) as response:
+        packed = b"".join(response.iter_raw())
+    plain = served.http.get("/", headers={"accept-encoding": "identity"}).content
+    assert gzip.decompress(packed) == plain == (STATIC / "index.html").read_bytes()
+
+
+def test_charts_are_drawn_by_the_installed_plotly(served: ServerProcess) -> None:
+    """Its script is in no file of ours, and no address outside is named in any."""
+    assert served.http.get("/page/plotly.js").text.startswith("/**\n* plotly.js")
+    for name in FILES:
+        text = (STATIC / name).read_text()
+        assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text.replace("http://www.w3.org/2000/svg", "")), name
+
+
+def test_no_script_and_no_style_stands_in_the_page() -> None:
+    """The policy would keep them from having an effect."""
+    text = (STATIC / "index.html").read_text()
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", text)
+    assert all("src=" in script for script in re.findall(r"<script[^>]*>", text))
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "..%2ffiles.py", "%2e%2e/files.py", "files.py", "static", "%00"])
+def test_the_page_has_no_other_files(served: ServerProcess, name: str) -> None:
+    """404 for what is beside them on the disk."""
+    assert served.http.get(f"/page/{name}").status_code == 404
+
+
+def test_whoever_signs_in_sees_what_the_token_may_read(served: ServerProcess, closed: Survey) -> None:
+    """The same as by the token itself; refusals by reason only with one that may fold. Signing out ends it."""
+    paths = [survey_path(closed) + what for what in ("/status", "/series")]
+    with visitor(served) as browser:
+        assert [browser.get(path).status_code for path in paths] == [401, 401]
+        for token, folds in ((READER, False), (OPERATOR, True)):
+            assert sign_in(browser, token).status_code == 204
+            assert [browser.get(path).status_code for path in paths] == [200, 409]
+            assert ("refused" in browser.get(paths[0]).json()) is folds
+            assert browser.get("/page/session").json()["signed_in"]["name"] == "tests"
+        kept = browser.cookies[NAME]
+        assert browser.delete("/page/session").status_code == 204
+        assert NAME not in browser.cookies
+        for headers in ({}, {"cookie": f"{NAME}={kept}"}):
+            assert [browser.get(path, headers=headers).status_code for path in paths] == [401, 401]
+            assert browser.get("/page/session", headers=headers).json() == {"signed_in": None}
+
+
+def test_the_cookie_is_no_token_and_no_script_can_read_it(served: ServerProcess) -> None:
+    """Each is another. It ends by itself, and goes to no other site's requests."""
+    with visitor(served) as browser:
+        cookies = [sign_in(browser, READER).headers["set-cookie"] for _ in range(2)]
+    values, attributes = zip(*(each.split("; ", 1) for each in cookies), strict=True)
+    assert len(set(values)) == 2
+    assert not any("token" in value or READER in value for value in values)
+    assert {each.lower() for each in attributes[0].split("; ")} == {
+        "httponly",
+        f"max-age={LIFE_SECONDS}",
+        "path=/",
+        "samesite=strict",
+    }
+
+
+def test_beyond_this_machine_the_cookie_is_for_tls_alone(served: ServerProcess, closed: Survey) -> None:
+    """As the Host says under which the server is reached; a cookie of the other name is none there."""
+    outside = {"host": "surveys.example.org"}
+    with visitor(served) as browser:
+        cookie = sign_in(browser, READER, outside).headers["set-cookie"]
+        session = cookie.partition(";")[0].partition("=")[2]
+        assert cookie.startswith(f"{SECURE_NAME}=")
+        assert "secure" in cookie.lower().split("; ")
+        path = survey_path(closed) + "/status"
+        for name, status in ((SECURE_NAME, 200), (NAME, 401)):
+            assert browser.get(path, headers={**outside, "cookie": f"{name}={session}"}).status_code == status
+
+
+@pytest.mark.parametrize("host", ["[::1]:80", "localhost", "[", "", "127.0.0.1:1:1", "é"])
+def test_a_strange_host_is_no_failure(served: ServerProcess, host: str) -> None:
+    """It is answered, with a cookie for TLS where it is not this machine for sure."""
+    with visitor(served) as browser:
+        response = sign_in(browser, READER, {"host": host.encode()})  # type: ignore[dict-item]
+    assert response.status_code in (204, 400)
+
+
+@pytest.mark.parametrize(
+    ("token", "status"), [("wrong", 401), ("", 401), ("é\0", 401), ("a token for uploads", 403), ("x" * 2000, 413)]
+)
+def test_who_shows_no_token_for_reading_is_not_signed_in(served: ServerProcess, token: str, status: int) -> None:
+    """And gets no cookie."""
+    with visitor(served) as browser:
+        response = sign_in(browser, token)
+    assert response.status_code == status
+    assert "set-cookie" not in response.headers
+    assert token not in response.text or not token
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec-fetch-site": "same-origin", "origin": "null"}, 204),
+        ({"sec-fetch-site": "none"}, 204),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+def test_no_other_site_signs_anybody_in_or_out(served: ServerProcess, headers: dict[str, str], status: int) -> None:
+    """Not even to a session of its own choice. Browsers say where a request comes from."""
+    with visitor(served) as browser:
+        assert sign_in(browser, READER, headers).status_code == status
+        assert sign_in(browser, READER, {"origin": served.url}).status_code == 204
+        assert browser.delete("/page/session", headers=headers).status_code == status
+        assert (NAME in browser.cookies) is (status == 403)
+
+
+def test_a_session_changes_nothing(served: ServerProcess, closed: Survey) -> None:
+    """Whatever its token may: so a page that makes a browser send something gains nothing."""
+    with visitor(served) as browser:
+        assert sign_in(browser, "the operator's token, for everything").status_code == 204
+        asked = [("PUT", survey_path(closed)), ("POST", "/v1/fold"), ("PUT", "/v1/clock"), ("PUT", "/v1/keys")]
+        assert {browser.request(*each).status_code for each in asked} == {401}
+
+
+def test_a_revoked_token_ends_its_sessions(cli: Cli, tmp_path: Path) -> None:
+    """As soon as the server knows."""
+    with ServerProcess(tmp_path) as server, visitor(server) as browser:
+        text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "read").strip()
+        assert eventually(lambda: sign_in(browser, text).status_code, 204)
+        cli("token", "revoke", hash_of(text)[:4].hex(), "--store", "server.db")
+        assert eventually(lambda: browser.get("/page/session").json()["signed_in"], None)
+
+
+def test_a_session_ends_by_itself_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory holds hashes of so many at most, and never what browsers show."""
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    now = 0.0
+    kept = Sessions(lambda: now)
+    shown = [kept.begin(bytes([number])) for number in range(4)]
+    assert [kept.token_of(each) for each in shown] == [None, b"\1", b"\2", b"\3"]
+    gc.collect()
+    held = gc.get_referents(kept._sessions)
+    assert not any(isinstance(each, str) for each in held)
+    kept.end(shown[1])
+    now = LIFE_SECONDS - 1.0
+    assert [kept.token_of(each) for each in shown] == [None, None, b"\2", b"\3"]
+    now = LIFE_SECONDS
+    assert [kept.token_of(each) for each in shown] == [None] * 4
+
+
+def test_a_survey_is_described_to_everybody(served: ServerProcess, closed: Survey) -> None:
+    """From its signed bytes, which everybody may fetch: nothing in it hangs on a report."""
+    told = served.http.get(f"/page/surveys/{closed.id.hex()}").json()
+    assert (told["question"], told["answers"], told["public"]) == (closed.question, list(closed.answers), False)
+    assert [each["width"] for each in told["tracks"]] == [track.width for track in closed.plan.tracks]
+    words = " ".join(told["ledger"])
+    assert f"ε = {closed.epsilon.normalize():f}," in words
+    factor = int(re.findall(r"at most ([\d,]+) times likelier", words)[0].replace(",", ""))
+    assert Decimal(factor - 1) <= closed.epsilon.exp() <= Decimal(factor)
+    assert "3 times in all" in words
+    assert served.http.get(f"/page/surveys/{'0' * 32}").status_code == 404

@@ -5,6 +5,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -21,11 +22,11 @@ from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.fold.runs import add_ids, merged
 from changeling_aggregator.ingest import Registry
-from changeling_aggregator.store import LoggedEnvelope, Store
+from changeling_aggregator.store import LoggedEnvelope, Store, embedded, thinning
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.early_ends import add_end
-from changeling_aggregator.store.log import open_stream, unread
+from changeling_aggregator.store.log import append, open_stream, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, runs_of
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_aggregator.store.surveys import add_survey
@@ -490,21 +491,74 @@ def test_envelopes_go_at_arrival_and_grace(log: Log) -> None:
     assert arrivals(log) == []
 
 
-def test_a_survey_that_is_over_keeps_nothing_for_others(log: Log) -> None:
-    """Its grace counts until its last closing is sealed, also if it was ended early."""
+def test_each_envelope_is_kept_for_its_own_survey_s_grace(log: Log) -> None:
+    """A request that brings another survey's as well is kept for that one's; a survey that is over keeps nothing."""
+    wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
+    middle = replace(wide, question="Middle?", grace=5 * GRACE)
+    with log.store.writing() as connection:
+        for other in (wide, middle):
+            add_survey(connection, other.id, other.signed_by(AUTHORITY))
+    requests = [
+        body(*(envelope(asked, log.key, [report(8)]) for asked in together))
+        for together in ((log.survey,), (log.survey, wide), (middle,), (wide,), (middle, log.survey))
+    ]
+    for at, request in enumerate(requests):
+        with log.store.writing() as connection:
+            append(connection, log.stream, [request], 1000 * (END + at))
+
+    def left(time: float) -> list[float]:
+        fold(log.store, time)
+        return [arrival - END for arrival in arrivals(log)]
+
+    assert left(END + GRACE) == [0, 1, 2, 3, 4]
+    assert left(END + GRACE + 9) == [1, 2, 3, 4]
+    assert left(END + 5 * GRACE + 9) == [1, 3]
+    assert log.tallies()[0, 8][0] == 3
+    with log.store.writing() as connection:
+        early = EarlyEnd(wide.id, 1)
+        add_end(connection, early, early.signed_by(AUTHORITY))
+    assert left(closes(1) + 20 * GRACE) == [1, 3]
+    assert left(closes(1) + 20 * GRACE + 1) == []
+
+
+def test_what_a_longer_grace_keeps_is_looked_through_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the log is folded; and a bounded number of requests at a time."""
     wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
     with log.store.writing() as connection:
         add_survey(connection, wide.id, wide.signed_by(AUTHORITY))
-    log.append_reports(END, [report(8)])
-    fold(log.store, END + GRACE + 1)
-    assert arrivals(log) == [END]
-    with log.store.writing() as connection:
-        end = EarlyEnd(wide.id, 1)
-        add_end(connection, end, end.signed_by(AUTHORITY))
-    fold(log.store, closes(1) + 20 * GRACE)
-    assert arrivals(log) == [END]
-    fold(log.store, closes(1) + 20 * GRACE + 1)
-    assert arrivals(log) == []
+    for at in range(6):
+        asked = (log.survey, wide)[at % 2]
+        log.append(END, envelope(asked, log.key, [report(8)]))
+    looked = list[bytes]()
+    read = thinning.decode_upload_request
+    monkeypatch.setattr(thinning, "_MOST_AT_ONCE", 4)
+    monkeypatch.setattr(thinning, "decode_upload_request", lambda body: looked.append(body) or read(body))
+    counts = []
+    for second in range(4):
+        fold(log.store, END + GRACE + 1 + second)
+        counts.append((len(looked), len(arrivals(log))))
+    assert counts == [(4, 4), (6, 3), (6, 3), (6, 3)]
+
+
+def test_a_file_shrinks_when_what_filled_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while much is left in it; and what it holds is as before."""
+    monkeypatch.setattr(embedded, "LEAST_GIVEN_BACK_BYTES", 2**20)
+    monkeypatch.setattr(embedded, "MOST_REWRITTEN_BYTES", 2**20)
+    file = tmp_path / "server.db"
+    with closing(Store.open(file)) as store:
+        log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE))
+        log.append_reports(END, [report(8)])
+        with store.writing() as connection:
+            head = bytes([1]) + log.survey.id + log.key.id
+            append(connection, log.stream, [body(head + os.urandom(2**18)) for _ in range(20)], 1000 * END)
+        store.give_back()
+        store.write_back()
+        full = file.stat().st_size
+        fold(store, END + GRACE + 1)
+        assert file.stat().st_size < 2**20 < full
+        assert log.tallies()[0, 8][0] == 1
+        log.append_reports(END + GRACE + 1, [report(8)])
+        assert fold(store, END + GRACE + 2).refused == {"late": 1}
 
 
 def test_no_grace_keeps_the_log_and_expired_keys_for_ever(store: Store) -> None:

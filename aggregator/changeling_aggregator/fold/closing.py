@@ -1,12 +1,13 @@
 """What ends once the log is folded.
 
 Closings are sealed when their grace is over, private keys destroyed a grace after they have expired, and the envelopes
-deleted that no open closing needs. The grace is the longest of the surveys that have something left to seal.
+deleted that no open closing needs. For keys the grace is the longest of the surveys that have something left to seal;
+for envelopes it is their own survey's, or that one where it is shorter.
 """
 
 from math import ceil, floor
 
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from sqlalchemy import Connection
 
 from ..store import ClosingKey, Store
@@ -16,6 +17,7 @@ from ..store.log import first_unfolded, held_arrival, hold_arrivals, latest_arri
 from ..store.pruning import any_to_prune, prune
 from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, readable
+from ..store.thinning import spent_requests, thin
 
 MOST_RETENTION_SECONDS = 90 * 86_400
 """No survey keeps expired keys and folded envelopes longer than that, whatever its grace."""
@@ -30,6 +32,7 @@ def close_what_ended(store: Store, now: UnixSeconds) -> None:
     comes for a sealed closing is late, and nothing that waits was sealed to a key that is gone.
     """
     store.forget_overwritten(changed=_close(store, now))
+    store.give_back()
 
 
 def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
@@ -53,23 +56,34 @@ def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
 def _close(store: Store, now: UnixSeconds) -> bool:
     """Does it, in one transaction; returns whether a key was destroyed."""
     with store.reading() as connection:
-        before = UnixSeconds(now - _retention(connection))
+        longest, looked = _retention(connection), _moment(connection, now)
+        before = UnixSeconds(now - longest)
+        graces, levels = _graces(connection, looked)
+        spent = spent_requests(connection, graces, levels, 1000 * longest, _ms(looked))
         if not (
-            _to_seal(connection, now)
+            spent
+            or _to_seal(connection, now)
             or any_expired(connection, before)
             or any_to_prune(connection, _ms(before), _ms(now))
         ):
             return False
     with store.writing() as connection:
         stop_appending(connection)
-        waiting = first_unfolded(connection)
-        moment = now if waiting is None else min(now, UnixSeconds(waiting / 1000))
+        moment = _moment(connection, now)
         hold_arrivals(connection, UnixMilliseconds(ceil(moment * 1000)))
         for survey, period in _to_seal(connection, moment):
             seal_closings(connection, survey, period)
+        if moment >= looked:  # all that was spent by then is sealed now
+            thin(connection, spent)
         before = UnixSeconds(moment - _retention(connection))
         prune(connection, _ms(before), _ms(moment))
         return destroy_expired(connection, before) > 0
+
+
+def _moment(connection: Connection, now: UnixSeconds) -> UnixSeconds:
+    """Now, or the first arrival that is not folded, if that is earlier."""
+    waiting = first_unfolded(connection)
+    return now if waiting is None else min(now, UnixSeconds(waiting / 1000))
 
 
 def _ms(time: UnixSeconds) -> UnixMilliseconds:
@@ -83,6 +97,16 @@ def _to_seal(connection: Connection, now: UnixSeconds) -> list[ClosingKey]:
         for id_, survey in readable(published_surveys(connection)).items()
     )
     return [(id_, period) for id_, period in ended if period > sealed_period(connection, id_)]
+
+
+def _graces(connection: Connection, now: UnixSeconds) -> tuple[dict[SurveyId, int], set[int]]:
+    """The grace of each survey in milliseconds, and those of surveys of which the log may still hold something."""
+    graces, levels = {}, set()
+    for id_, survey in readable(published_surveys(connection)).items():
+        graces[id_] = 1000 * min(survey.grace, MOST_RETENTION_SECONDS)
+        if now <= survey.calendar.time(survey.calendar.periods) + 2 * survey.grace:
+            levels.add(graces[id_])
+    return graces, levels
 
 
 def _retention(connection: Connection) -> int:

@@ -49,7 +49,7 @@ _about = Table(
 
 A file with this table, and without Alembic's, is no store: no server starts on it.
 """
-_LEFT_OUT = {schema.log.name, schema.held.name}
+_LEFT_OUT = {schema.log.name, schema.held.name, schema.thinned.name}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
 _MOST_LOST_REVISIONS = 2**32

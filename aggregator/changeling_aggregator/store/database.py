@@ -48,6 +48,10 @@ class Database(ABC):
         """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
 
     @abstractmethod
+    def give_back(self) -> None:
+        """Give room that nothing lies in any more back to the disk, where that is worth what others wait for it."""
+
+    @abstractmethod
     def bytes_kept(self) -> int:
         """About how many bytes the log takes, and what else there is much of, without what was deleted."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
+from sqlite3 import OperationalError
 
 from sqlalchemy import URL, Connection, create_engine, event
 
@@ -24,6 +25,8 @@ _PRAGMAS = (
     "wal_autocheckpoint = 20000",  # the fold does it before: who appends should not wait for it
 )
 
+LEAST_GIVEN_BACK_BYTES, MOST_REWRITTEN_BYTES = 256 * 2**20, 64 * 2**20
+"""A file of which so much is free, and no more than so much is in use, is made small again."""
 LEAST_FREE_BYTES = 32 * 2**20
 """With less than that on its disk a store is as good as full. The rest is for the fold, for sealing, and for destroying
 keys."""
@@ -85,14 +88,40 @@ class EmbeddedDatabase(Database):
         with self.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def give_back(self) -> None:
+        """Write the file anew where little of a large one is left. Appending waits for it, a second or so.
+
+        Who reads meanwhile keeps it from being done, until the next time. The copy that it takes is in memory: on the
+        disk nobody would overwrite it.
+        """
+        used, free = self._sizes()
+        if free < LEAST_GIVEN_BACK_BYTES or used > MOST_REWRITTEN_BYTES:
+            return
+        connection = self.engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA busy_timeout = 1000")
+            cursor.execute("PRAGMA temp_store = MEMORY")
+            with suppress(OperationalError):
+                cursor.execute("VACUUM")
+                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            cursor.execute("PRAGMA temp_store = DEFAULT")
+            cursor.execute(f"PRAGMA {_PRAGMAS[0]}")
+        finally:
+            connection.close()
+
     def bytes_kept(self) -> int:
         """The whole file's pages, without those that are free."""
+        return self._sizes()[0]
+
+    def _sizes(self) -> tuple[int, int]:
+        """How many bytes of the file are in use, and how many are free."""
         with self.engine.connect() as connection:
             pages, free, size = (
                 int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
                 for name in ("page_count", "freelist_count", "page_size")
             )
-        return (pages - free) * size
+        return (pages - free) * size, free * size
 
     def in_place(self) -> bool:
         """Whether its file still is where it was opened: SQLite writes on into one that has no name any more."""

@@ -86,6 +86,10 @@ class Store:
         """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
         self._database.write_back()
 
+    def give_back(self) -> None:
+        """Give the disk back what was deleted, where hardly anything else is left."""
+        self._database.give_back()
+
     def bytes_kept(self) -> int:
         """About how many bytes all that it holds takes, without what was deleted."""
         return self._database.bytes_kept()

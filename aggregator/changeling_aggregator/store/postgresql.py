@@ -150,6 +150,9 @@ class PostgreSQLDatabase(Database):
     def write_back(self) -> None:
         """PostgreSQL does it by itself."""
 
+    def give_back(self) -> None:
+        """Nothing: PostgreSQL's own vacuum does it."""
+
     def bytes_kept(self) -> int:
         """Of the log and the ids, with what its vacuum has not freed."""
         with self.engine.connect() as connection:

@@ -106,6 +106,16 @@ held = Table(
 )
 """Envelopes with a closing that came before its period ended, which are kept until that closing is sealed."""
 
+thinned = Table(
+    "thinned",
+    metadata,
+    Column("stream", Integer, primary_key=True, autoincrement=False),
+    Column("grace", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, nullable=False),
+)
+"""Up to which position a stream was looked through for envelopes of surveys with a grace, in milliseconds, that is not
+the longest."""
+
 tallies = Table(
     "tallies",
     metadata,

@@ -74,6 +74,12 @@ def upgrade() -> None:
         Column("until", BigInteger, nullable=False),
     )
     op.create_table(
+        "thinned",
+        Column("stream", Integer, primary_key=True, autoincrement=False),
+        Column("grace", BigInteger, primary_key=True, autoincrement=False),
+        Column("position", BigInteger, nullable=False),
+    )
+    op.create_table(
         "tallies",
         Column("survey", LargeBinary(16), primary_key=True),
         Column("track", Integer, primary_key=True),

@@ -37,7 +37,16 @@ from changeling_aggregator.store.log import (
     unread,
 )
 from changeling_aggregator.store.pruning import any_to_prune, hold, prune
-from changeling_aggregator.store.runs import CHUNK_BYTES, Run, chunks_near, drop_runs, put_runs, read_run, runs_of
+from changeling_aggregator.store.runs import (
+    CHUNK_BYTES,
+    Run,
+    chunks_near,
+    drop_runs,
+    put_runs,
+    read_run,
+    read_runs,
+    runs_of,
+)
 from changeling_aggregator.store.schema import sealing_keys
 from changeling_aggregator.store.sealing_keys import (
     KeyState,
@@ -521,11 +530,12 @@ def test_ids_are_found_and_replaced_by_run(store: Store) -> None:
             (OTHER, 1): [Run(0, ids[0], 16)],
         }
         assert b"".join(read_run(connection, CLOSING, 0)) == b"".join(ids)
+        assert read_runs(connection, [(CLOSING, 1), ((OTHER, 1), 0)]) == {CLOSING: [b"\xff" * 16], (OTHER, 1): [ids[0]]}
         assert b"".join(chunks_near(connection, CLOSING, 0, ids[3])) == b"".join(ids[: CHUNK_BYTES // 16])
         assert list(chunks_near(connection, (SURVEY, 2), 0, ids[3])) == []
     with store.writing() as connection:
         put_runs(connection, [(CLOSING, 2, ids[0])])
-        drop_runs(connection, CLOSING, [0, 1])
+        drop_runs(connection, [(CLOSING, 0), (CLOSING, 1)])
         assert runs_of(connection, [CLOSING]) == {CLOSING: [Run(2, ids[0], 16)]}
 
 

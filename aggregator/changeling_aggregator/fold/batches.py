@@ -10,7 +10,7 @@ from changeling_protocol.quantities import SurveyId
 
 from ..store import LoggedEnvelope, Store
 from ..store.early_ends import published_ends
-from ..store.log import unread
+from ..store.log import positions_after, unread
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, readable
 from .opening import Open, Opened
@@ -55,7 +55,7 @@ def batches(
         coming: Future[Batch] | None = pool.submit(next_batch, store, most, open_, after)
         while coming is not None and (batch := coming.result()).requests:
             waiting -= len(batch.requests)
-            after = after | {each.stream: each.position for each in batch.requests}
+            after = after | positions_after(batch.requests)
             ahead = waiting > 0 and not stop()
             coming = pool.submit(next_batch, store, most, open_, after) if ahead else None
             yield batch

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sqlalchemy import Connection
 
 from ..store import ClosingKey
-from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_run, runs_of
+from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_run, read_runs, runs_of
 from .ids import merged_ids
 
 _MOST_ALIKE = 7
@@ -20,21 +20,26 @@ _MOST_ALIKE = 7
 def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Run]:
     """Add ids to those counted. added: by closing, sorted, laid end to end, none of them counted before.
 
-    Returns the runs that hold them and nothing else.
+    Returns the runs that hold these ids alone.
     """
     runs = runs_of(connection, added)
+    merging = {key: kept[runs_kept([run.size for run in kept], len(added[key])) :] for key, kept in runs.items()}
+    next_number = {key: kept[-1].number + 1 for key, kept in runs.items()}
+    short: list[ClosingKey] = []
     alone: dict[ClosingKey, Run] = {}
     for key, ids in added.items():
-        kept = runs.get(key, [])
-        number = kept[-1].number + 1 if kept else 0
-        merging = [run.number for run in kept[runs_kept([run.size for run in kept], len(ids)) :]]
-        if not merging:
+        number = next_number.get(key, 0)
+        if not merging.get(key):
             alone[key] = Run(number, ids[:ID_BYTES], len(ids))
-            continue
-        for piece in merged([*(read_run(connection, key, each) for each in merging), [ids]]):
-            put_runs(connection, [(key, number, piece)])
-        drop_runs(connection, key, merging)
+        elif sum(run.size for run in merging[key]) <= CHUNK_BYTES:
+            short.append(key)
+        else:
+            for piece in merged([*(read_run(connection, key, run.number) for run in merging[key]), [ids]]):
+                put_runs(connection, [(key, number, piece)])
+    some = read_runs(connection, ((key, run.number) for key in short for run in merging[key]))
+    put_runs(connection, ((key, next_number[key], merged_ids([*chunks, added[key]])) for key, chunks in some.items()))
     put_runs(connection, ((key, run.number, added[key]) for key, run in alone.items()))
+    drop_runs(connection, ((key, run.number) for key, those in merging.items() for run in those))
     return alone
 
 

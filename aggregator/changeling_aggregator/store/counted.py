@@ -29,6 +29,7 @@ ClosingKey: TypeAlias = tuple[SurveyId, int]
 RefusalCounts: TypeAlias = Counter[tuple[SurveyId, Refusal]]
 """How many envelopes, closings and reports were refused, by survey id and reason."""
 
+_AT_ONCE = 500
 _TALLY_KEY = ("survey", "track", "node", "stratum")
 _ATTENDANCE_KEY = ("survey", "group", "period", "stratum")
 
@@ -125,12 +126,18 @@ def sealed_period(connection: Connection, survey: SurveyId) -> int:
 def _rows_beside(
     connection: Connection, table: Table, names: Sequence[str], keys: Iterable[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Row[Any]]:
-    """The rows of these keys that there are, and of other strata, by key."""
+    """The rows of these keys that there are, and of other strata, by key.
+
+    names: of the key's four columns, the last of which is the stratum.
+    """
     held: dict[tuple[Any, ...], Row[Any]] = {}
-    for parents in {key[:-1] for key in keys}:
-        same = (table.c[name] == value for name, value in zip(names, parents, strict=False))
-        for row in connection.execute(select(table).where(*same)):
-            held[(*parents, row.stratum)] = row
+    first, second, third, _ = (table.c[name] for name in names)
+    for (survey, number), alike in groupby(sorted({key[:3] for key in keys}), lambda key: key[:2]):
+        places = [place for *_, place in alike]
+        for at in range(0, len(places), _AT_ONCE):
+            some = third.in_(places[at : at + _AT_ONCE])
+            for row in connection.execute(select(table).where(first == survey, second == number, some)):
+                held[tuple(row._mapping[name] for name in names)] = row
     return held
 
 

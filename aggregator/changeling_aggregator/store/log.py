@@ -163,7 +163,7 @@ def envelopes_after(
         .limit(at_once)
     )
     while rows := connection.execute(query, {"after": position}).all():
-        yield from (LoggedEnvelope(*row) for row in rows)
+        yield from map(LoggedEnvelope._make, rows)
         position = rows[-1].position
 
 
@@ -179,11 +179,13 @@ def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[S
 
 def cursors_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, tuple[int, int]]:
     """Per stream, the cursor before and after these envelopes, which `unread` gave."""
-    moves: dict[int, tuple[int, int]] = {}
-    for _, stream, position, _ in envelopes:
-        before, _ = moves.get(stream, (position - 1, 0))
-        moves[stream] = before, position
-    return moves
+    before = {each.stream: each.position - 1 for each in reversed(envelopes)}
+    return {stream: (before[stream], position) for stream, position in positions_after(envelopes).items()}
+
+
+def positions_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, int]:
+    """The last position of each stream among these envelopes."""
+    return {each.stream: each.position for each in envelopes}
 
 
 def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]) -> None:

@@ -4,12 +4,13 @@ A closing has a few runs of sorted ids, each in chunks, so that a few ids are lo
 whatever reads a whole run holds a little of it at a time. A run never changes: another takes its place.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select
+from changeling_protocol.quantities import SurveyId
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, tuple_
 
 from .counted import ClosingKey
 from .schema import runs
@@ -17,7 +18,7 @@ from .schema import runs
 ID_BYTES = 16
 CHUNK_BYTES = 4096 * ID_BYTES
 _CHUNKS_AT_ONCE = 64
-_CLOSINGS_AT_ONCE = 500
+_NAMED_AT_ONCE = 500
 
 
 class Run(NamedTuple):
@@ -33,8 +34,8 @@ def runs_of(connection: Connection, keys: Iterable[ClosingKey]) -> dict[ClosingK
     found: dict[ClosingKey, list[Run]] = {}
     for survey, group in groupby(sorted(keys), lambda key: key[0]):
         periods = [period for _, period in group]
-        for at in range(0, len(periods), _CLOSINGS_AT_ONCE):
-            some = runs.c.period.in_(periods[at : at + _CLOSINGS_AT_ONCE])
+        for at in range(0, len(periods), _NAMED_AT_ONCE):
+            some = runs.c.period.in_(periods[at : at + _NAMED_AT_ONCE])
             query = select(
                 runs.c.period, runs.c.number, func.min(runs.c.first), func.sum(func.length(runs.c.ids))
             ).where(runs.c.survey == survey, some)
@@ -71,6 +72,15 @@ def read_run(connection: Connection, key: ClosingKey, number: int) -> Iterator[b
         after = rows[-1].first
 
 
+def read_runs(connection: Connection, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
+    """The chunks of short runs, by closing. named: runs by closing and number."""
+    chunks: dict[ClosingKey, list[bytes]] = {}
+    for survey, those in _some_of_a_survey(named):
+        for period, ids in connection.execute(select(runs.c.period, runs.c.ids).where(those)):
+            chunks.setdefault((survey, period), []).append(ids)
+    return chunks
+
+
 def put_runs(connection: Connection, added: Iterable[tuple[ClosingKey, int, bytes]]) -> None:
     """Put sorted ids into runs, as their chunks after those that are there: of closings, under numbers."""
     rows = [
@@ -88,9 +98,18 @@ def put_runs(connection: Connection, added: Iterable[tuple[ClosingKey, int, byte
         connection.execute(insert(runs), rows)
 
 
-def drop_runs(connection: Connection, key: ClosingKey, numbers: Sequence[int]) -> None:
-    """Delete runs of a closing, whose ids are in another by now."""
-    connection.execute(delete(runs).where(_of_closing(key), runs.c.number.in_(numbers)))
+def drop_runs(connection: Connection, named: Iterable[tuple[ClosingKey, int]]) -> None:
+    """Delete runs whose ids are in others by now. named: by closing and number."""
+    for _, those in _some_of_a_survey(named):
+        connection.execute(delete(runs).where(those))
+
+
+def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:
+    for survey, of_survey in groupby(sorted(named), lambda name: name[0][0]):
+        pairs = [(period, number) for (_, period), number in of_survey]
+        for at in range(0, len(pairs), _NAMED_AT_ONCE):
+            some = tuple_(runs.c.period, runs.c.number).in_(pairs[at : at + _NAMED_AT_ONCE])
+            yield survey, and_(runs.c.survey == survey, some)
 
 
 def _of_closing(key: ClosingKey) -> ColumnElement[bool]:

@@ -27,6 +27,7 @@ from .devices import FOREVER, body, envelope, report
 from .serving import ADMIN, ServerProcess, survey_path
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+TOO_FAR = b'{"time": 1' + b"0" * 400 + b"}"
 ANYWHERE = {408, 429, 431, 500, 503}
 """What is answered before an operation is looked at, or where the server is in trouble."""
 ESTIMATES = {
@@ -48,6 +49,7 @@ class Asking:
     def __call__(self, method: str, path: str, **how: Any) -> httpx.Response:
         """With the operator's token, unless headers are given."""
         answer = self.server.http.request(method, path, **{"headers": ADMIN, **how})
+        assert answer.status_code < 500
         route = next(each for each in self.document["paths"] if re.fullmatch(re.sub("{.*}", "[^/]+", each), path))
         self.seen[route, method.lower()].add(answer.status_code)
         told = self.document["paths"][route][method.lower()]["responses"][str(answer.status_code)]
@@ -192,7 +194,15 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
         asking("POST", "/v1/uploads", headers=headers, content=body(b"no envelope"))
     for content in (b"\xc1", bytes(MOST_BODY_BYTES + 1)):
         asking("POST", "/v1/uploads", content=content)
-    for content in (b'{"time": 1900000000}', b'{"time": 1}', b"[", b'{"time": "now"}', bytes(2000)):
+    for content in (
+        b'{"time": 1900000000}',
+        b'{"time": 1}',
+        b"[",
+        b'{"time": "now"}',
+        bytes(2000),
+        b"[" * 1000,
+        TOO_FAR,
+    ):
         asking("PUT", "/v1/clock", content=content)
     for headers in ({}, _shown(TokenScope.UPLOAD)):
         asking("PUT", "/v1/clock", headers=headers, json={"time": 1})

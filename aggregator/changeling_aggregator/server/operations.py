@@ -141,13 +141,13 @@ async def move_clock(request: Request) -> Response:
         raise TurnedDown(ErrorCode.FORBIDDEN, "this server's clock is the machine's: it needs nobody's word")
     try:
         content = json.loads(await read_body(request, MOST_JSON_BYTES))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TurnedDown(ErrorCode.MALFORMED, "the body is not JSON") from error
     match content:
         case {"time": int() | float() as time} if not isinstance(time, bool) and -inf < time < inf:
             try:
                 tell(UnixSeconds(time))
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
             return JSONResponse({"time": service.clock()})
     raise TurnedDown(ErrorCode.MALFORMED, 'the body is {"time": Unix seconds}')

@@ -1,7 +1,7 @@
 """A trusted curator's mechanisms: counts of a changing database, published continually under differential privacy.
 
     release(frame, "any answer", every="1h", epsilon=1, at_most=2, output="out.csv")     period after period, to a file
-    hierarchy(query, calendar, constraint, Fraction(1), layers=3)                         the mechanism behind it
+    drawn_ahead(query, calendar, constraint, Fraction(1)), square_root(…)                 the mechanisms behind it
     cum(1024, Fraction(1)), InfiniteMechanism(BasicCounting(), Fraction(1))               counters of a stream
     fully_dynamic(LinearQueries(table), Fraction(1))                                      queries of what comes and goes
     SigmaCounting(Algebra.of(queries), Fraction(1))                                       many counts of one table
@@ -11,6 +11,7 @@ Every mechanism is a `Mechanism`: it states its guarantee, and `state, release =
 from `OpenDPNoise()`. What goes wrong is a `CentralError`, or a ValueError for a bad argument.
 """
 
+from .ahead import AheadTree, Shape, drawn_ahead
 from .changes import (
     Advice,
     BestEstimates,
@@ -60,6 +61,7 @@ from .dynamic import (
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
 from .guard import first_breach, frozen
 from .intervals import Interval, online_interval, sum_interval
+from .matrix import SquareRoot, square_root, square_root_concentrated
 from .mechanism import Guarantee, Mechanism
 from .node_noise import Law, NodeNoise, calibrated
 from .noise import Noise, OpenDPNoise
@@ -98,6 +100,7 @@ from .static import BasicCounting, LinearQueries, MultiplicativeWeights, Once
 
 __all__ = [
     "Advice",
+    "AheadTree",
     "Algebra",
     "Answer",
     "Assumed",
@@ -146,9 +149,11 @@ __all__ = [
     "Released",
     "Row",
     "Segment",
+    "Shape",
     "SigmaCounting",
     "SparseRelease",
     "SparseVector",
+    "SquareRoot",
     "StateDiagram",
     "StreamBound",
     "StreamingMechanism",
@@ -170,6 +175,7 @@ __all__ = [
     "cum",
     "cw_region",
     "disjoint_release",
+    "drawn_ahead",
     "first_breach",
     "frozen",
     "fully_dynamic",
@@ -191,6 +197,8 @@ __all__ = [
     "save_region_plot",
     "sliding_windows",
     "sparse_release",
+    "square_root",
+    "square_root_concentrated",
     "state_diagram",
     "stream_bound",
     "sum_interval",

@@ -10,11 +10,14 @@ Parallel: queries with filters cost the supremum over entries of what the querie
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from math import exp, expm1, inf, log, log1p, sqrt
+from math import e, exp, expm1, inf, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+ROUNDED, LEAST_CELLS, MOST_CELLS = 1000, 20_000, 1_000_000
+"""How fine the grid of the exact composition is: so many steps in a query's mean epsilon, and in the sum of all."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,7 +64,8 @@ class Composition:
     def advanced(self, slack: float) -> Loss:
         """What they cost by advanced composition, where a little more delta buys less epsilon.
 
-            epsilon = min(Σε, Σ ε(e^ε - 1)/(e^ε + 1) + √(2 ln(1/slack) Σε²)),   delta = 1 - (1 - slack) Π(1 - δ)
+            epsilon = min(Σε, Σ ε(e^ε - 1)/(e^ε + 1) + √(2 Σε² · min(ln(1/slack), ln(e + √Σε²/slack))))
+            delta = 1 - (1 - slack) Π(1 - δ)
 
         slack: the delta that is added, between 0 and 1 (ValueError).
         Kairouz, Oh, Viswanath 2015, theorem 3.5.
@@ -70,27 +74,64 @@ class Composition:
             raise ValueError(f"the slack must be between 0 and 1, got {slack}")
         drift = sum(count * loss.epsilon * expm1(loss.epsilon) / (exp(loss.epsilon) + 1) for loss, count in self.counts)
         spread = sum(count * loss.epsilon**2 for loss, count in self.counts)
-        kept = log1p(-slack) + sum(count * log1p(-loss.delta) for loss, count in self.counts)
-        return Loss(min(self.basic().epsilon, drift + sqrt(2 * log(1 / slack) * spread)), -expm1(kept))
+        logarithm = min(log(1 / slack), log(e + sqrt(spread) / slack))
+        epsilon = min(sum(loss.epsilon * count for loss, count in self.counts), drift + sqrt(2 * logarithm * spread))
+        return Loss(epsilon, -expm1(log1p(-slack) + self._log_kept()))
 
     def exact_delta(self, epsilon: float) -> float:
         """The least delta at this epsilon that holds whatever the mechanisms are, rounded up by the PLD's grid."""
         return float(self._distribution().get_delta_for_epsilon(epsilon)) if self.counts else 0.0
 
     def exact_epsilon(self, delta: float) -> float:
-        """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid."""
+        """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid.
+
+        delta: inf is returned where it is less than what the queries' own deltas come to.
+        """
         return float(self._distribution().get_epsilon_for_delta(delta)) if self.counts else 0.0
+
+    def least(self, delta: float) -> Loss:
+        """The least epsilon at this delta that any of the three shows: basic, advanced or exact.
+
+        ValueError where the queries' own deltas come to more than that.
+        """
+        found = [self.exact_epsilon(delta)]
+        epsilon, deltas = (
+            sum(getattr(loss, part) * count for loss, count in self.counts) for part in ("epsilon", "delta")
+        )
+        if deltas <= delta:
+            found.append(epsilon)
+        slack = -expm1(log1p(-delta) - self._log_kept())
+        if 0 < slack < 1:
+            found.append(self.advanced(slack).epsilon)
+        if min(found) == inf:
+            raise ValueError(f"these queries have deltas of their own, which come to more than {delta}")
+        return Loss(min(found), delta)
+
+    def _log_kept(self) -> float:
+        """ln Π(1 - δ)."""
+        return sum(count * log1p(-loss.delta) for loss, count in self.counts)
 
     def _distribution(self) -> "PrivacyLossDistribution":
         from dp_accounting.pld import common, privacy_loss_distribution
 
-        composed = privacy_loss_distribution.identity()
+        composed = privacy_loss_distribution.identity(value_discretization_interval=self._grid())
         for loss, count in self.counts:
             parameters = common.DifferentialPrivacyParameters(loss.epsilon, loss.delta)
-            composed = composed.compose(
-                privacy_loss_distribution.from_privacy_parameters(parameters).self_compose(count)
+            single = privacy_loss_distribution.from_privacy_parameters(
+                parameters, value_discretization_interval=self._grid()
             )
+            composed = composed.compose(single.self_compose(count))
         return composed
+
+    def _grid(self) -> float:
+        """To what losses are rounded up. Of queries with one epsilon that is it, and nothing is rounded; otherwise all
+        of them together are rounded by at most a part in ROUNDED of their sum, or as memory allows."""
+        every = {loss.epsilon for loss, _ in self.counts if loss.epsilon}
+        if len(every) <= 1:
+            return max(every, default=1.0)
+        total = sum(loss.epsilon * count for loss, count in self.counts)
+        queries = sum(count for _, count in self.counts)
+        return total / min(max(ROUNDED * queries, LEAST_CELLS), MOST_CELLS)
 
 
 def supremum(losses: Iterable[Loss]) -> Loss:

@@ -1,4 +1,4 @@
-"""Noise drawn ahead, by the thousand: OpenDP's samplers cost ten times less a draw that way.
+"""Noise drawn before it is asked for, by the thousand: OpenDP's samplers cost ten times less a draw that way.
 
 What was handed out is wiped; what is still held was seen by nobody and is forgotten with the process, so it belongs to
 no state. No draw is handed out twice, be it to two threads or after a fork.
@@ -14,6 +14,9 @@ from changeling_statistics.tallies import Counts
 
 from .noise import Noise
 
+LEAST = 16
+"""Draws that are fetched first: of a law that is asked for once, few are for nothing."""
+
 
 @dataclass(slots=True)
 class Pool:
@@ -25,7 +28,10 @@ class Pool:
 
 @dataclass(slots=True)
 class PooledNoise:
-    """Draws from `source`, fetched `batch` at a time for each law and scale; at most `most` of these are held."""
+    """Draws from `source` for each law and scale: as many as are asked for, then ever more, up to `batch` at a time.
+
+    most: how many laws and scales are held.
+    """
 
     source: Noise
     batch: int = 1024
@@ -52,7 +58,9 @@ class PooledNoise:
             if pool is None or pool.used + size > len(pool.draws):
                 if pool is None and len(self._pools) >= self.most:
                     self._pools.clear()
-                pool = self._pools[law, scale] = Pool(np.array(draw(scale, self.batch), np.int64))
+                grown = LEAST if pool is None else 4 * len(pool.draws)
+                fetched = min(self.batch, max(size, grown))
+                pool = self._pools[law, scale] = Pool(np.array(draw(scale, fetched), np.int64))
             begin = pool.used
             pool.used = end = begin + size
             handed = pool.draws[begin:end].copy()

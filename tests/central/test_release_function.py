@@ -43,7 +43,7 @@ def test_every_source_is_released_alike(tmp_path, file, source):
     assert frame["time"][0] == datetime(2026, 1, 1, 1, tzinfo=UTC)
     assert frame["estimate"][9] == pytest.approx(30, abs=8 * frame["standard_error"][9])
     assert frame.rows() == [(r.period, t, *r[2:]) for r, t in zip(released.rows(), frame["time"], strict=True)]
-    assert released.notes == ()
+    assert [note.split(",")[0] for note in released.notes] == ["chosen: hdcr"]
 
 
 def test_called_again_it_goes_on_and_what_is_left_open_is_noted(tmp_path, file):

@@ -6,11 +6,13 @@ from fractions import Fraction
 import pytest
 from changeling_central.changes.hierarchy_choice import BRANCHINGS, best_hierarchy
 from changeling_central.changes.linear_query import counting
+from changeling_central.errors import BadState
 from changeling_central.node_noise import Law
 from changeling_central.releasing import MechanismChoice, hierarchies
+from changeling_central.releasing.best import compared, in_words
 from changeling_central.releasing.hierarchies import HierarchyRelease
 from changeling_central.releasing.offer import Asked
-from changeling_protocol import AtMost, Calendar
+from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
 ONE, NONE, SMALL = Fraction(1), Fraction(0), Fraction(1, 10**6)
@@ -95,3 +97,71 @@ def test_one_cadence_is_one_mechanism_by_either_name():
     begun = MechanismChoice("dcr").made(COUNT, CALENDAR, TWICE, ONE, NONE).made_with()
     for asked in (MechanismChoice("dcr"), MechanismChoice("hdcr", layers=1)):
         assert asked.made(COUNT, CALENDAR, TWICE, ONE, NONE, begun).made_with() == begun
+
+
+def asked(delta=NONE, periods=48, law=None, adaptive=False, constraint=TWICE):
+    return Asked(COUNT, Calendar(0, 3600, periods), constraint, ONE, delta, law, adaptive=adaptive)
+
+
+@pytest.mark.parametrize("constraint", [AtMost(1), TWICE, AtMostWithin(2, 12 * 3600), TimeBounded(3600)], ids=str)
+@pytest.mark.parametrize("periods", [1, 10, 48, 744])
+def test_a_delta_never_makes_a_release_worse(periods, constraint):
+    """What can be had at a pure epsilon can be had with a delta beside it."""
+    pure, with_delta = (compared(asked(delta, periods, constraint=constraint))[0] for delta in (NONE, SMALL))
+    assert with_delta.error <= pure.error
+    for one, delta in ((pure, NONE), (with_delta, SMALL)):
+        assert (one.made.guarantee.epsilon, one.made.guarantee.delta) == (ONE, delta)
+        assert one.made.covers(COUNT, Calendar(0, 3600, periods), constraint)
+
+
+def test_what_is_chosen_is_the_least_of_the_predicted_errors_and_says_what_the_others_are():
+    """By name, with figures, and with what its promise does not hold for."""
+    pure, root = (compared(asked(delta, 744)) for delta in (NONE, SMALL))
+    assert [one.name for one in pure] == ["ahead", "hdcr"]
+    assert [one.name for one in root] == ["square-root", "ahead", "hdcr"]
+    assert [one.error for one in root] == sorted(one.error for one in root)
+    assert pure[0].error == pytest.approx(20.0, abs=0.1)
+    assert root[0].error == pytest.approx(16.3, abs=0.1)
+    said = in_words(asked(NONE, 744), pure)
+    assert said.startswith("chosen: ahead, whose levels err by 20 (root mean square); instead would err hdcr by 2")
+    assert "counter by" in said
+    assert "--adaptive" in said
+    assert "--adaptive" not in in_words(asked(SMALL, 744), root)
+
+
+def test_where_people_react_nothing_is_drawn_ahead_and_what_cannot_promise_it_is_refused():
+    """Closed nodes or the square root are chosen; a begun tree is not taken for one; others are refused by name."""
+    assert [one.name for one in compared(asked(NONE, 744, adaptive=True))] == ["hdcr"]
+    assert [one.name for one in compared(asked(SMALL, 744, adaptive=True))] == ["square-root", "hdcr"]
+    tree = compared(asked())[0].made.made_with()
+    assert tree["kind"] == "ahead"
+    with pytest.raises(BadState, match="without --adaptive"):
+        MechanismChoice(adaptive=True).made(COUNT, CALENDAR, TWICE, ONE, NONE, tree)
+    for name in ("ahead", "pan-private", "partitioning", "dynamic"):
+        with pytest.raises(ValueError, match="promises nothing where people react"):
+            MechanismChoice(name, adaptive=True)
+
+
+def test_a_law_that_is_asked_for_is_kept_to():
+    """Gaussian noise is the square root's, and needs a delta; Laplace noise is the others'."""
+    assert [one.name for one in compared(asked(SMALL, law=Law.GAUSSIAN))] == ["square-root"]
+    assert "square-root" not in [one.name for one in compared(asked(SMALL, 744, Law.LAPLACE))]
+    with pytest.raises(ValueError, match="needs a delta"):
+        compared(asked(NONE, law=Law.GAUSSIAN))
+
+
+@pytest.mark.parametrize("delta", [NONE, SMALL])
+def test_what_was_chosen_goes_on_as_it_began_without_choosing_again(monkeypatch, delta):
+    """To the last bit, be it asked for by its name or left open; noise that breaks the promise is not taken."""
+    first = compared(asked(delta, 744))[0]
+    begun = first.made.made_with()
+    monkeypatch.setattr("changeling_central.releasing.best.compared", None)
+    calendar = Calendar(0, 3600, 744)
+    for choice in (MechanismChoice(), MechanismChoice("best"), MechanismChoice(first.name)):
+        again = choice.made(COUNT, calendar, TWICE, ONE, delta, begun)
+        assert again.made_with() == begun
+        assert again.covers(COUNT, calendar, TWICE)
+        assert not again.covers(COUNT, calendar, AtMost(3))
+        assert not again.covers(COUNT, CALENDAR, TWICE)
+    with pytest.raises(BadState, match="--mechanism counter"):
+        MechanismChoice().made(COUNT, calendar, TWICE, ONE, delta, {"kind": "counter"})

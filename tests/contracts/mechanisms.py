@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+from changeling_central.ahead import Shape, drawn_ahead
+from changeling_central.ahead.blocks import Blocks
 from changeling_central.changes import (
     Windows,
     counting,
@@ -24,6 +26,7 @@ from changeling_central.counters import (
 )
 from changeling_central.dynamic import Protects, Segment, Update, fully_dynamic, insertion_minus_deletion
 from changeling_central.dynamic.interval_tree import Born, IntervalTree
+from changeling_central.matrix import square_root
 from changeling_central.mechanism import Mechanism
 from changeling_central.node_noise import Law
 from changeling_central.releasing import MechanismChoice, PeriodChange
@@ -115,6 +118,26 @@ OF_CHANGES = [
     Example(
         "swcr", swcr(), changes(*[(t,) for t in range(4)]), bad=BAD_CHANGES[:1], other=swcr(ONE / 2), numbers=of_window
     ),
+]
+
+TREE = Shape(Blocks(6, (1, 4)), ((-0.5, 0.2, 0.3),))
+
+
+def root(epsilon=ONE, **given):
+    return square_root(HISTOGRAM, CALENDAR, TWICE, epsilon, SMALL, **given)
+
+
+OF_LEVELS = [
+    Example(
+        "drawn ahead",
+        drawn_ahead(HISTOGRAM, CALENDAR, TWICE, ONE, TREE),
+        PAIRS,
+        bad=BAD_CHANGES,
+        other=drawn_ahead(HISTOGRAM, CALENDAR, TWICE, ONE * 2, TREE),
+        numbers=of_level,
+    ),
+    Example("square root", root(), PAIRS, delta=SMALL, bad=BAD_CHANGES, other=root(ONE * 2), numbers=of_level),
+    Example("square root, banded", root(band=3), PAIRS, delta=SMALL, numbers=of_level),
 ]
 
 STEPS = [0, 3, 1, 0, 2, 5, 1]
@@ -234,18 +257,29 @@ def periods_of(query):
     return [PeriodChange(LOG, part, query) for part in LOG.mutations().by_period(0, 1, CALENDAR.periods)]
 
 
-def offered(name, query=HISTOGRAM, epsilon=ONE):
-    return MechanismChoice(name).made(query, CALENDAR, TWICE, epsilon)
+def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0)):
+    return MechanismChoice(name).made(query, CALENDAR, TWICE, epsilon, delta)
 
 
 RELEASED = [
     Example(name, offered(name), periods_of(HISTOGRAM), other=offered(name, epsilon=ONE * 2), numbers=of_level)
-    for name in ("hdcr", "dcr", "counter", "pan-private", "partitioning", "dynamic")
+    for name in ("best", "ahead", "hdcr", "dcr", "counter", "pan-private", "partitioning", "dynamic")
 ]
+RELEASED.append(
+    Example(
+        "square-root",
+        offered("square-root", delta=SMALL),
+        periods_of(HISTOGRAM),
+        delta=SMALL,
+        other=offered("square-root", epsilon=ONE * 2, delta=SMALL),
+        numbers=of_level,
+    )
+)
 RELEASED.append(Example("infinite", offered("infinite"), periods_of(HISTOGRAM), ends=False, numbers=of_level))
 
 EXAMPLES = [
     *OF_CHANGES,
+    *OF_LEVELS,
     *OF_STREAMS,
     *OF_WHAT_COMES_AND_GOES,
     *OF_ONE_DATASET,

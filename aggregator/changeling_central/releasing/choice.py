@@ -14,23 +14,35 @@ from .offers import offered
 
 @dataclass(frozen=True, slots=True)
 class MechanismChoice:
-    """mechanism: the name of an offer. law: of the noise. branching, layers: of a hierarchy, None to have them chosen.
+    """mechanism: the name of an offer. law: of the noise. branching, layers: of a hierarchy. None has these chosen; a
+    branching or layers alone choose hdcr, which has them. adaptive: the guarantee must hold where people react to what
+    is published.
 
     ValueError for a name that is not offered, and for what the mechanism does not let choose.
     """
 
-    mechanism: str = "hdcr"
-    law: str = Law.LAPLACE
+    mechanism: str | None = None
+    law: str | None = None
     branching: int | None = None
     layers: int | None = None
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
-        if self.law not in tuple(Law):
+        if self.law is not None and self.law not in tuple(Law):
             raise ValueError(f"the noise is laplace or gaussian, got {self.law!r}")
-        options = offered(self.mechanism).options
+        options = offered(self.name).options
+        if self.adaptive and Option.ADAPTIVE not in options:
+            raise ValueError(f"--adaptive: {self.name} promises nothing where people react to what is published")
         for option, value in ((Option.BRANCHING, self.branching), (Option.LAYERS, self.layers)):
             if value is not None and option not in options:
-                raise ValueError(f"--{option}: {self.mechanism} has none")
+                raise ValueError(f"--{option}: {self.name} has none")
+
+    @property
+    def name(self) -> str:
+        """Of the offer that is taken."""
+        if self.mechanism is not None:
+            return self.mechanism
+        return "best" if self.branching is None and self.layers is None else "hdcr"
 
     def made(
         self,
@@ -46,10 +58,22 @@ class MechanismChoice:
         begun: what a begun release was made with. If that is what is chosen here, its shape and its noise are taken, as
         choosing takes long, and a later version of a library might choose otherwise.
         """
-        offer = offered(self.mechanism)
-        if (delta and Option.DELTA not in offer.options) or (
-            self.law != Law.LAPLACE and Option.LAW not in offer.options
-        ):
-            raise ValueError(f"{self.mechanism} is released at a pure epsilon, with laplace noise")
-        shape = self.branching, self.layers
-        return offer.make(Asked(query, calendar, constraint, epsilon, delta, Law(self.law), *shape, begun))
+        return offered(self.name).make(self.asked(query, calendar, constraint, epsilon, delta, begun))
+
+    def asked(
+        self,
+        query: LinearQuery,
+        calendar: Calendar,
+        constraint: Constraint,
+        epsilon: Fraction,
+        delta: Fraction = Fraction(0),
+        begun: Made | None = None,
+    ) -> Asked:
+        """What is asked of the offer; arguments as of `made`. ValueError for a delta or a law that it does not take."""
+        options = offered(self.name).options
+        gaussian = self.law == Law.GAUSSIAN
+        if (delta and Option.DELTA not in options) or (gaussian and Option.LAW not in options):
+            raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
+        law = None if self.law is None else Law(self.law)
+        wished = self.branching, self.layers, self.adaptive
+        return Asked(query, calendar, constraint, epsilon, delta, law, *wished, begun)

@@ -58,10 +58,13 @@ def release(
     through: Annotated[
         str | None, option(WHEN, "Until when the changelog is whole: later periods wait. Now if left out.")
     ] = None,
-    mechanism: Annotated[str, option(HOW, ", ".join(offer.name for offer in all_offers()))] = "hdcr",
-    law: Annotated[str, option(HOW, "The noise: laplace or gaussian")] = "laplace",
+    mechanism: Annotated[str | None, option(HOW, "One of those named below; the best if left out.")] = None,
+    law: Annotated[str | None, option(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None,
     branching: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
     layers: Annotated[int | None, option(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None,
+    adaptive: Annotated[
+        bool, option(PROMISE, "Holds where people react to what is published, too; more noise.", "--adaptive")
+    ] = False,
     output: Annotated[
         Path | None,
         option(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.", "--output", "-o"),
@@ -99,6 +102,7 @@ def release(
             law=law,
             branching=branching,
             layers=layers,
+            adaptive=adaptive,
             told=_say,
             reached=lambda period, last: progress.update(task, completed=period, total=last),
         )

@@ -34,7 +34,7 @@ from ..noise import Noise
 from ..states import read_state, written_state
 from ..static import BasicCounting
 from .method import Made, PeriodChange, ReleaseMechanism
-from .offer import Asked, Offer
+from .offer import Asked, Offer, Option
 
 Input = TypeVar("Input")
 
@@ -213,9 +213,12 @@ _DYNAMIC = Counter(
     _updates,
 )
 
-COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release)
+REACTING = frozenset({Option.ADAPTIVE})
+COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release, REACTING)
 PAN_PRIVATE = Offer("pan-private", "A counter whose memory could be seized without telling more.", _PAN_PRIVATE.release)
-INFINITE = Offer("infinite", "A counter that does not need to know when the calendar ends.", _INFINITE.release)
+INFINITE = Offer(
+    "infinite", "A counter that does not need to know when the calendar ends.", _INFINITE.release, REACTING
+)
 PARTITIONING = Offer(
     "partitioning", "Insertions less deletions, released when enough came: few mutations.", _PARTITIONING.release
 )

@@ -27,6 +27,7 @@ from ..errors import UnusableChangelog
 from ..frames import Frame
 from ..guard import frozen
 from ..mechanism import Guarantee
+from .best import BEST, compared, in_words
 from .calendar import calendar_for
 from .choice import MechanismChoice
 from .limits import budget, check_budget, check_changelog, check_output
@@ -93,10 +94,11 @@ def release(
     start: str | datetime | None = None,
     until: str | datetime | None = None,
     through: str | datetime | None = None,
-    mechanism: str = "hdcr",
-    law: str = "laplace",
+    mechanism: str | None = None,
+    law: str | None = None,
     branching: int | None = None,
     layers: int | None = None,
+    adaptive: bool = False,
     told: Callable[[str], None] = lambda sentence: None,  # noqa: ARG005
     reached: Callable[[int, int], None] = lambda period, last: None,  # noqa: ARG005
 ) -> Released:
@@ -115,8 +117,9 @@ def release(
     answers: the answers there are; "each answer" shows them.
     start, until: when the first period begins and the last one ends; left out, they are read from the data and are not
     protected. through: until when the changelog is whole, now if left out: periods that end later wait.
-    mechanism: the name of an offer, see `all_offers`. law: "laplace" or "gaussian". branching, layers: of hdcr's
-    hierarchy, chosen if left out.
+    mechanism: the name of an offer, see `all_offers`; the one of the least predicted error if left out. law: "laplace"
+    or "gaussian". branching, layers: of hdcr's hierarchy. What is left out is chosen. adaptive: the guarantee holds
+    where people react to what is published, too.
     told: called with each note as it arises. reached: called with (period, last period) as periods are published.
 
     Returns what is published. Raises ValueError for what cannot be asked, UnusableChangelog for rows that contradict
@@ -126,7 +129,7 @@ def release(
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
     constraint = constraint_of(at_most, None if within is None else parse_duration(within))
-    choice = MechanismChoice(mechanism, law, branching, layers)
+    choice = MechanismChoice(mechanism, law, branching, layers, adaptive)
     spent = _exact(epsilon), _exact(delta)
     check_budget(*spent)
     output = Path(output)
@@ -154,7 +157,14 @@ def release(
         note(f"the last {format_duration(dates.left)} before --until are no whole period, and are not released")
     if freeze:
         log = frozen(log, constraint, fixed)
-    made = choice.made(counted, calendar, constraint, *spent, None if before is None else before.saved.terms.mechanism)
+    if before is None and choice.name == BEST.name:
+        wish = choice.asked(counted, calendar, constraint, *spent)
+        predicted = compared(wish)
+        made = predicted[0].made
+        note(in_words(wish, predicted))
+    else:
+        begun_with = None if before is None else before.saved.terms.mechanism
+        made = choice.made(counted, calendar, constraint, *spent, begun_with)
     instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
     last = calendar.closed(UnixSeconds(instant))
     written = Output(output, counted.names, float(counted.unit))

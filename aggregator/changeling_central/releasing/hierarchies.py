@@ -4,7 +4,8 @@ Guarantee, neighbours and source: those of `changes.hdcr`. What a release has be
 choosing takes long, and a later version of a library might choose otherwise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
@@ -104,7 +105,8 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
 
 
 def _hdcr(asked: Asked) -> HierarchyRelease:
-    if asked.begun is not None and _is_asked_for(asked.begun, asked.law, asked.branching, asked.layers):
+    law = asked.law or Law.LAPLACE
+    if asked.begun is not None and _is_asked_for(asked.begun, law, asked.branching, asked.layers):
         return HierarchyRelease.as_begun(asked, asked.begun)
     best = best_hierarchy(
         asked.query,
@@ -112,7 +114,7 @@ def _hdcr(asked: Asked) -> HierarchyRelease:
         asked.constraint,
         asked.epsilon,
         asked.delta,
-        asked.law,
+        law,
         asked.branching,
         asked.layers,
     )
@@ -120,15 +122,24 @@ def _hdcr(asked: Asked) -> HierarchyRelease:
 
 
 def _dcr(asked: Asked) -> HierarchyRelease:
-    if asked.begun is not None and _is_asked_for(asked.begun, asked.law, None, 1):
+    if asked.begun is not None and _is_asked_for(asked.begun, asked.law or Law.LAPLACE, None, 1):
         return HierarchyRelease.as_begun(asked, asked.begun)
     return _new(asked, 2, 1)
 
 
 def _new(asked: Asked, branching: int, layers: int) -> HierarchyRelease:
     budget = asked.epsilon, asked.delta
-    shape = branching, layers
-    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, *shape, asked.law))
+    shape, law = (branching, layers), asked.law or Law.LAPLACE
+    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, *shape, law))
+
+
+def at_pure_epsilon(asked: Asked) -> HierarchyRelease:
+    """The best hierarchy with Laplace noise at epsilon alone, stated at the delta that was asked for.
+
+    With a delta the noise of every shape takes a second to account for, and the square root is better.
+    """
+    pure = _hdcr(replace(asked, delta=Fraction(0)))
+    return HierarchyRelease(replace(pure.mechanism, delta=asked.delta))
 
 
 def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | None) -> bool:
@@ -140,7 +151,7 @@ def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | No
 
 
 SHAPED = frozenset(Option)
-HDCR = Offer(
-    "hdcr", "A hierarchy of widths, the best one if left out: long calendars, the usual choice.", _hdcr, SHAPED
+HDCR = Offer("hdcr", "A hierarchy whose nodes draw their noise as they close; the best one if left out.", _hdcr, SHAPED)
+DCR = Offer(
+    "dcr", "One noisy change a period: short calendars.", _dcr, frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE})
 )
-DCR = Offer("dcr", "One noisy change a period: short calendars.", _dcr, frozenset({Option.LAW, Option.DELTA}))

@@ -22,6 +22,7 @@ class Option(StrEnum):
 
     LAW = "law"
     DELTA = "delta"
+    ADAPTIVE = "adaptive"
     BRANCHING = "branching"
     LAYERS = "layers"
 
@@ -31,8 +32,9 @@ class Asked:
     """What a mechanism is to release, and what an entry may lose by it.
 
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
-    whole release. law: of the noise. branching, layers: of a hierarchy, None to have them chosen. begun: what a
-    release that has begun was made with, None for a new one.
+    whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. adaptive: whether the
+    guarantee must hold where people react to what is published. begun: what a release that has begun was made with,
+    None for a new one.
     """
 
     query: LinearQuery
@@ -40,9 +42,10 @@ class Asked:
     constraint: Constraint
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-    law: Law = Law.LAPLACE
+    law: Law | None = None
     branching: int | None = None
     layers: int | None = None
+    adaptive: bool = False
     begun: Made | None = None
 
 
@@ -52,7 +55,8 @@ class Offer(Generic[State]):
 
     name: what a person writes behind --mechanism. summary: one line of help. make: the mechanism that costs an entry at
     most the budget; ValueError where it does not take the query, the calendar or the constraint. options: what may be
-    chosen of it; without LAW and DELTA it is released at a pure epsilon, with Laplace noise.
+    chosen of it; without LAW and DELTA it is released at a pure epsilon, with Laplace noise. With ADAPTIVE its
+    guarantee holds, or can be made to hold, where people react to what is published.
     """
 
     name: str

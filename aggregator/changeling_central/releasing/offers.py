@@ -3,8 +3,10 @@
 from typing import cast
 
 from ..mechanism import State
+from .best import BEST
 from .counters import COUNTER, DYNAMIC, INFINITE, PAN_PRIVATE, PARTITIONING
 from .hierarchies import DCR, HDCR
+from .levels import AHEAD, SQUARE_ROOT
 from .offer import Offer
 
 _OFFERS: dict[str, Offer[object]] = {}
@@ -32,6 +34,9 @@ def offered(name: str) -> Offer[object]:
         raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(_OFFERS)}") from None
 
 
+register(BEST)
+register(AHEAD)
+register(SQUARE_ROOT)
 register(HDCR)
 register(DCR)
 register(COUNTER)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from changeling_statistics.changelog import csv_files, read_csv, read_frame, read_parquet, read_rows
+from changeling_statistics.changelog import Columns, csv_files, read_csv, read_frame, read_parquet, read_rows
 from changeling_statistics.errors import BadChangelog
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,7 +182,7 @@ def test_the_fast_reader_gives_what_the_row_reader_gives(tmp_path_factory, parts
 
     def row_reader():
         with csv_files._opened(path) as file:
-            return csv_files.changelog_of_rows(csv_files._rows(file), "line", None)
+            return csv_files.changelog_of_rows(csv_files._rows(file, Columns()), "line", None)
 
     assert outcome(lambda: read_csv(path)) == outcome(row_reader)
 

@@ -77,7 +77,7 @@ def test_an_item_that_comes_and_goes_within_a_segment_is_never_seen():
     )
     assert state.tree.segments == 2
     assert answer == 2
-    assert state.held["a"].segment == 2
+    assert state.held.get("a").segment == 2
     assert "c" not in state.held
 
 

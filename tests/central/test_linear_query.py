@@ -216,7 +216,7 @@ def test_of_declared_answers_a_query_names_no_other():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "answer", "answer = 'a'", "answer == 1", "other == 'a'", "answer in 'a'", "answer < 'a'", "__import__('os')",
+    ["", "answer", "answer = 'a'", "answer == 1", "answer in 'a'", "answer < 'a'", "__import__('os')",
      "sum of answer from 1 to x", "sum of answer from 5 to 1", "each answer in (1, 2)", "answer == 'a' == 'b'"],
 )  # fmt: skip
 def test_what_is_no_query_is_refused(text):

@@ -7,7 +7,7 @@ Neighbours: databases of which one lacks an entry of the other, with all its mut
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
 
@@ -28,7 +28,7 @@ class LinearQuery:
     names: of the w columns. table: f, a row for each state 0..z, row 0 (NULL) all zero.
     appearing: by how much one entry, NULL as a node began, shifts the columns of that node at most, one number for each
     column that it shifts. moving: the same of an entry that was there. unit: what 1 in the table is worth.
-    fixed: no entry ever holds two different answers.
+    fixed: no entry ever holds two different answers. cells: the table as an array, shape (z + 1, w).
     ValueError for a table in which an entry could shift more than is stated.
     """
 
@@ -38,6 +38,7 @@ class LinearQuery:
     moving: tuple[int, ...]
     unit: Fraction = Fraction(1)
     fixed: bool = False
+    cells: Counts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.names or any(len(row) != len(self.names) for row in self.table):
@@ -48,7 +49,10 @@ class LinearQuery:
             raise ValueError(f"a query's unit is above 0, got {self.unit}")
         if max((abs(f) for row in (*self.table, self.appearing, self.moving) for f in row), default=0) > MOST_UNITS:
             raise ValueError("an entry counts at most 2^53 units, as floats tell no more apart: take a larger unit")
-        f = np.unique(np.array(self.table, np.int64), axis=0)
+        cells = np.array(self.table, np.int64)
+        cells.flags.writeable = False
+        object.__setattr__(self, "cells", cells)
+        f = np.unique(cells, axis=0)
         _check_shifts(np.abs(f), self.appearing, "appears")
         if self.fixed:
             _check_shifts(np.abs(f), self.moving, "moves")
@@ -67,7 +71,7 @@ class LinearQuery:
     def node_changes(self, mutations: Mutations, bounds: Sequence[int]) -> Counts:
         """Σ f(new) - f(old) over each node (bounds[i], bounds[i+1]], Unix seconds: shape (nodes, w), in units."""
         states = mutations.histogram_changes(len(self.table) - 1, bounds)
-        changes: Counts = states @ np.array(self.table, np.int64)
+        changes: Counts = states @ self.cells
         return changes
 
     def shifts(self, nodes: int) -> dict[int, int]:
@@ -124,18 +128,30 @@ def counting(answers: Sequence[str], chosen: Sequence[str], name: str, fixed: bo
     return LinearQuery((name,), table, (1,), (1,), fixed=fixed)
 
 
-def histogram_query(answers: Sequence[str], shown: Sequence[str], fixed: bool = False) -> LinearQuery:
+OTHER = "other"
+"""The column of all answers that a histogram does not show."""
+
+
+def histogram_query(
+    answers: Sequence[str], shown: Sequence[str], fixed: bool = False, other: bool = False
+) -> LinearQuery:
     """The query of how many entries hold each of the shown answers.
 
     answers: of the changelog, states 1..z. shown: a column each; they must not come from the data. fixed: no entry ever
-    holds two different answers.
+    holds two different answers. other: whether a last column, `OTHER`, counts those that hold any other answer.
     One entry appears in one column, and moves between two, so its move costs twice its appearance.
     """
     if len(set(shown)) != len(shown) or not shown:
         raise ValueError(f"the shown answers are distinct, and at least one, got {', '.join(shown) or 'none'}")
-    table = ((0,) * len(shown), *(tuple(int(answer == name) for name in shown) for answer in answers))
-    moving = (1,) if fixed or len(shown) == 1 else (1, 1)
-    return LinearQuery(tuple(shown), table, (1,), moving, fixed=fixed)
+    if other and OTHER in shown:
+        raise ValueError(f"{OTHER!r} is one of the answers shown, and cannot be the column of all others as well")
+    names = (*shown, OTHER) if other else tuple(shown)
+    place = {name: column for column, name in enumerate(shown)}
+    rows = [tuple(int(column == held) for column in range(len(names))) for held in range(-1, len(names))]
+    rest = len(shown) if other else -1
+    table = (rows[0], *(rows[1 + place.get(answer, rest)] for answer in answers))
+    moving = (1,) if fixed or len(names) == 1 else (1, 1)
+    return LinearQuery(names, table, (1,), moving, fixed=fixed)
 
 
 def clipped_sum(

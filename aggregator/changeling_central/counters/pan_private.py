@@ -26,6 +26,7 @@ from ..mechanism import Guarantee, Mechanism
 from ..node_noise import NodeNoise, calibrated
 from ..noise import Noise
 from ..states import check_counts
+from ..whole import whole
 
 MOST_STEP = 2**56
 """The memory's cells have 64 bits."""
@@ -84,7 +85,8 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         check_counts(cells, (2 + self.levels,))
         if cells[0] >= self.steps:
             raise BudgetExhausted(f"the guarantee covers {self.steps} steps, and all of them are released")
-        if type(value) is not int or not -MOST_STEP <= value <= MOST_STEP:
+        step = whole(value)
+        if step is None or not -MOST_STEP <= step <= MOST_STEP:
             raise ValueError(f"a step of the counter is a whole number of at most 2^56, got a {type(value).__name__}")
         past = int(cells[0])
         begins = [level for level in range(self.levels) if past % 2**level == 0]
@@ -94,7 +96,7 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         if past == 0:
             cells[1] = drawn[-1]
         drawn[:] = 0
-        cells[1] += value
+        cells[1] += step
         output = int(cells[1:].sum())
         for level in range(self.levels):
             if (past + 1) % 2**level == 0:

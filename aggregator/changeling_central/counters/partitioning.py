@@ -20,6 +20,7 @@ from math import log, pi
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
+from ..whole import whole
 from .sparse_vector import SparseVector, SparseVectorState
 
 
@@ -68,9 +69,10 @@ class Partitioning(Mechanism[PartitionState, int, bool]):
         """
         if self.periods is not None and state.time >= self.periods:
             raise BudgetExhausted(f"the guarantee covers {self.periods} steps, and all of them are released")
-        if type(value) is not int or value < 0:
+        updates = whole(value)
+        if updates is None or updates < 0:
             raise ValueError("a step of a partitioning is the number of its updates, 0 or more")
-        time, held = state.time + 1, state.held + value
+        time, held = state.time + 1, state.held + updates
         vector, ends = state.vector, time >= state.limit
         if not ends:
             vector, ends = self._cutter(state).step(vector, held, noise)

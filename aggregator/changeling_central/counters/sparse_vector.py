@@ -14,6 +14,7 @@ from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism
 from ..node_noise import calibrated
 from ..noise import Noise
+from ..whole import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,13 @@ class SparseVector(Mechanism[SparseVectorState, int, bool]):
         """
         if state.halted:
             raise BudgetExhausted("a sparse vector answers 'above' once: start another, on other data or more budget")
-        if type(value) is not int:
+        asked = whole(value)
+        if asked is None:
             raise ValueError(f"a query of the sparse vector is a whole number, got a {type(value).__name__}")
         raised = state.raised
         if raised is None:
             raised = int(calibrated({1: 1}, self.epsilon / 2).draw(noise, 1)[0])
-        answer = value + int(calibrated({2: 1}, self.epsilon / 2).draw(noise, 1)[0])
+        answer = asked + int(calibrated({2: 1}, self.epsilon / 2).draw(noise, 1)[0])
         above = answer - raised > self.threshold  # the sum θ + noise would be rounded
         return SparseVectorState(raised, above), above
 

@@ -9,7 +9,7 @@ Items carry the name of their entry: with the paper's "if x is in D(v)" one dele
 Source: Qiu, Yi, theorem 11. The state holds the database.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -20,7 +20,9 @@ from ..errors import BadState, ConstraintBroken, UnusableChangelog
 from ..mechanism import Guarantee, Mechanism
 from ..noise import Noise
 from ..static import Data, Static
+from ..whole import whole
 from .interval_tree import Born, IntervalTree, Segment, TreeState
+from .layered import Key, Layered
 
 
 class Protects(StrEnum):
@@ -41,13 +43,13 @@ class Update(NamedTuple):
 class DynamicState(Generic[Data]):
     """held: the item and segment of each entry, as of the last segment's end; None for one that is gone for good.
 
-    pending: the item that the open segment has given an entry, None where it was deleted. Neither map is ever changed.
-    partition: of the updates. tree: of the segments that have ended.
+    pending: the item that the open segment has given an entry, None where it was deleted. partition: of the updates.
+    tree: of the segments that have ended.
     """
 
     partition: PartitionState
-    held: Mapping[int | str, Born | None]
-    pending: Mapping[int | str, int | None]
+    held: Layered[Born]
+    pending: Layered[int]
     tree: TreeState[Data]
 
 
@@ -68,7 +70,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
     def start(self) -> DynamicState[Data]:
         """An empty database, before the first step."""
-        return DynamicState(self.partitioning.start(), {}, {}, self.tree.start())
+        return DynamicState(self.partitioning.start(), Layered(), Layered(), self.tree.start())
 
     def step(self, state: DynamicState[Data], value: Sequence[Update], noise: Noise) -> tuple[DynamicState[Data], Data]:
         """value: the updates of one more step, in their order. Returns the answers as of the last segment's end.
@@ -82,45 +84,48 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
             return DynamicState(partition, state.held, pending, state.tree), self.tree.answers(state.tree)
         held, segment = self._settled(state.held, pending, state.tree.segments + 1)
         tree, answers = self.tree.step(state.tree, segment, noise)
-        return DynamicState(partition, held, {}, tree), answers
+        return DynamicState(partition, held, Layered(), tree), answers
 
-    def _checked(self, state: DynamicState[Data], updates: Sequence[Update]) -> Mapping[int | str, int | None]:
-        if not updates:
-            return state.pending
-        pending, items = dict(state.pending), self.tree.static.items
-        for number, (entry, item) in enumerate(updates, 1):
-            where = f"update {number} of step {state.partition.time + 1}"
-            born = state.held.get(entry)
-            now = pending.get(entry, born.item if born else None)
-            if item is None and now is None:
+    def _checked(self, state: DynamicState[Data], updates: Sequence[Update]) -> Layered[int]:
+        """What is pending after these updates."""
+        fresh: dict[Key, int | None] = {}
+        items, step = self.tree.static.items, state.partition.time + 1
+        for number, (entry, given) in enumerate(updates, 1):
+            where = f"update {number} of step {step}"
+            item = None if given is None else whole(given)
+            touched = entry in fresh or entry in state.pending
+            born = None if touched else state.held.get(entry)
+            now = fresh[entry] if entry in fresh else state.pending.get(entry) if touched else born and born.item
+            if given is None and now is None:
                 raise UnusableChangelog(f"{where}: deletes an entry that is not there")
-            if item is not None:
-                if type(item) is not int or not 0 <= item < items:
+            if given is not None:
+                if item is None or not 0 <= item < items:
                     raise ValueError(f"{where}: an item is one of 0 to {items - 1}")
                 if now is not None:
                     raise UnusableChangelog(f"{where}: inserts an entry that is there already")
-                if self.protects is Protects.ENTRY and (entry in pending or entry in state.held):
+                if self.protects is Protects.ENTRY and (touched or entry in state.held):
                     raise ConstraintBroken(f"{where}: inserts an entry again, which the guarantee does not count with")
-            pending[entry] = item
-        return pending
+            fresh[entry] = item
+        return state.pending.over(fresh)
 
-    def _settled(
-        self, held: Mapping[int | str, Born | None], pending: Mapping[int | str, int | None], segment: int
-    ) -> tuple[Mapping[int | str, Born | None], Segment]:
+    def _settled(self, held: Layered[Born], pending: Layered[int], segment: int) -> tuple[Layered[Born], Segment]:
         """The database after the segment, and what the segment does to it.
 
         An entry in `pending` that was there has been deleted, whatever came then.
         """
-        after, inserted, deleted = dict(held), [], []
+        inserted: list[int] = []
+        deleted: list[Born] = []
+        fresh: dict[Key, Born | None] = {}
         for entry, item in pending.items():
-            if born := after.pop(entry, None):
+            born = held.get(entry)
+            if born is not None:
                 deleted.append(born)
             if item is not None:
                 inserted.append(item)
-                after[entry] = Born(item, segment)
-            elif self.protects is Protects.ENTRY:
-                after[entry] = None
-        return after, Segment(inserted, deleted)
+                fresh[entry] = Born(item, segment)
+            elif born is not None or self.protects is Protects.ENTRY:
+                fresh[entry] = None
+        return held.over(fresh, forget=self.protects is Protects.UPDATE), Segment(inserted, deleted)
 
     def check(self, state: DynamicState[Data]) -> None:
         """Raises BadState for parts that have seen different segments, and for items or segments that there are not."""
@@ -128,11 +133,12 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         self.tree.check(state.tree)
         if state.partition.segment != state.tree.segments + 1:
             raise BadState("the state's tree has other segments than its partitioning")
-        items = [born.item for born in state.held.values() if born]
-        items += [item for item in state.pending.values() if item is not None]
+        there = [born for _, born in state.held.items() if born]
+        items = [born.item for born in there]
+        items += [item for _, item in state.pending.items() if item is not None]
         if any(not 0 <= item < self.tree.static.items for item in items):
             raise BadState(f"the state holds an item that is none of 0 to {self.tree.static.items - 1}")
-        if any(not 1 <= born.segment <= state.tree.segments for born in state.held.values() if born):
+        if any(not 1 <= born.segment <= state.tree.segments for born in there):
             raise BadState("the state holds an entry of a segment that has not ended")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_protocol.canonical import encode
 from changeling_statistics.changelog import Changelog, Mutations
+from changeling_statistics.changelog.mutations import States
 from changeling_statistics.tallies import Counts
 from numpy.typing import NDArray
 
@@ -48,13 +49,12 @@ class PeriodChange:
     @property
     def moves(self) -> NDArray[np.int64]:
         """How far each mutation moves each column, shape (mutations, w), in units."""
-        table = np.array(self.query.table, np.int64)
-        moved: NDArray[np.int64] = table[self.mutations.new] - table[self.mutations.old]
+        cells = self.query.cells
+        moved: NDArray[np.int64] = cells[self.mutations.new] - cells[self.mutations.old]
         return moved
 
-    def _sum(self, states: NDArray[np.uint16]) -> Counts:
-        d = len(self.query.table)
-        counted: Counts = np.bincount(states, minlength=d) @ np.array(self.query.table, np.int64)
+    def _sum(self, states: States) -> Counts:
+        counted: Counts = self.query.cells[states].sum(0)
         return counted
 
 

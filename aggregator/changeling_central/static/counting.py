@@ -10,6 +10,7 @@ from fractions import Fraction
 from ..concentrated import concentrated_budget, gaussian_scale
 from ..node_noise import Law, NodeNoise, calibrated
 from ..noise import Noise
+from ..whole import whole
 from .interface import check_price
 
 
@@ -56,9 +57,10 @@ class BasicCounting:
 
     def checked(self, data: int) -> int:
         """The dataset. ValueError for what is no whole number."""
-        if type(data) is not int:
+        size = whole(data)
+        if size is None:
             raise ValueError(f"the dataset of basic counting is a whole number, got a {type(data).__name__}")
-        return data
+        return size
 
     def zero(self) -> int:
         """The answer on no items: 0."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .mutations import Mutations
+from .mutations import Mutations, States
 from .times import MICROSECONDS
 
 
@@ -25,17 +25,19 @@ class Changelog:
     row: the number of the row that the mutation was read from, 0 if it was read from none, shape (mutations,);
     None if no mutation was read from a row.
     unit: what errors call a row; "line" of a text file.
+    owner: whose each entry is, numbered from 0, shape (entries,); None if nobody asked.
     """
 
     answers: tuple[str, ...]
     entries: tuple[str, ...]
     entry: NDArray[np.int64]
     time: NDArray[np.int64]
-    state: NDArray[np.uint16]
+    state: States
     row: NDArray[np.int64] | None = None
     unit: str = "row"
+    owner: NDArray[np.int64] | None = None
 
-    def before(self) -> NDArray[np.uint16]:
+    def before(self) -> States:
         """The state that the entry was in before each mutation, shape (mutations,)."""
         first = np.ones(len(self), np.bool_)
         first[1:] = self.entry[1:] != self.entry[:-1]
@@ -49,7 +51,7 @@ class Changelog:
         row = np.zeros(len(self), np.int64) if self.row is None else self.row
         return Mutations(self.entry[order], self.time[order], self.before()[order], self.state[order], row[order])
 
-    def states_at(self, times: Sequence[float]) -> NDArray[np.uint16]:
+    def states_at(self, times: Sequence[float]) -> States:
         """The state of every entry at each of the times, mutations at the time itself included.
 
         times: Unix seconds, rising. Returns shape (entries, times). Raises ValueError if the times do not rise.
@@ -64,7 +66,7 @@ class Changelog:
         last_row = np.zeros((len(self.entries), len(asked)), np.int32)
         last_row[self.entry[seen], column[seen]] = np.flatnonzero(seen) + 1
         np.maximum.accumulate(last_row, axis=1, out=last_row)
-        return np.concatenate([np.zeros(1, np.uint16), self.state])[last_row]
+        return np.concatenate([np.zeros(1, self.state.dtype), self.state])[last_row]
 
     def since(self, time: int) -> "Changelog":
         """The changelog from a time on. An answer that an entry holds by then is inserted at that time.

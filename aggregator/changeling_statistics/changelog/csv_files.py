@@ -19,32 +19,34 @@ from polars.exceptions import PolarsError
 
 from ..errors import BadChangelog
 from .columns import Changelog
-from .frames import CHANGES, CURRENT, FORMS, encode, wrong_columns
+from .form import FORMS, Columns, Form, form_of
+from .frames import encode
 from .order import in_order
 from .rows import Row, changelog_of_rows
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def changelog_of_csv(path: Path, answers: Sequence[str] | None) -> Changelog:
+def changelog_of_csv(path: Path, answers: Sequence[str] | None, columns: Columns) -> Changelog:
     """The changelog in a .csv or .csv.gz file.
 
     answers: the only ones allowed, in their order; None to sort those that occur.
     Raises BadChangelog, which names the line.
     """
-    plain = _plain_columns(path)
+    plain = _plain_columns(path, columns)
     if plain is not None:
         try:
-            number = np.arange(2, len(plain["entry"]) + 2, dtype=np.int64)
-            return in_order(encode(plain, number, "line", answers), "line", answers)
+            form, series = plain
+            number = np.arange(2, len(series[form.entry]) + 2, dtype=np.int64)
+            return in_order(encode(series, form, number, "line", answers), "line", answers, columns)
         except BadChangelog:
             pass  # the row reader says it in its own words
     with _opened(path) as file:
-        return changelog_of_rows(_rows(file), "line", answers)
+        return changelog_of_rows(_rows(file, columns), "line", answers, columns)
 
 
-def _plain_columns(path: Path) -> dict[str, pl.Series] | None:
-    """The columns of a plain file, as text; None for any other, and for one that cannot be read at all."""
+def _plain_columns(path: Path, columns: Columns) -> tuple[Form, dict[int, pl.Series]] | None:
+    """The columns of a plain file, as text, by their places; None for any other, and for what cannot be read."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         content = content.removeprefix(BYTE_ORDER_MARK)
@@ -60,7 +62,11 @@ def _plain_columns(path: Path) -> dict[str, pl.Series] | None:
     header = content[: max(0, content.find(end))].decode().split(",")
     body = content if content.endswith(b"\n") else content + end
     lines = body.count(b"\n")
-    if sorted(header) not in (sorted(CURRENT), sorted(CHANGES)) or odd or b'"' in content or b"\0" in content:
+    if odd or b'"' in content or b"\0" in content:
+        return None
+    try:
+        form = form_of(header, columns)
+    except BadChangelog:
         return None
     if lines < 2 or end + end in body or body.count(b",") != lines * (len(header) - 1):
         return None
@@ -76,7 +82,7 @@ def _plain_columns(path: Path) -> dict[str, pl.Series] | None:
         return None
     if len(frame) != lines - 1 or frame.columns != header:
         return None
-    return {name: frame[name] for name in header}
+    return form, {place: frame[header[place]] for place in form.places}
 
 
 def _opened(path: Path) -> TextIO:
@@ -85,7 +91,7 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _rows(file: TextIO) -> Iterator[Row]:
+def _rows(file: TextIO, columns: Columns) -> Iterator[Row]:
     """Every row, numbered by its first line. Raises BadChangelog for what is no row."""
     reader = csv.reader(file, strict=True)
     line = 1
@@ -93,11 +99,10 @@ def _rows(file: TextIO) -> Iterator[Row]:
         header = next(reader, [])
         if not header:
             raise BadChangelog(f"line 1: the file is empty; it must open with {FORMS}")
-        if sorted(header) not in (sorted(CURRENT), sorted(CHANGES)):
-            raise BadChangelog(f"line 1: {wrong_columns(header)}")
-        entry, time = header.index("entry"), header.index("time")
-        answer = header.index("answer" if "answer" in header else "new")
-        old = header.index("old") if "old" in header else None
+        try:
+            form = form_of(header, columns)
+        except BadChangelog as error:
+            raise BadChangelog(f"line 1: {error}") from error
         line = reader.line_num + 1
         for row in reader:
             if row:
@@ -105,7 +110,8 @@ def _rows(file: TextIO) -> Iterator[Row]:
                     raise BadChangelog(f"line {line}: a row has {len(header)} columns, this one {len(row)}")
                 if not all(map(_is_unicode, row)):
                     raise BadChangelog(f"line {line}: not UTF-8")
-                yield Row(line, row[entry], row[time], row[answer], None if old is None else row[old])
+                old, owner = (None if place is None else row[place] for place in (form.old, form.owner))
+                yield Row(line, row[form.entry], row[form.time], row[form.answer], old, owner)
             line = reader.line_num + 1
     except csv.Error as error:
         raise BadChangelog(f"line {line}: not CSV: {error}") from error

@@ -3,7 +3,7 @@
 Answers and entries of any kind count as their text. Every error names the row, numbered from 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,66 +14,72 @@ from polars.exceptions import PolarsError
 
 from ..errors import BadChangelog
 from .columns import Changelog
+from .form import Columns, Form, form_of
 from .order import ABSENT, Encoded, in_order, unknown_answer
 from .times import LATEST, MICROSECONDS, UNREADABLE, microseconds
-
-CURRENT = ("entry", "time", "answer")
-CHANGES = ("entry", "time", "old", "new")
-FORMS = f"{','.join(CURRENT)} or {','.join(CHANGES)}"
 
 Integers: TypeAlias = NDArray[np.int64]
 
 
-def changelog_of_parquet(path: Path, answers: Sequence[str] | None) -> Changelog:
+def changelog_of_parquet(path: Path, answers: Sequence[str] | None, columns: Columns) -> Changelog:
     """The changelog in a Parquet file. answers: the only ones allowed, in their order. Raises BadChangelog."""
     try:
-        return changelog_of_frame(pl.read_parquet(path), answers)
+        names = list(pl.read_parquet_schema(path))
+        wanted = [names[place] for place in sorted(set(_form(names, columns).places))]
+        return changelog_of_frame(pl.read_parquet(path, columns=wanted), answers, columns)
     except PolarsError as error:
         raise BadChangelog(f"row 1: not a Parquet file, or a damaged one: {error}") from error
 
 
-def changelog_of_frame(frame: Any, answers: Sequence[str] | None) -> Changelog:
-    """The changelog in a polars or pandas frame whose columns are those of one of the FORMS, in any order.
+def changelog_of_frame(frame: Any, answers: Sequence[str] | None, columns: Columns) -> Changelog:
+    """The changelog in a polars or pandas frame, which may have other columns as well.
 
     answers: the only ones allowed, in their order; None to sort those that occur. Raises BadChangelog.
     """
     if isinstance(frame, pl.LazyFrame):
         frame = frame.collect()
     names = [str(name) for name in frame.columns]
-    if sorted(names) not in (sorted(CURRENT), sorted(CHANGES)):
-        raise BadChangelog(f"row 1: {wrong_columns(names)}")
-    columns = {name: _series(name, frame[name]) for name in names}
-    number = np.arange(1, len(columns["entry"]) + 1, dtype=np.int64)
-    return in_order(encode(columns, number, "row", answers), "row", answers)
+    form = _form(names, columns)
+    series = {place: _series(names[place], frame[names[place]]) for place in form.places}
+    number = np.arange(1, len(series[form.entry]) + 1, dtype=np.int64)
+    return in_order(encode(series, form, number, "row", answers), "row", answers, columns)
 
 
-def wrong_columns(names: Sequence[str]) -> str:
-    """What is wrong with these columns. It repeats their names only if they are a header; else they may be answers."""
-    expected = f"the columns must be {FORMS}"
-    if not {"entry", "time"} & {name.strip() for name in names}:
-        return f"{expected}; there is no such header, separated by commas"
-    return f"{expected}, got {','.join(names)!a}"
+def _form(names: Sequence[str], columns: Columns) -> Form:
+    try:
+        return form_of(names, columns)
+    except BadChangelog as error:
+        raise BadChangelog(f"row 1: {error}") from error
 
 
 def encode(
-    columns: dict[str, pl.Series], number: NDArray[np.int64], unit: str, answers: Sequence[str] | None
+    columns: Mapping[int, pl.Series],
+    form: Form,
+    number: NDArray[np.int64],
+    unit: str,
+    answers: Sequence[str] | None,
 ) -> Encoded:
     """Columns as numbers, once each row is checked by itself.
 
-    columns: by name.
+    columns: by the places that the form has.
     number: the number by which errors name each row, shape (rows,).
     unit: what they call a row.
     answers: the only ones allowed, in their order; None for those that occur.
     Raises BadChangelog, which names the first bad row.
     """
-    entry, time = _text(columns["entry"]), columns["time"]
-    answer = _text(columns["answer"] if "answer" in columns else columns["new"]).fill_null("")
+    entry, time = _text(columns[form.entry]), columns[form.time]
+    answer = _text(columns[form.answer]).fill_null("")
     when, bad_time = _microseconds(time)
     names, state = _answer_codes(answer, answers)
     faults = [
         ((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"),
         (bad_time, "its time cannot be read"),
     ]
+    owner = None
+    if form.owner is not None:
+        owners = _text(columns[form.owner])
+        faults.append(((owners.is_null() | (owners == "")).to_numpy(), f"it has no {owners.name}"))
+        _, owner = _codes(owners)
     if answers is not None:
         faults.append((state < 0, unknown_answer(answers)))
     first_rows = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]
@@ -84,11 +90,11 @@ def encode(
         raise BadChangelog(f"{unit} {number[row]}: {fault}")
     entries, codes = _codes(entry)
     old = None
-    if "old" in columns:
+    if form.old is not None:
         known = {"": 0, **{name: code for code, name in enumerate(names, 1)}}
-        texts, at = _codes(_text(columns["old"]).fill_null(""))
+        texts, at = _codes(_text(columns[form.old]).fill_null(""))
         old = np.array([known.get(text, ABSENT) for text in texts], np.int64)[at] if len(at) else at
-    return Encoded(names, tuple(entries), codes, when, state, old, number)
+    return Encoded(names, tuple(entries), codes, when, state, old, number, owner)
 
 
 def _series(name: str, column: Any) -> pl.Series:

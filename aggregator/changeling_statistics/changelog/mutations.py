@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from .times import MICROSECONDS
 
-States = NDArray[np.uint16]
+States = NDArray[np.uint16 | np.uint32]
+"""Of 16 bits as long as these tell all states apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

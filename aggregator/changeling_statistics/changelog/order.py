@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol.randomizers.spaces import MOST_ANSWERS
 from numpy.typing import NDArray
 
 from ..errors import BadChangelog
 from .columns import Changelog
+from .form import ANSWER, Columns
+from .mutations import States
 
 ABSENT = -1
 """Stands for the old state of a row whose old answer is no state."""
@@ -28,6 +29,7 @@ class Encoded:
     state: the state that the entry is in from then on.
     old: the state that the row says it was in before, ABSENT if that is no state; None if rows do not say it.
     number: the number by which errors name the row.
+    owner: whose the row's entry is, numbered from 0; None if nobody asked.
     """
 
     names: Sequence[str]
@@ -37,43 +39,70 @@ class Encoded:
     state: NDArray[np.int64]
     old: NDArray[np.int64] | None
     number: NDArray[np.int64]
+    owner: NDArray[np.int64] | None = None
 
 
-def in_order(rows: Encoded, unit: str, answers: Sequence[str] | None) -> Changelog:
+def in_order(
+    rows: Encoded,
+    unit: str,
+    answers: Sequence[str] | None,
+    columns: Columns = Columns(),  # noqa: B008 frozen
+) -> Changelog:
     """The changelog that the rows make together.
 
     unit: what errors call a row.
     answers: what `rows.names` are, if the answers were given; they then keep their order, and else are sorted.
+    columns: where the rows' answers are from.
     Raises BadChangelog, which names the first bad row.
     """
     if not len(rows.number):
         raise BadChangelog(f"{unit} 1: there is not one mutation")
     names = list(rows.names) if answers is not None else sorted(rows.names)
-    if len(names) > MOST_ANSWERS:
-        raise BadChangelog(f"{unit} {rows.number[-1]}: there are at most {MOST_ANSWERS} answers, not {len(names)}")
     code = {name: state for state, name in enumerate(["", *names])}
-    recode = np.array([code[name] for name in ["", *rows.names]], np.uint16)
+    numbers = [code[name] for name in ["", *rows.names]]
+    recode: States = np.array(numbers, np.uint16) if len(names) < 2**16 else np.array(numbers, np.uint32)
     order = np.argsort(rows.entry, kind="stable")
     entry, time, number = rows.entry[order], rows.time[order], rows.number[order]
     state = recode[rows.state[order]]
-    changelog = Changelog(tuple(names), rows.entries, entry, time, state, number, unit)
+    owner = None if rows.owner is None else _of_entries(rows, rows.owner, unit, columns.owner)
+    changelog = Changelog(tuple(names), rows.entries, entry, time, state, number, unit, owner)
     stated = None
     if rows.old is not None:
         stated = np.where(rows.old < 0, ABSENT, recode[np.maximum(rows.old, 0)].astype(np.int64))[order]
-    _check(changelog, number, unit, stated)
-    return changelog
+    lenient = columns.answer != ANSWER
+    _check(changelog, number, unit, stated, lenient)
+    return changelog.take(changelog.state != changelog.before()) if lenient else changelog
 
 
-def _check(changelog: Changelog, number: NDArray[np.int64], unit: str, stated: NDArray[np.int64] | None) -> None:
+def _of_entries(rows: Encoded, owner: NDArray[np.int64], unit: str, column: str | None) -> NDArray[np.int64]:
+    """Whose each entry is. Raises BadChangelog, which names the first row that contradicts an earlier one."""
+    entries, first = np.unique(rows.entry, return_index=True)
+    of_entries = np.zeros(len(rows.entries), np.int64)
+    of_entries[entries] = owner[first]
+    if bad := np.flatnonzero(owner != of_entries[rows.entry])[:1].tolist():
+        raise BadChangelog(f"{unit} {rows.number[bad[0]]}: an earlier row of its entry has another {column}")
+    return of_entries
+
+
+def _check(
+    changelog: Changelog,
+    number: NDArray[np.int64],
+    unit: str,
+    stated: NDArray[np.int64] | None,
+    lenient: bool,
+) -> None:
     entry, state, before = changelog.entry, changelog.state, changelog.before()
     first = np.concatenate([[True], entry[1:] != entry[:-1]])
     passed = np.concatenate([[1], np.diff(changelog.time)])
     faults = [
         (~first & (passed < 0), "its time is before the entry's previous row"),
         (~first & (passed == 0), "it has the same entry and time as an earlier row"),
-        ((state == 0) & (before == 0), "it deletes an entry that has no answer"),
-        ((state != 0) & (state == before), "it repeats the entry's answer, so it is no mutation"),
     ]
+    if not lenient:
+        faults += [
+            ((state == 0) & (before == 0), "it deletes an entry that has no answer"),
+            ((state != 0) & (state == before), "it repeats the entry's answer, so it is no mutation"),
+        ]
     if stated is not None:
         faults.append((stated != before, "its old answer is not what the entry holds"))
     first_rows = [(int(number[bad].min()), fault) for bad, fault in faults if bad.any()]

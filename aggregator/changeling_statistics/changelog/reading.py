@@ -2,7 +2,8 @@
 
 A row is `entry,time,answer` (the entry gives this answer from that time on; an empty one deletes the entry) or
 `entry,time,old,new`. Rows of several entries may be mixed; the times of one entry rise strictly, every row changes
-the entry's answer, and `old` is the answer it held. Whatever the source, the same rows give the same changelog or
+the entry's answer, and `old` is the answer it held. Other columns may stand beside these; one of them can be read
+in place of `answer`. Whatever the source, the same rows give the same changelog or
 the same refusal, which names the row and never repeats an answer.
 
 polars is imported only when a file or a frame is read: it takes long.
@@ -15,46 +16,50 @@ from typing import Any
 
 from ..errors import BadChangelog
 from .columns import Changelog
+from .form import Columns
 from .rows import Row, changelog_of_rows
 from .times import Time
 
 
-def read_csv(path: Path, answers: Sequence[str] | None = None) -> Changelog:
+def read_csv(path: Path, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
     """The changelog in a CSV file, .csv or .csv.gz, in UTF-8, which opens with the names of its columns.
 
     path: the file. Its times are Unix seconds or ISO 8601, UTC where they name no offset.
     answers: the only ones allowed, in their order; without them those of the file, sorted.
+    columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which names the file and the line; OSError if the file cannot be read.
     """
     from .csv_files import changelog_of_csv
 
     with _file_named(path):
-        return changelog_of_csv(path, answers)
+        return changelog_of_csv(path, answers, columns)
 
 
-def read_parquet(path: Path, answers: Sequence[str] | None = None) -> Changelog:
+def read_parquet(path: Path, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
     """The changelog in a Parquet file.
 
     path: the file. Its times are datetimes, dates, or as in a CSV file; answers and entries count as their text.
     answers: the only ones allowed, in their order; without them those of the file, sorted.
+    columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which names the file and numbers its rows from 1; OSError if the file cannot be read.
     """
     from .frames import changelog_of_parquet
 
     with _file_named(path):
-        return changelog_of_parquet(path, answers)
+        return changelog_of_parquet(path, answers, columns)
 
 
-def read_frame(frame: Any, answers: Sequence[str] | None = None) -> Changelog:
+def read_frame(frame: Any, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
     """The changelog in a frame of polars, eager or lazy, or of pandas.
 
     frame: its times are datetimes, dates, or as in a CSV file; answers and entries count as their text, null as NULL.
     answers: the only ones allowed, in their order; without them those of the frame, sorted.
+    columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which numbers the rows from 1.
     """
     from .frames import changelog_of_frame
 
-    return changelog_of_frame(frame, answers)
+    return changelog_of_frame(frame, answers, columns)
 
 
 def read_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[str] | None = None) -> Changelog:

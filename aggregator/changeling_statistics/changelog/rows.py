@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import BadChangelog
 from .columns import Changelog
+from .form import Columns
 from .order import ABSENT, Encoded, in_order, unknown_answer
 from .times import Time, microseconds
 
@@ -20,6 +21,7 @@ class Row(NamedTuple):
     time: as people write it.
     answer: what the entry answers from then on; "" for NULL.
     old: what it answered before, "" for NULL; None if the row does not say.
+    owner: whose the entry is; None if nobody asked.
     """
 
     number: int
@@ -27,27 +29,40 @@ class Row(NamedTuple):
     time: Time
     answer: str
     old: str | None
+    owner: str | None = None
 
 
-def changelog_of_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | None) -> Changelog:
+def changelog_of_rows(
+    rows: Iterable[Row],
+    unit: str,
+    answers: Sequence[str] | None,
+    columns: Columns = Columns(),  # noqa: B008 frozen
+) -> Changelog:
     """The changelog of rows in any order of entries, an entry's own rows in order of time.
 
     unit: what errors call a row. answers: the only ones allowed, in their order; None to sort those that occur.
+    columns: where the rows' answers are from.
     Raises BadChangelog, which names the first bad row.
     """
     entries: dict[str, int] = {}
+    owners: dict[str, int] = {}
     states = {name: state for state, name in enumerate(["", *(answers or [])])}
     entry, time, state, numbers, olds = array("q"), array("q"), array("q"), array("q"), array("q")
+    owned = array("q")
     for row in rows:
         try:
             if not row.entry:
                 raise ValueError("the entry has no name")
+            if row.owner == "":
+                raise ValueError(f"it has no {columns.owner}")
             if row.answer not in states and answers is not None:
                 raise ValueError(unknown_answer(answers))
             time.append(microseconds(row.time))
         except ValueError as error:
             raise BadChangelog(f"{unit} {row.number}: {error}") from error
         entry.append(entries.setdefault(row.entry, len(entries)))
+        if row.owner is not None:
+            owned.append(owners.setdefault(row.owner, len(owners)))
         if row.old is not None:
             olds.append(states.get(row.old, ABSENT))
         state.append(states.setdefault(row.answer, len(states)))
@@ -60,5 +75,6 @@ def changelog_of_rows(rows: Iterable[Row], unit: str, answers: Sequence[str] | N
         state=np.asarray(state),
         old=np.asarray(olds) if len(olds) else None,
         number=np.asarray(numbers),
+        owner=np.asarray(owned) if len(owned) else None,
     )
-    return in_order(encoded, unit, answers)
+    return in_order(encoded, unit, answers, columns)

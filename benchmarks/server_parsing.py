@@ -82,7 +82,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "signed survey": Survey.unverified,
     "key": lambda payload: SealingKey.unverified(_signed(payload)),
     "end": lambda payload: EarlyEnd.unverified(_signed(payload)),
-    "keys": decode_key_list,
+    "key list": decode_key_list,
     "acknowledgement": lambda body: decode_acknowledgement(body, 3),
 }
 UPLOAD = len(READERS)

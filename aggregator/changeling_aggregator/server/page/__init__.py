@@ -2,8 +2,8 @@
 
 from starlette.routing import Route
 
-from .described import show_description
 from .files import show_file, show_index
+from .in_words import show_in_words
 from .signing_in import sign_in, sign_out, who_is_signed_in
 
 ROUTES = [
@@ -11,7 +11,7 @@ ROUTES = [
     Route("/page/session", who_is_signed_in, methods=["GET"]),
     Route("/page/session", sign_in, methods=["POST"]),
     Route("/page/session", sign_out, methods=["DELETE"]),
-    Route("/page/surveys/{survey}", show_description, methods=["GET"]),
+    Route("/page/surveys/{survey}", show_in_words, methods=["GET"]),
     Route("/page/{file}", show_file, methods=["GET"]),
 ]
 

@@ -5,7 +5,7 @@ import { colour, draw } from "./plots.js";
 import { timeOf } from "./series.js";
 import { count, plural, spanOf } from "./words.js";
 
-const MOST_BARS = 5000;
+const MOST_BARS = 150; // of a row; more could not be told apart
 const NARROW = 600; // pixels
 const STATES = ["final", "provisional", "not shown", "to come"]; // the later in this row, the less is there
 const SHADES = ["c2", "provisional", "c1", "line"];
@@ -33,10 +33,9 @@ const longName = (track) => (track.reports === "changes" ? `Δ over ${plural(tra
 
 export function drawGraph(survey, status) {
   const rows = nodesOf(survey, status);
-  const many = rows.reduce((sum, each) => sum + each.nodes.length, 0) > MOST_BARS;
   draw(at("graph"), () => {
     const label = (row) => (innerWidth < NARROW ? row.name : row.long);
-    const traces = STATES.flatMap((_, state) => barsOf(survey, rows, label, state, many));
+    const traces = STATES.flatMap((_, state) => barsOf(survey, rows, label, state));
     return {
       traces,
       x: { title: { text: "time, UTC" } },
@@ -54,15 +53,16 @@ export function drawGraph(survey, status) {
   );
 }
 
-function barsOf(survey, rows, label, state, many) {
+function barsOf(survey, rows, label, state) {
   const bars = { x: [], y: [] };
   const middles = { x: [], y: [], text: [] };
   for (const row of rows) {
     const kept = row.nodes.filter((each) => each.state === state);
+    const many = row.nodes.length > MOST_BARS;
     for (const node of many ? joined(kept) : kept) {
       const [from, to] = [+timeOf(survey, node.start), +timeOf(survey, node.end)];
-      const gap = (to - from) * 0.08;
-      const left = row.reports === "states" ? to - (to - from) * 0.35 : from + gap;
+      const gap = many ? 0 : (to - from) * 0.08;
+      const left = row.reports === "states" && !many ? to - (to - from) * 0.35 : from + gap;
       bars.x.push(new Date(left), new Date(to - gap), null);
       bars.y.push(label(row), label(row), null);
       middles.x.push(new Date((left + to - gap) / 2));
@@ -77,7 +77,7 @@ function barsOf(survey, rows, label, state, many) {
   ];
 }
 
-// Bars that touch, as one: where there are too many to tell apart.
+// Bars that touch, as one.
 function joined(nodes) {
   const found = [];
   for (const node of nodes) {

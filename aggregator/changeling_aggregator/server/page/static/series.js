@@ -45,7 +45,7 @@ export function drawSeries(survey, series, view) {
     ),
     yaxis: { title: { text: view.unit === "share" ? "share of the enrolled" : "entries" }, ...ticks(view) },
     x: timeAxis(survey, "period"),
-    more: grounds(runs(late).map(([from, to]) => [timeOf(survey, from - 1), timeOf(survey, to)]), "provisional"),
+    more: grounds(runs(late.length < estimates.length ? late : []).map(([from, to]) => [timeOf(survey, from - 1), timeOf(survey, to)]), "provisional"),
   }));
   at("series-notes").replaceChildren(...notes(survey, series, view, late).map((each) => element("li", {}, each)));
   onceOpened(at("series-numbers"), () => numbers(survey, estimates, view));

@@ -11,7 +11,7 @@ import { periods, plural } from "./words.js";
 
 const MOST_AT_FIRST = 6;
 const ASKS_FOR_TOKEN = "The results of this survey ask for a token: sign in to see them.";
-const LOOK_AGAIN_SECONDS = 60;
+const LOOK_AGAIN_SECONDS = [10, 60]; // as often as periods close, within these
 let open = null; // {survey, turn, status, series, windows}; turn: how often it was asked for
 
 export async function openSurvey(id, isSignedIn, say) {
@@ -22,7 +22,7 @@ export async function openSurvey(id, isSignedIn, say) {
   at("question").textContent = survey.question;
   document.title = `${survey.question} · changeling`;
   at("ledger").replaceChildren(...survey.ledger.map((each) => element("li", {}, each)));
-  at("state").textContent = `${plural(survey.periods, "period")} of ${survey.period_words}, ${survey.begins.slice(0, 10)} to ${survey.ends.slice(0, 10)}.`;
+  at("state").textContent = `${plural(survey.periods, "period")} of ${survey.period_words}, ${dayOf(survey, 0)} to ${dayOf(survey, survey.periods)}.`;
   at("results").hidden = at("warning").hidden = true;
   at("width").value = "";
   at("survey").hidden = false;
@@ -129,7 +129,7 @@ function sayState({ survey, status, series }) {
     : "";
   const early = status.last_period < survey.periods ? ` It was ended early, after period ${status.last_period}.` : "";
   at("state").textContent =
-    `${plural(survey.periods, "period")} of ${survey.period_words}, ${survey.begins.slice(0, 10)} to ${survey.ends.slice(0, 10)}. ` +
+    `${plural(survey.periods, "period")} of ${survey.period_words}, ${dayOf(survey, 0)} to ${dayOf(survey, survey.periods)}. ` +
     `Shown up to ${dayOf(survey, status.shown_periods)} (period ${status.shown_periods}), final up to period ${Math.min(status.final_periods, status.shown_periods)}.${hidden}${early}`;
   at("width-words").textContent = `of ${survey.period_words}`;
   const impossible = series.diagnostics.impossible;
@@ -152,8 +152,12 @@ export function listen(fail) {
   }
   setInterval(async () => {
     const mine = open;
+    const [least, most] = LOOK_AGAIN_SECONDS;
     if (!mine?.status || document.hidden) return;
+    mine.waited = (mine.waited ?? 0) + least;
+    if (mine.waited < Math.min(most, mine.survey.period_seconds)) return;
+    mine.waited = 0;
     const status = await ask(surveyPath(mine.survey.id, "/status")).catch(() => null);
     if (status && status.revision !== mine.status.revision && open === mine) load(mine).catch(fail);
-  }, LOOK_AGAIN_SECONDS * 1000);
+  }, LOOK_AGAIN_SECONDS[0] * 1000);
 }

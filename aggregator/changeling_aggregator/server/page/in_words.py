@@ -7,7 +7,6 @@ from typing import Any
 from changeling_protocol import AtMost, Survey, TimeBounded
 from changeling_protocol.constraints import Constraint, Hybrid
 from changeling_protocol.upwards import upwards
-from changeling_statistics.instants import format_instant
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -19,12 +18,12 @@ _TELLING = Decimal(20)
 """Up to this epsilon the factor on odds is told: beyond it is so large that it bounds nothing."""
 
 
-async def show_description(request: Request) -> Response:
+async def show_in_words(request: Request) -> Response:
     """GET what a survey asks, when, under which plan, and what it can cost whoever takes part."""
-    return JSONResponse(_described(survey_in_path(request)), headers={"cache-control": "no-cache"})
+    return JSONResponse(_in_words(survey_in_path(request)), headers={"cache-control": "no-cache"})
 
 
-def _described(published: PublishedSurvey) -> dict[str, Any]:
+def _in_words(published: PublishedSurvey) -> dict[str, Any]:
     survey, calendar = published.survey, published.survey.calendar
     return {
         "id": survey.id.hex(),
@@ -35,9 +34,6 @@ def _described(published: PublishedSurvey) -> dict[str, Any]:
         "period_seconds": calendar.period,
         "periods": calendar.periods,
         "period_words": _duration(calendar.period),
-        "begins": format_instant(calendar.start),
-        "ends": format_instant(calendar.time(calendar.periods)),
-        "minimum": survey.minimum,
         "breakdowns": [{"name": each.name, "values": list(each.values)} for each in survey.breakdowns],
         "tracks": list(_tracks(survey)),
         "ledger": list(_ledger(survey)),
@@ -61,10 +57,9 @@ def _ledger(survey: Survey) -> Iterator[str]:
             "That means: to whoever sees everything that a device ever sends, one history of answers becomes at most "
             f"{factor:,} times likelier, against any other, than it was before."
         )
-    yield (
-        f"On average that is ε = {_plain(_three_digits(survey.per_week))} a week. It is a bound on the whole "
-        "life in this survey, not on a single week: one report alone may tell more than the average."
-    )
+    if survey.per_week < epsilon:
+        yield f"On average that is ε = {_plain(_three_digits(survey.per_week))} a week."
+    yield "It bounds a whole life in this survey, and no single week: one report alone may tell more than the average."
     yield f"{_allowed(survey.constraint)} Devices see to that themselves; what goes beyond is not reported."
     if any(group.joint is not None for group in survey.plan.groups):
         yield "All reports of a device are drawn together, on one budget."
@@ -114,4 +109,4 @@ def _three_digits(amount: Decimal) -> Decimal:
 
 
 def _plain(amount: Decimal) -> str:
-    return f"{amount.normalize():f}"
+    return f"{amount.normalize():,f}"

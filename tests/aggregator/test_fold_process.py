@@ -9,10 +9,13 @@ import pytest
 from changeling_aggregator.errors import FoldDied
 from changeling_aggregator.fold import FoldProcess, OpeningProcesses, fold
 from changeling_aggregator.fold.opening import open_requests
+from changeling_aggregator.ingest import Registry
+from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Calendar
+from changeling_protocol.quantities import UnixSeconds
 
 from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
@@ -228,3 +231,22 @@ def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monke
     assert "due to go" in (taking.trouble or "")
     taking.close()
     store.close()
+
+
+def test_a_fold_rests_while_nothing_waits(log: Log) -> None:
+    """An idle server asks its fold every few seconds; at once where something was appended, or the clock moved."""
+    now = float(END)
+    folds = FoldLoop(log.store, Registry(log.store), lambda: UnixSeconds(now))
+    assert not folds._may_rest()
+    folds.fold_now()
+    assert folds._may_rest()
+    now += REST_SECONDS
+    assert not folds._may_rest()
+    folds.fold_now()
+    assert folds._may_rest()
+    log.append_reports(END, [report(1)])
+    assert not folds._may_rest()
+    now -= 1
+    folds.fold_now()
+    now -= 1
+    assert not folds._may_rest(), "the clock went back"

@@ -5,7 +5,8 @@ and however many fold at once, each closing counts exactly once.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,14 +16,15 @@ from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
 
 from ..errors import Overtaken
-from ..store import Store
+from ..store import ClosingKey, Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.database import Transactions
 from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
+from ..store.runs import Run
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
 from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
-from .counting import count
+from .counting import Counted, count
 from .opening import Open, open_requests
 from .runs import add_ids
 from .seen import SeenIds
@@ -101,8 +103,8 @@ def _fold(
         waiting = unfolded(connection)
     while total.requests < waiting and not stop():
         with suppress(Overtaken), ending(batches(store, batch, open_, waiting - total.requests, stop)) as coming:
-            for each in coming:
-                total += _count(store, each, seen, writing)
+            for done in _count(store, coming, seen, writing):
+                total += done
             break
     total.behind = total.requests < waiting
     if closing:
@@ -121,13 +123,38 @@ def fold_batch(
     Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
     """
     batch = next_batch(store, most, open_, {})
-    return _count(store, batch, seen or SeenIds(), store.writing) if batch.requests else FoldReport()
+    done = _count(store, [batch] if batch.requests else [], seen or SeenIds(), store.writing)
+    return next(iter([*done]), FoldReport())
 
 
-def _count(store: Store, batch: Batch, seen: SeenIds, writing: Transactions) -> FoldReport:
-    """Count a batch, in a transaction of its own."""
-    with store.reading() as connection:
-        counted = count(batch.requests, batch.opened, batch.surveys, partial(seen.near, connection), batch.ends)
+def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transactions) -> Iterator[FoldReport]:
+    """Count batches, each in a transaction of its own, which is written while the next one is counted.
+
+    What is being written counts as seen: so it does not matter whether the next one sees it in the store.
+    """
+    ids: Mapping[ClosingKey, bytes] = {}
+    written: Future[tuple[FoldReport, Mapping[ClosingKey, Run]]] | None = None
+
+    def done(written: Future[tuple[FoldReport, Mapping[ClosingKey, Run]]]) -> FoldReport:
+        report, runs = written.result()
+        for key, run in runs.items():
+            seen.remember(key, run, ids[key])
+        return report
+
+    with ThreadPoolExecutor(1, "writing") as pool:
+        for batch in coming:
+            with store.reading() as connection:
+                look = partial(seen.near, connection, ids)
+                counted = count(batch.requests, batch.opened, batch.surveys, look, batch.ends)
+            if written is not None:
+                yield done(written)
+            written, ids = pool.submit(_write, batch, counted, writing), counted.ids
+        if written is not None:
+            yield done(written)
+
+
+def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Run]]:
+    """Returns the runs that hold the ids of a closing alone, too."""
     with writing() as connection:
         advance_cursors(connection, cursors_after(batch.requests))
         add_tallies(connection, counted.tallies)
@@ -136,10 +163,8 @@ def _count(store: Store, batch: Batch, seen: SeenIds, writing: Transactions) -> 
         hold(connection, counted.held)
         discard(connection, counted.rubbish)
         added = add_ids(connection, counted.ids)
-    for key, run in added.items():
-        seen.remember(key, run, counted.ids[key])
     refused: Counter[Refusal] = Counter()
     for (_, reason), times in counted.refused.items():
         refused[reason] += times
     reports = sum(tally.reports for tally in counted.tallies.values())
-    return FoldReport(len(batch.requests), counted.envelopes, reports, refused, counted.uncounted)
+    return FoldReport(len(batch.requests), counted.envelopes, reports, refused, counted.uncounted), added

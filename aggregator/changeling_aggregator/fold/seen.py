@@ -29,11 +29,15 @@ class SeenIds:
         self._most, self._bytes = most_bytes, 0
         self._kept: OrderedDict[_Name, Halves] = OrderedDict()
 
-    def near(self, connection: Connection, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
+    def near(
+        self, connection: Connection, written: Mapping[ClosingKey, bytes], wanted: Mapping[ClosingKey, bytes]
+    ) -> Iterator[tuple[ClosingKey, bytes]]:
         """Ids that were counted, by closing, among them all of those wanted that were.
 
-        wanted: sorted ids laid end to end. Gives such pieces.
+        written: ids that count too, whether the transaction sees them already or not. wanted: sorted ids laid end to
+        end. Gives such pieces.
         """
+        yield from ((key, ids) for key, ids in written.items() if key in wanted)
         for key, runs in runs_of(connection, wanted).items():
             ids = ids_in(wanted[key])
             high = high_halves(ids)

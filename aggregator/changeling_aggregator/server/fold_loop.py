@@ -10,10 +10,13 @@ from ..fold import FoldProcess, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
 from ..store.clock import KeptTime, keep_time
+from ..store.log import unfolded
 from .clock import Clock
 from .guarded_clock import AT_THE_START, GuardedClock
 
 EVERY_SECONDS = 1.0
+REST_SECONDS = 5.0
+"""So long a fold that found the log's end need not be repeated while nothing is appended: it is for sealing, then."""
 KEEP_TIME_SECONDS = 60
 MOST_STANDING_BY_SECONDS = 10.0
 """So long who asks for a fold waits for another process on the store that is folding."""
@@ -37,6 +40,7 @@ class FoldLoop:
         self.failures = 0
         """How often in a row folding has failed since."""
         self._folded = monotonic()
+        self._looked: UnixSeconds | None = None
         self.uncounted: set[SurveyId] = set()
         self._kept: KeptTime | None = None
 
@@ -72,6 +76,19 @@ class FoldLoop:
             self._stop.wait(0.0 if total.behind else 0.05)
         return total
 
+    def _may_rest(self) -> bool:
+        """Whether nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
+        now = self._clock()
+        sure = not (isinstance(self._clock, GuardedClock) and self._clock.doubt is not None)
+        if not sure or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
+            return False
+        with self._store.reading() as connection:
+            if unfolded(connection):
+                return False
+        self._registry.refresh()
+        self.last_fold, self._folded = now, monotonic()
+        return True
+
     def _fold_some(self) -> FoldReport:
         """Fold for a while, or to the log's end; then see what is new, and remember the time."""
         with self._one_at_a_time:
@@ -95,6 +112,7 @@ class FoldLoop:
             self.failures = 0
             if not report.behind:
                 self.last_fold, self._folded = now, monotonic()
+                self._looked = now
             return report
 
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
@@ -116,7 +134,7 @@ class FoldLoop:
     def _run(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):
             try:
-                while self._fold_some().behind and not self._stop.is_set():
+                while not self._may_rest() and self._fold_some().behind and not self._stop.is_set():
                     pass
             except Exception:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended

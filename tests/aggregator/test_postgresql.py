@@ -12,9 +12,9 @@ from random import Random
 import httpx
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
-from changeling_aggregator.store import Store, Transactions
+from changeling_aggregator.store import Store, Transactions, appending
 from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.log import append, open_stream, unfolded
+from changeling_aggregator.store.log import append, envelopes_after, open_stream, unfolded
 from changeling_aggregator.store.schema import sealing_keys
 from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
 from changeling_commands.__main__ import main as run
@@ -40,6 +40,36 @@ def store(url: str) -> Iterator[Store]:
     opened = Store.open(url)
     yield opened
     opened.close()
+
+
+# Appending
+
+
+def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order and without gaps, by either way; a connection that is lost is told, and the next is another."""
+    with store.writing() as connection:
+        stream = open_stream(connection)
+    bodies = [bytes([number]) * 10 for number in range(4)]
+    for number, each in enumerate(bodies):
+        monkeypatch.setattr(appending, "MUCH_BYTES", 0 if number % 2 else 2**20)
+        with store.writing() as connection:
+            append(connection, stream, [each, each], 1000 + number)
+    monkeypatch.setattr(appending, "MUCH_BYTES", 0)
+    lost = store.writing()
+    connection = lost.__enter__()
+    mine = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    with store.reading() as other:
+        other.exec_driver_sql(f"SELECT pg_terminate_backend({mine})")
+    time.sleep(0.2)
+    with pytest.raises(DBAPIError) as told:
+        appending._copy(connection, [(1, 1, 1, b"")])
+    assert not lost.__exit__(DBAPIError, told.value, None)
+    with store.writing() as connection:
+        append(connection, stream, [b"last"], 2000)
+        logged = [*envelopes_after(connection, stream, 0)]
+    assert [each.position for each in logged] == [*range(1, 10)]
+    assert [each.envelope for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
+    assert [each.arrival for each in logged] == [1000, 1000, 1001, 1001, 1002, 1002, 1003, 1003, 2000]
 
 
 # How it is named

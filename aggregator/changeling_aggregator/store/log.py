@@ -13,7 +13,6 @@ from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
-from .appending import append_at_once
 from .schema import cursors, log, store, streams
 
 _CHUNK = 500
@@ -103,8 +102,12 @@ def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now:
 
     stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
     """
-    append_ = append_at_once if connection.dialect.name == "postgresql" else _append_to_sqlite
-    append_(connection, stream, envelopes, now)
+    if connection.dialect.name == "postgresql":
+        from .appending import append_at_once  # whose driver is not installed everywhere
+
+        append_at_once(connection, stream, envelopes, now)
+    else:
+        _append_to_sqlite(connection, stream, envelopes, now)
 
 
 def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:

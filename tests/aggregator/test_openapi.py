@@ -82,6 +82,7 @@ def _texts(value: Any) -> Any:
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     folder = tmp_path_factory.mktemp("described")
     with ServerProcess(folder, "--movable-clock", "--uploads-need-token") as server:
+        server.http.timeout = 100  # the fold gives way to all that this machine does besides
         for scope in TokenScope:
             server.add_token(scope.value, scope)
         server.move_clock(1_800_000_000)
@@ -94,8 +95,9 @@ def published(asking: Asking) -> Survey:
     server = asking.server
     asked = survey(calendar=Calendar(server.now, 60, 8), grace=120)
     content = asked.signed_by(AUTHORITY)
-    server.http.put(survey_path(asked), content=content, headers=ADMIN).raise_for_status()
+    assert asking("PUT", survey_path(asked), content=content).status_code == 409  # there is no key
     key = server.key
+    asking("PUT", survey_path(asked), content=content).raise_for_status()
     server.move_clock(asked.calendar.time(2) + 1)
     sent = body(*[envelope(asked, key, [report(1), report(2)]) for _ in range(40)])
     server.http.post("/v1/uploads", content=sent, headers=ADMIN).raise_for_status()

@@ -28,7 +28,7 @@ from .server_world import kept_bodies, loaded, plaintext, port_of, prepared
 
 MINUTES = 10
 MINUTE_SECONDS = 60.0
-UPLOADS = 10_000
+UPLOADS = 5_000
 """So many different ones a minute; who sends goes through them again and again."""
 PROBE_SECONDS = 10.0
 SHARE = 2 / 3

@@ -70,6 +70,26 @@ def test_figures_are_those_of_the_estimates_one_by_one(plan, silent, lost, retro
             assert silence == (each.silence.enrolled, each.silence.heard, each.silence.known_until)
 
 
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_figures_of_a_survey_that_goes_on_are_those_of_the_estimates_one_by_one(plan):
+    """Of its nodes those have closed that end by period 15; windows of several widths, none of them a node's."""
+    asked, tallies = published(plan, silent=True, lost=0)
+    closed = {key: tally for key, tally in tallies.nodes.items() if plan.tracks[key[0]].node(key[1]).end <= 15}
+    there = {closing: each for closing, each in tallies.attendance.items() if closing[1] <= 15}
+    tallies = Tallies(closed, there)
+    solution = Solution(releases(asked, tallies))
+    histograms, gaps = histogram_figures(solution, 17)
+    assert [gap.span.end for gap in gaps] == [16, 17]
+    assert histograms.variances.shape == (15, 3)
+    for width in (1, 5, 14):
+        figures, _ = window_figures(solution, width, 17)
+        one_by_one = [each for each in sliding(asked, tallies, width, 17) if not isinstance(each, Gap)]
+        assert figures.spans == tuple(each.span for each in one_by_one)
+        for at, each in enumerate(one_by_one):
+            np.testing.assert_allclose(figures.values[at], each.estimate.values, rtol=1e-9, atol=1e-7)
+            np.testing.assert_allclose(figures.variances[at], np.diag(each.estimate.covariance), rtol=1e-9)
+
+
 def test_one_span_is_a_row_of_many():
     """With the nodes that it is made of."""
     asked, tallies = published(PLANS["everybody, a hierarchy"], silent=True, lost=0)
@@ -88,7 +108,7 @@ def test_no_false_entry_moves_an_estimate_further_than_its_influence(plan):
     known = releases(asked, tallies)
     solution = Solution(known)
     row = solution.row(PERIODS)
-    influence = influences(known, row[None, :])[0]
+    influence = influences(known, np.abs(row)[None, :])[0]
     for answer in range(3):
         worst = []
         for group in range(len(plan.groups)):

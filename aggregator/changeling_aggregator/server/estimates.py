@@ -66,8 +66,10 @@ async def _answer(request: Request, kind: Kind) -> Response:
     headers = {"etag": _tag(key), "cache-control": "private, no-cache", "vary": "accept"}
     if _matches(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
-    make = partial(_made, question, published, shown, form)
-    content = await _while_there(request, service.estimating.answer(key, make))
+    content = service.estimating.kept(key)
+    if content is None:
+        make = partial(_made, question, published, shown, form)
+        content = await _while_there(request, service.estimating.answer(key, make))
     return Response(content, headers=headers, media_type=MEDIA_TYPES[form])
 
 

@@ -10,13 +10,17 @@ from changeling_protocol.plan import ReleasePlan
 from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, TrackNumber
 from changeling_statistics.snapshots import Cell
 from changeling_statistics.tallies import Attendance, NodeTally, PlanNode
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from .inserting import inserted
 from .schema import attendance, shown, snapshots, tallies
 
 LotKey: TypeAlias = tuple[int, int, StratumNumber]
 """The period of the closing, the number of the group, the stratum."""
+
+
+_LOOKED = select(shown).where(shown.c.survey == bindparam("of"))
+"""It is asked for with each answer to a reader, and so made once."""
 
 
 @dataclass(slots=True)
@@ -57,7 +61,7 @@ def looked_at(connection: Connection) -> dict[SurveyId, Looked]:
 
 def looked_at_survey(connection: Connection, survey: SurveyId) -> Looked:
     """How far a survey has been looked at."""
-    row = connection.execute(select(shown).where(shown.c.survey == survey)).first()
+    row = connection.execute(_LOOKED, {"of": survey}).first()
     return Looked(row.revision, row.final, row.due, row.folded) if row else Looked()
 
 

@@ -25,8 +25,10 @@ from .sampling import Sampling
 from .solution import Solution
 from .weights import hangs_together
 
-MOST_AT_ONCE = 2**21
-"""How many weights are in memory at a time."""
+MOST_AT_ONCE = 2**17
+"""How many weights are worked on at a time, so that they stay in the cache; eight times as many take twice as long."""
+FEW = 8
+"""What entries have in common is worked out one by one for fewer estimates than that."""
 LEVEL = 0.95
 """The level of the bounds that hold whatever the silent are like."""
 
@@ -122,9 +124,12 @@ def _series_rows(solution: Solution, until: int) -> Iterator[tuple[Node, Floats]
 def _window_rows(solution: Solution, width: int, until: int) -> Iterator[tuple[Node, Floats]]:
     """The weights of each window that can be estimated."""
     known = solution.releases
-    if solution.retrospective or solution.weighs_groups:
+    if solution.weighs_groups and not solution.retrospective:
+        for end, row in solution.best_windows(width, until):
+            yield Node(end - width, end), row
+    elif solution.retrospective:
         ends = [end for end in range(width, until + 1) if solution.reaches(end, end - width)]
-        if solution.retrospective and all(solution.reaches(end) for end in ends):
+        if all(solution.reaches(end) for end in ends):
             yield from _by_blocks(solution, ends, [end - width for end in ends])
             return
         for end in ends:
@@ -151,99 +156,126 @@ def _block(known: Releases) -> int:
     return max(1, MOST_AT_ONCE // max(1, len(known)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """The weights of k estimates of v_plus - v_minus; until: how much is known for each.
+
+    weights, magnitudes, squares: K, |K| and K², shape (k, E). plus, minus, until: shape (k,).
+    """
+
+    weights: Floats
+    magnitudes: Floats
+    squares: Floats
+    plus: Indices
+    minus: Indices
+    until: Indices
+
+
 def _figures(solution: Solution, rows: Iterator[tuple[Node, Floats]]) -> Figures:
     """Block by block, so that there is never a weight for each time and node in memory."""
+    known, enrolment = solution.releases, solution.releases.enrolment
     spans: list[Node] = []
     parts: list[tuple[NDArray[Any], ...]] = []
-    block, here, weights = _block(solution.releases), 0, np.empty((0, 0))
+    weights = np.empty((_block(known), len(known)))
+    here = 0
     for span, row in rows:
-        if here == 0:
-            weights = np.empty((block, len(solution.releases)))
         weights[here] = row
         spans.append(span)
         here += 1
-        if here == block:
+        if here == len(weights):
             parts.append(_of_block(solution, spans[-here:], weights))
             here = 0
-    parts.append(_of_block(solution, spans[len(spans) - here :], weights[:here].reshape(here, len(solution.releases))))
-    values, variances, bounds, influence, bounded, known, enrolled, heard = (
-        np.concatenate(each) for each in zip(*parts, strict=True)
-    )
+    parts.append(_of_block(solution, spans[len(spans) - here :], weights[:here]))
+    values, variances, bounds, influence, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
+    plus, minus, until = _times(solution, spans)
+    if _alike(solution) and len(spans) and solution.needs_sampling(until):
+        of_values = values / enrolment.scales[until][:, None]
+        sampling = solution.sampling if minus.any() else Sampling(known, of_values)
+        common, bounded = sampling.variances(of_values, plus, minus, until)
+        variances = variances + common
+    last = np.flatnonzero(enrolment.heard).max(initial=0)
     return Figures(
         tuple(spans),
         values,
         variances,
-        bounded.astype(np.bool_),
+        bounded.astype(np.bool_) | known.bounded_by(until),
         bounds,
         influence,
-        known.astype(np.intp),
-        enrolled,
-        heard,
+        known_until=np.full(len(plus), last) if solution.retrospective else plus,
+        enrolled=np.round((enrolment.new + enrolment.missed)[until]),
+        heard=np.round(enrolment.latest[plus]),
     )
+
+
+def _times(solution: Solution, spans: list[Node]) -> tuple[Indices, Indices, Indices]:
+    """Where spans end, where they start, and up to which time nodes are used; each shape (k,)."""
+    plus = np.array([span.end for span in spans], np.intp)
+    minus = np.array([span.start for span in spans], np.intp)
+    return plus, minus, np.full_like(plus, solution.network.periods) if solution.retrospective else plus
+
+
+def _alike(solution: Solution) -> bool:
+    """Whether everybody reports everything, so that what entries have in common does not hang on weights."""
+    return solution.drift is None and not hangs_together(solution.releases.survey)
 
 
 def _of_block(solution: Solution, spans: list[Node], weights: Floats) -> tuple[NDArray[Any], ...]:
-    known, enrolment = solution.releases, solution.releases.enrolment
-    plus = np.array([span.end for span in spans], np.intp)
-    minus = np.array([span.start for span in spans], np.intp)
-    until = np.full_like(plus, solution.network.periods) if solution.retrospective else plus
-    values = weights @ known.changes
-    variances = weights**2 @ known.variances
-    scale = enrolment.scales[until]
-    common, bounded = _in_common(solution, weights, values / scale[:, None], plus, minus, until)
-    bounded |= known.bounded_by(until)
-    enrolled = np.round((enrolment.new + enrolment.missed)[until])
-    heard = np.round(enrolment.latest[plus])
-    last = np.flatnonzero(enrolment.heard).max(initial=0)
-    return (
-        values,
-        variances + common,
-        _bounds(solution, weights / scale[:, None], minus, until, enrolled),
-        influences(known, weights),
-        bounded,
-        np.full(len(plus), last) if solution.retrospective else plus,
-        enrolled.astype(np.float64),
-        heard.astype(np.float64),
-    )
-
-
-def _in_common(
-    solution: Solution, weights: Floats, values: Floats, plus: Indices, minus: Indices, until: Indices
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """What reports of one entry add to the variances, shape (k, z); and where that is a bound, shape (k,).
-
-    values: in the releases' units, shape (k, z).
-    """
+    """Values, variances, bounds and influence; and where a variance is an upper bound."""
     known = solution.releases
-    added, bounded = np.zeros((len(weights), len(known.survey.answers))), np.zeros(len(weights), np.bool_)
-    if not len(weights) or not solution.needs_sampling(until):
-        return added, bounded
-    if not hangs_together(known.survey) and solution.drift is None:
-        sampling = solution.sampling if minus.any() else Sampling(known, values)
-        return sampling.variances(values, plus, minus, until)
-    for at, (row, time) in enumerate(zip(weights, until.tolist(), strict=True)):
-        covariance, bounded[at] = solution.sampling.covariance(row, time)
-        added[at] = np.diag(covariance)
-    return added, bounded
+    block = _Block(weights, np.abs(weights), weights**2, *_times(solution, spans))
+    variances, bounded = block.squares @ known.variances, np.zeros(len(spans), np.bool_)
+    if len(spans) and not _alike(solution) and solution.needs_sampling(block.until):
+        common, bounded = _sampled(solution, weights, block.until)
+        variances += common
+    influence = influences(known, block.magnitudes)
+    return weights @ known.changes, variances, _bounds(solution, block), influence, bounded
 
 
-def _bounds(solution: Solution, rows: Floats, minus: Indices, until: Indices, enrolled: Floats) -> Floats:
-    """As `Silence.bounds`. rows: the weights in the releases' units, shape (k, E)."""
+def _sampled(
+    solution: Solution, weights: Floats, until: Indices, *, of_heard: bool = False
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """The diagonals of `Sampling.covariance` for each estimate, shape (k, z); and where it is a bound, shape (k,)."""
+    if solution.many_sampling.possible and len(weights) >= FEW:
+        return solution.many_sampling.variances(weights, until, of_heard=of_heard)
+    told = [
+        solution.sampling.covariance(row, time, of_heard=of_heard)
+        for row, time in zip(weights, until.tolist(), strict=True)
+    ]
+    return np.array([np.diag(covariance) for covariance, _ in told]), np.array([bounded for _, bounded in told])
+
+
+def _bounds(solution: Solution, block: _Block) -> Floats:
+    """As `Silence.bounds`, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
-    z, end, may_fall = len(known.survey.answers), solution.releases.network.end, solution.releases.network.start > 0
-    least_silent = enrolment.new[end] - enrolment.heard[end]
-    silent = np.maximum(least_silent + enrolment.missed[until][:, None], 0.0) * rows
-    least, most = np.minimum(silent, 0.0), np.maximum(silent, 0.0)
-    below = least.sum(1) - most[:, may_fall].sum(1)
-    above = most.sum(1) - least[:, may_fall].sum(1)
-    told = rows * (enrolment.heard[end] / enrolment.stands_for[end])
-    variances = told**2 @ known.response_variances
-    if len(rows) and solution.needs_sampling(until, of_heard=True):
-        for at, (row, time) in enumerate(zip(told, until.tolist(), strict=True)):
-            variances[at] += np.diag(solution.sampling.covariance(row, time, of_heard=True)[0])
+    end, until = known.network.end, block.until
+    scale = enrolment.scales[until][:, None]
+    below, above = (each / scale for each in _moved_by_silent(solution, block))
+    told = enrolment.heard[end] / enrolment.stands_for[end]
+    values = block.weights @ (told[:, None] * known.changes) / scale
+    variances = block.squares @ ((told**2)[:, None] * known.response_variances) / scale**2
+    if len(until) and solution.needs_sampling(until, of_heard=True):
+        variances += _sampled(solution, block.weights * told / scale, until, of_heard=True)[0]
     half = NORMAL.inv_cdf(0.5 + LEVEL / 2) * np.sqrt(np.where(variances >= 0, variances, np.nan))
-    values = told @ known.changes
-    ends = np.stack([values - half + below[:, None], values + half + above[:, None]], axis=-1)
-    lowest = np.where(minus == 0, 0.0, -enrolled)[:, None, None]
-    clipped: Floats = np.clip(ends, lowest, enrolled[:, None, None]).reshape(len(rows), z, 2)
+    ends = np.stack([values - half + below, values + half + above], axis=-1)
+    enrolled = np.round((enrolment.new + enrolment.missed)[until])
+    lowest = np.where(block.minus == 0, 0.0, -enrolled)[:, None, None]
+    clipped: Floats = np.clip(ends, lowest, enrolled[:, None, None])
     return clipped
+
+
+def _moved_by_silent(solution: Solution, block: _Block) -> tuple[Floats, Floats]:
+    """How far the silent can move each estimate down and up, times its scale, shape (k, 1) each.
+
+    Of s = K·silent, per node, it is the sum of all that is below 0, and of what is above on a node where δ may be -1.
+    """
+    enrolment, network = solution.releases.enrolment, solution.releases.network
+    below, above = np.empty((len(block.until), 1)), np.empty((len(block.until), 1))
+    missed = enrolment.missed[block.until]
+    for number in np.unique(missed).tolist():
+        silent = np.maximum((enrolment.new - enrolment.heard)[network.end] + number, 0.0)
+        each = np.stack([silent, np.where(network.start > 0, silent, 0.0)], axis=1)
+        at = missed == number
+        signed, unsigned = block.weights[at] @ each, block.magnitudes[at] @ each
+        (up, up_falling), (down, down_falling) = ((unsigned + signed).T / 2, (signed - unsigned).T / 2)
+        below[at, 0], above[at, 0] = down - up_falling, up - down_falling
+    return below, above

@@ -18,16 +18,17 @@ MOST_LISTED = 4096
 POINT = 0.01
 
 
-def influences(releases: Releases, weights: Floats) -> Floats:
+def influences(releases: Releases, magnitudes: Floats) -> Floats:
     """By how much one more entry can move each value of some estimates at most, shape (k, z), in entries.
 
-    weights: of each node in each estimate, shape (k, E). An entry is of the group that moves a value most.
+    magnitudes: of the weight of each node in each estimate, shape (k, E).
+    An entry is of the group that moves a value most.
     """
     tracks = releases.survey.plan.tracks
     largest = np.array([largest_values(track.randomizer) for track in tracks])[releases.track]
     largest = largest.reshape(len(releases), len(releases.survey.answers)) * releases.expansion[:, None]
     moved = [
-        np.abs(weights[:, releases.group == group]) @ largest[releases.group == group]
+        magnitudes @ np.where(releases.group[:, None] == group, largest, 0.0)
         for group in range(len(releases.survey.plan.groups))
     ]
     furthest: Floats = np.max(moved, axis=0)

@@ -96,9 +96,16 @@ class BestWeights:
     def online(self) -> Sequence[tuple[int, Floats]]:
         """(t, K) of the histogram at each time t that the edges closed by then connect with time 0."""
         try:
-            return list(enumerate(self._growing(self.network.periods), 1))
+            return self._growing()
         except np.linalg.LinAlgError:  # some time is reached late, or never
             return list(self._one_by_one(self.network.periods))
+
+    def windows(self, width: int) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of v_t - v_{t - width} at each time t that the edges closed by then connect with t - width.
+
+        Raises LinAlgError where some time is reached late.
+        """
+        return self._growing(width)
 
     @cached_property
     def retrospective(self) -> Sequence[tuple[int, Floats]]:
@@ -106,24 +113,37 @@ class BestWeights:
         reached = [time for time in range(1, self.network.periods + 1) if self.network.connected(time, 0)]
         return list(zip(reached, self.rows(reached), strict=True)) if reached else []
 
-    def _growing(self, until: int) -> Floats:
-        """K of every time up to `until`, shape (until, E). Raises LinAlgError unless each is reached as it closes."""
+    def _growing(self, lag: int = 0) -> list[tuple[int, Floats]]:
+        """(t, K) at each time t at which edges end; where there is a lag, of what changed since so many periods before.
+
+        Raises LinAlgError unless each time that an edge has is reached as it closes.
+        """
         from scipy.linalg import solve_triangular  # late: it loads slowly
 
         if sum(len(heard.at) for heard in self.groups) < len(self.network.start):
             raise np.linalg.LinAlgError("with a drift, what is told changes at every time")
-        rows = np.concatenate([np.sqrt(heard.scale) * rows[:, 1:] for heard, rows in self._paired])
-        ends = np.concatenate([heard.told.edges.end for heard in self.groups])
-        columns = np.zeros((self.network.periods, until))
-        for time, P in enumerate(inverses(rows, ends, np.arange(1, until + 1)), 1):
-            columns[:time, time - 1] = P[:, time - 1]
-        weights = np.zeros((until, len(self.network.start)))
+        times = np.unique(np.concatenate([self.network.start, self.network.end]))
+        times = times[times > 0]
+        place: dict[int, int] = {0: -1, **{time: at for at, time in enumerate(times.tolist())}}
+        reached: list[int] = []
+        rows = np.concatenate([np.sqrt(heard.scale) * rows[:, times] for heard, rows in self._paired])
+        ends = np.searchsorted(times, np.concatenate([heard.told.edges.end for heard in self.groups])) + 1
+        columns = np.zeros((len(times), len(times)))
+        for P, time in zip(inverses(rows, ends, np.arange(1, len(times) + 1)), times.tolist(), strict=True):
+            if time - lag in place:
+                column = columns[: len(P), len(reached)]
+                column += P[:, -1]
+                if lag and time > lag:
+                    column -= P[:, place[time - lag]]
+                reached.append(time)
+        columns = columns[:, : len(reached)]
+        weights = np.zeros((len(reached), len(self.network.start)))
         for heard, told in self._paired:
-            currents = heard.scale * (told[:, 1:] @ columns)
-            currents[heard.told.edges.end[:, None] > np.arange(1, until + 1)] = 0.0
+            currents = heard.scale * (told[:, times] @ columns)
+            currents[heard.told.edges.end[:, None] > np.array(reached, np.intp)] = 0.0
             C = heard.told.factor
             weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
-        return weights
+        return list(zip(reached, weights, strict=True))
 
     def _one_by_one(self, until: int) -> Iterator[tuple[int, Floats]]:
         information = np.zeros((self.network.periods + 1,) * 2)

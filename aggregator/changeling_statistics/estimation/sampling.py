@@ -67,7 +67,7 @@ class Sampling:
             z = len(self.releases.survey.answers)
             return np.zeros((z, z)), False
         weights = self._row_weights(design, row)
-        return weighed(weights, design, self._products, self._histograms), weights.bounded
+        return weighed(weights, design, self.products, self.known_histograms), weights.bounded
 
     def variances(
         self, values: Floats, plus: Indices, minus: Indices, until: Indices
@@ -86,18 +86,26 @@ class Sampling:
         apart, bounded = values.copy(), np.zeros(len(plus), np.bool_)
         spans = np.flatnonzero(minus > 0)
         if len(spans):
-            end, start, V = plus[spans], minus[spans], self._histograms
+            end, start, V = plus[spans], minus[spans], self.known_histograms
             ways = self._routes(np.unique(np.concatenate([end, start])))
-            pair = ways.pair(start, end)
-            exact = ways.told[pair] & ((ways.hops[pair] == 1) | ((ways.hops[pair] > 1) & self._never_back))
-            chained = exact | ((ways.hops[pair] > 0) & (ways.expected[pair] <= 1))
-            changed = ways.incidence[pair] @ np.diagonal(self._products, axis1=1, axis2=2)[self._links.source]
-            apart[spans] = np.where(chained[:, None], changed, V[end] + V[start])
+            apart[spans], exact = self.changed_between(ways, ways.pair(start, end))
             values = values.copy()
             values[spans] = V[end] - V[start]
             bounded[spans] = ~exact & (np.abs(common[spans, 0]) > NOTHING)
         added: Floats = common * (apart - values**2 / entries)
         return added, bounded
+
+    def changed_between(self, ways: Routes, pairs: Indices) -> tuple[Floats, NDArray[np.bool_]]:
+        """The diagonals of Q, or upper limits, between some pairs of times; and which are exact.
+
+        ways: the chains between these times. pairs: the numbers of p of its pairs. Returns shape (p, z) and (p,).
+        """
+        hops, V = ways.hops[pairs], self.known_histograms
+        exact = ways.told[pairs] & ((hops == 1) | ((hops > 1) & self._never_back))
+        chained = exact | ((hops > 0) & (ways.expected[pairs] <= 1))
+        changed = ways.incidence[pairs] @ np.diagonal(self.products, axis1=1, axis2=2)[self._links.source]
+        apart = V[ways.times[ways.first[pairs]]] + V[ways.times[ways.second[pairs]]]
+        return np.where(chained[:, None], changed, apart), exact
 
     def joint_covariance(self, rows: Floats, until: int) -> Floats:
         """What is added to the covariances between k estimates, shape (k, k, z, z), in entries squared.
@@ -116,7 +124,7 @@ class Sampling:
             for j, second in enumerate(quadratics[: i + 1]):
                 lone = scatter(design, rows[i] * rows[j])
                 weights = self._weights(design, first, second, lone, bounding=False)
-                joint[i, j] = weighed(weights, design, self._products, self._histograms)
+                joint[i, j] = weighed(weights, design, self.products, self.known_histograms)
                 joint[j, i] = joint[i, j]
         return joint
 
@@ -131,7 +139,7 @@ class Sampling:
     def design(self, until: int, *, of_heard: bool = False) -> Design:
         """Who reports on which node, with what chance, and which reports hang together, as known at a time."""
         known, enrolment = self.releases, self.releases.enrolment
-        kept, alone = self._draws
+        kept, alone = self.drawn
         by_group, enrolled = enrolment.by_group[:, until], enrolment.enrolled(until)
         shares_there = np.where(by_group > 0, by_group / max(enrolled, 1.0), shares(known.survey))
         whole = 1.0 / enrolment.scale(until) if enrolled else 1.0
@@ -147,15 +155,17 @@ class Sampling:
             kept=kept,
             scatter=alone,
             entries=float(enrolment.stands_for[until]),
-            ties=self._ties,
+            ties=self.ties,
         )
 
     @cached_property
-    def _draws(self) -> tuple[Floats, Floats]:
+    def drawn(self) -> tuple[Floats, Floats]:
+        """`draws` of the plan's tracks."""
         return draws(self.releases.survey.plan.tracks)
 
     @cached_property
-    def _ties(self) -> tuple[Tie, ...]:
+    def ties(self) -> tuple[Tie, ...]:
+        """The plan's joint groups whose reports covary."""
         return ties(self.releases.survey)
 
     def _weights(
@@ -178,7 +188,7 @@ class Sampling:
         np.add.at(on_edge, self._links.source, by_chain)
         times = np.zeros(c.shape[1])
         times[routes.times] = on_times + 0.5 * ((omega * left.sum(1)) @ right + (omega * right.sum(1)) @ left)
-        np.add.at(times, design.end[self._from_nothing], (single.sampled + single.tied)[self._from_nothing])
+        np.add.at(times, design.end[self.from_nothing], (single.sampled + single.tied)[self.from_nothing])
         level: Floats = 0.5 * ((omega * second.base) @ c + (omega * first.base) @ other)
         np.add.at(level, design.end, single.tied * single.base)
         rows = slice(first.sampled)
@@ -201,9 +211,9 @@ class Sampling:
         it is the sum of all that is about one span that makes the error larger or smaller.
         single: the weight of every edge's Σ_i δ_i δ_i', shape (E,).
         """
-        on_edge, told = np.zeros(len(single)), self._identified[self._changes]
-        on_edge[self._changes[told]] = single[self._changes[told]]
-        untold = self._changes[~told]
+        on_edge, told = np.zeros(len(single)), self.identified[self.changes]
+        on_edge[self.changes[told]] = single[self.changes[told]]
+        untold = self.changes[~told]
         untold = untold[np.abs(single[untold]) > NOTHING]
         pair = routes.pair(self.releases.network.start[untold], self.releases.network.end[untold])
         np.add.at(on_pair, pair[pair >= 0], single[untold[pair >= 0]])
@@ -223,11 +233,12 @@ class Sampling:
 
     def _routes(self, active: Indices) -> Routes:
         if self.releases.network.periods <= WHOLE:
-            return self._all_routes
+            return self.all_routes
         return self._routes_between(active)
 
     @cached_property
-    def _all_routes(self) -> Routes:
+    def all_routes(self) -> Routes:
+        """The chains between all times from 1 on."""
         return self._routes_between(np.arange(1, self.releases.network.periods + 1, dtype=np.intp))
 
     def _routes_between(self, times: Indices) -> Routes:
@@ -244,10 +255,10 @@ class Sampling:
 
     @cached_property
     def _links(self) -> Links:
-        return links(self.releases, self._changes, self._identified)
+        return links(self.releases, self.changes, self.identified)
 
     @cached_property
-    def _changes(self) -> Indices:
+    def changes(self) -> Indices:
         """The edges of change nodes that start after time 0: those that may tell who changed between two times.
 
         First those whose tallies do tell it, so that of several over one span such a one is taken.
@@ -255,28 +266,28 @@ class Sampling:
         tracks = self.releases.survey.plan.tracks
         changes = np.array([track.reports_changes for track in tracks], dtype=np.bool_)[self.releases.track]
         later = np.flatnonzero(changes & (self.releases.network.start > 0)).astype(np.intp)
-        return later[np.argsort(~self._identified[later], kind="stable")]
+        return later[np.argsort(~self.identified[later], kind="stable")]
 
     @cached_property
-    def _from_nothing(self) -> Indices:
+    def from_nothing(self) -> Indices:
         """All other edges: those from time 0, whose Σ_i δ_i δ_i' is diag(v_end)."""
-        return np.setdiff1d(np.arange(len(self.releases)), self._changes).astype(np.intp)
+        return np.setdiff1d(np.arange(len(self.releases)), self.changes).astype(np.intp)
 
     @cached_property
-    def _identified(self) -> NDArray[np.bool_]:
+    def identified(self) -> NDArray[np.bool_]:
         """Whether each node's tally tells Q, shape (E,)."""
         return ~np.isnan(self.releases.products[:, 0, 0])
 
     @cached_property
-    def _products(self) -> Floats:
+    def products(self) -> Floats:
         """Q̂, shape (E, z, z); where no tally tells it, the lesser of V_start + V_end and how many changed."""
-        network, V = self.releases.network, self._histograms
+        network, V = self.releases.network, self.known_histograms
         at_most = np.fmin(V[network.start] + V[network.end], self.releases.changed[:, None])
         known = self.releases.products
-        return np.where(self._identified[:, None, None], known, at_most[:, :, None] * np.eye(V.shape[1]))
+        return np.where(self.identified[:, None, None], known, at_most[:, :, None] * np.eye(V.shape[1]))
 
     @cached_property
-    def _histograms(self) -> Floats:
+    def known_histograms(self) -> Floats:
         """v̂ at every time, shape (periods + 1, z); where it is not known, all entries."""
         everybody = self.releases.enrolment.stands_for[:, None]
         return np.where(np.isnan(self.histograms), everybody, self.histograms)

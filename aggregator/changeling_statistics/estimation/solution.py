@@ -20,6 +20,7 @@ from .reach import not_estimable
 from .recursion import run
 from .releases import Releases, UsedNode
 from .sampling import Sampling
+from .sampling_many import ManySampling
 from .weights import best_weights, hangs_together
 
 BLOCK = 32
@@ -75,7 +76,7 @@ class Solution:
         """The weight of each node in the histograms at several times, shape (len(times), E). Raises NotEstimable."""
         if self.retrospective and all(self.reaches(time) for time in times):
             whole = self._best.rows(times) if self._best else self.network.rows(self.network.unit_sources(times))
-            scaled: Floats = self._last_scale * whole[:, : len(self.releases)]
+            scaled: Floats = self.releases.enrolment.scale(self.network.periods) * whole[:, : len(self.releases)]
             return scaled
         return np.array([self.row(time) for time in times]).reshape(len(times), len(self.releases))
 
@@ -183,6 +184,11 @@ class Solution:
         histories[1 : last + 1] = self._relative(last)
         return Sampling(known, histories)
 
+    @cached_property
+    def many_sampling(self) -> ManySampling:
+        """`sampling` for many estimates."""
+        return ManySampling(self.sampling)
+
     @property
     def weighs_groups(self) -> bool:
         """Whether weights are those of `information`, and not the network's own."""
@@ -198,10 +204,6 @@ class Solution:
         """Up to which time nodes are used in an estimate at a time."""
         return self.network.periods if self.retrospective else time
 
-    @property
-    def _last_scale(self) -> float:
-        return self.releases.enrolment.scale(self.network.periods)
-
     @cached_property
     def _best(self) -> BestWeights | None:
         known = self.releases
@@ -213,6 +215,16 @@ class Solution:
         for time, row in self._all_best_rows:
             if time <= until:
                 yield time, self.releases.enrolment.scale(self.known_until(time)) * row
+
+    def best_windows(self, width: int, until: int) -> Iterator[tuple[int, Floats]]:
+        """(t, K) of the change over each window (t - width, t] up to `until` that can be estimated, online."""
+        try:
+            rows = self._best.windows(width) if self._best and len(self.releases) else []
+        except np.linalg.LinAlgError:  # some time is reached late, or never
+            ends = [end for end in range(width, until + 1) if self.reaches(end, end - width)]
+            yield from ((end, self.row(end, end - width)) for end in ends)
+        else:
+            yield from ((end, self.releases.enrolment.scale(end) * row) for end, row in rows if end <= until)
 
     @cached_property
     def _all_best_rows(self) -> list[tuple[int, Floats]]:

@@ -96,7 +96,7 @@ from .sigma import (
     under_replacement,
 )
 from .state_diagram import StateDiagram, state_diagram
-from .static import BasicCounting, LinearQueries, MultiplicativeWeights, Once
+from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Once
 
 __all__ = [
     "Advice",
@@ -131,6 +131,7 @@ __all__ = [
     "LinearQuery",
     "Loss",
     "Mechanism",
+    "Metered",
     "MultiplicativeWeights",
     "NodeNoise",
     "NodeRelease",

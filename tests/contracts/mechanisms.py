@@ -41,7 +41,7 @@ from changeling_central.sigma import (
     SigmaCounting,
     grouped,
 )
-from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights, Once
+from changeling_central.static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Once
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics.changelog import read_rows
 
@@ -213,6 +213,14 @@ OF_WHAT_COMES_AND_GOES = [
 OF_ONE_DATASET = [
     Example("counting, once", Once(BasicCounting(), ONE), [12], bad=[0.5], other=Once(BasicCounting(), ONE / 2)),
     Example("counting, gaussian", Once(BasicCounting(Law.GAUSSIAN), ONE, SMALL), [12], delta=SMALL),
+    Example(
+        "counting, metered",
+        Metered(BasicCounting(), ONE, ONE / 3),
+        [12, 12, 0],
+        bad=[0.5],
+        other=Metered(BasicCounting(), ONE * 2, ONE / 3),
+    ),
+    Example("queries, metered", Metered(GAUSSIAN, ONE, ONE / 2, SMALL, SMALL / 4), ROWS[:2], delta=SMALL),
     Example("queries, once", Once(DYNAMIC, ONE), ROWS[:1], bad=[ROWS[0][:2]]),
     Example("queries, gaussian", Once(GAUSSIAN, ONE, SMALL), ROWS[:1], delta=SMALL),
     Example("weights, once", Once(MultiplicativeWeights(TABLE), ONE), [np.array([50, 3, 20])], bad=[ROWS[0][:2]]),

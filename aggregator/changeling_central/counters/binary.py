@@ -1,8 +1,9 @@
 """The binary mechanism: prefix releases of a stream whose length T is known, from any static mechanism.
 
 Guarantee: (epsilon, delta) for the whole stream; one step is a part of at most as many nodes as there are levels, each
-of which gets an equal share: ⌈log₂ T⌉ + 1 levels, or ⌈log₂ T⌉ without the root, which stays undrawn as its halves
-serve as well. (With the root, shares of log₂ T overspend: 2·epsilon at T = 2.) Neighbours: streams that differ by one
+of which gets an equal share: ⌊log₂ T⌋ + 1 levels, or ⌈log₂ T⌉ without the root of a T that is a power of two, which
+stays undrawn as its halves serve as well. Of another T no node closes that would hold all steps, so no level is kept
+for one. (With the root, shares of log₂ T overspend: 2·epsilon at T = 2.) Neighbours: streams that differ by one
 item at one step. Source: Dwork, Naor, Pitassi, Rothblum 2010; Qiu, Yi, section 2.2; `cum`: lecture notes, section 2.
 The state holds true sums, so keep it where the stream is kept.
 """
@@ -79,12 +80,12 @@ def binary_mechanism(
 ) -> BinaryMechanism[Data]:
     """The binary mechanism over so many steps that costs at most (epsilon, delta) in all.
 
-    periods: T. root: whether the node over all steps is drawn as well.
+    periods: T. root: whether the node over all steps is drawn as well, where T is a power of two.
     ValueError if periods < 1, or if there is but one step and no root: nothing would be released.
     """
     if periods < 1:
         raise ValueError(f"a stream has at least one step, got {periods}")
-    levels = (periods - 1).bit_length() + root
+    levels = periods.bit_length() if root else (periods - 1).bit_length()
     if levels == 0:
         raise ValueError("one step alone has only the root: ask for it")
     priced = static.under(epsilon / levels, delta / levels)

@@ -69,14 +69,14 @@ def killed(folder: Path, place: str, kills: int = KILLS) -> dict[str, float]:
                 with counting:
                     count["kills_of_server"] += 1
 
-    with senders.sending():
-        lives = [Thread(target=live, args=(number,)) for number in range(SERVERS)]
-        for each in lives:
-            each.start()
-        for each in lives:
-            each.join()
-        with _served(folder, place, senders):
-            pass
+    senders.start()
+    lives = [Thread(target=live, args=(number,)) for number in range(SERVERS)]
+    for each in lives:
+        each.start()
+    for each in lives:
+        each.join()
+    with _served(folder, place, senders):
+        senders.finish()
     figures = compared(log, senders)
     log.store.close()
     return count | figures
@@ -87,15 +87,15 @@ def terminated(folder: Path, place: str) -> dict[str, float]:
     log = prepared(folder, place=place)
     log.append(time.time(), *([sealed(log, os.urandom(ID_BYTES)) for _ in range(50)] * 2000))
     senders = Senders(log)
-    with senders.sending():
-        with _served(folder, place, senders) as server:
-            time.sleep(3)
-            began = time.monotonic()
-            server.process.terminate()
-            server.process.wait(60)
-            took = time.monotonic() - began
-        with _served(folder, place, senders):
-            pass
+    with _served(folder, place, senders) as server:
+        senders.start()
+        time.sleep(3)
+        began = time.monotonic()
+        server.process.terminate()
+        server.process.wait(60)
+        took = time.monotonic() - began
+    with _served(folder, place, senders):
+        senders.finish()
     figures = compared(log, senders, already=50)
     log.store.close()
     return {"seconds": took, **figures}
@@ -107,7 +107,8 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
     log = prepared(folder, place=place)
     senders = Senders(log)
     waits = []
-    with _served(folder, place, senders), senders.sending():
+    with _served(folder, place, senders):
+        senders.start()
         for number in range(RESTARTS):
             time.sleep(1)
             postgresql.stop("immediate" if number % 2 else "fast")
@@ -117,6 +118,7 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
             while len(senders.acknowledged) <= before + 4 and time.monotonic() < began + 60:  # one each was on its way
                 time.sleep(0.01)
             waits.append(time.monotonic() - began)
+        senders.finish()
     figures = compared(log, senders)
     log.store.close()
     return {"restarts": RESTARTS, "seconds": max(waits), **figures}
@@ -126,8 +128,10 @@ def at_once(folder: Path, place: str, seconds: float = 10.0) -> dict[str, float]
     """Two servers on one store, each of which is sent every envelope."""
     log = prepared(folder, place=place)
     senders = Senders(log, everywhere=True)
-    with _served(_own(folder, 0), place, senders), _served(_own(folder, 1), place, senders), senders.sending():
+    with _served(_own(folder, 0), place, senders), _served(_own(folder, 1), place, senders):
+        senders.start()
         time.sleep(seconds)
+        senders.finish()
     figures = compared(log, senders)
     log.store.close()
     return figures

@@ -4,8 +4,8 @@ import http.client
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from threading import Event, Thread
 
 from changeling_aggregator.fold import fold
@@ -35,17 +35,20 @@ class Senders:
         self.ports: list[int] = []
         self.acknowledged: set[bytes] = set()
         self._stop = Event()
+        self._threads = [Thread(target=self._run, daemon=True) for _ in range(SENDERS)]
 
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """They send; in the end each finishes the upload in hand, for which a server must run."""
-        threads = [Thread(target=self._run, daemon=True) for _ in range(SENDERS)]
-        for thread in threads:
+    def start(self) -> None:
+        """Begin to send."""
+        for thread in self._threads:
             thread.start()
-        yield
+
+    def finish(self) -> None:
+        """Send no more than the uploads in hand, for which a server must run. Raises TimeoutError without one."""
         self._stop.set()
-        for thread in threads:
-            thread.join(60)
+        for thread in self._threads:
+            thread.join(120)
+            if thread.is_alive():
+                raise TimeoutError("an upload was not acknowledged within two minutes")
 
     def _run(self) -> None:
         while not self._stop.is_set():

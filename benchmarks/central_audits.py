@@ -43,8 +43,8 @@ def measure() -> dict[str, float]:
 
 
 def ahead(constraint: AtMost, entry: list[int]) -> float:
-    """A tree of three periods in blocks of two, at epsilon 3 for each mutation; its levels fall into cells, and a third of the runs says
-    how much likelier a cell is with the entry."""
+    """A tree of three periods in blocks of two, at epsilon 3 for each mutation. Its levels fall into cells, and a third
+    of the runs says how much likelier a cell is with the entry."""
     claim = Fraction(3 * constraint.k)
     shape = Shape(Blocks(3, (1, 2)), ((-0.5, 0.0, 0.0),))
     mechanism = drawn_ahead(QUERY, Calendar(0, 1, 3), constraint, claim, shape)

@@ -11,15 +11,25 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from changeling_central.ahead import Shape, drawn_ahead
+from changeling_central.ahead.blocks import Blocks
 from changeling_central.changes.answer_query import answer_query
 from changeling_central.changes.dcr import disjoint_release
 from changeling_central.changes.hdcr import NodeRelease, hierarchy
+from changeling_central.changes.linear_query import LinearQuery
 from changeling_central.changes.release_graph import BestEstimates, cover_sum
 from changeling_central.changes.swcr import Windows, sliding_windows
 from changeling_central.counters.binary import cum
 from changeling_central.counters.dyadic import levels_after
 from changeling_central.counters.pan_private import PanPrivateCounter
-from changeling_central.intervals import Interval, online_interval, sum_interval
+from changeling_central.intervals import (
+    Interval,
+    ahead_interval,
+    online_interval,
+    square_root_interval,
+    sum_interval,
+)
+from changeling_central.matrix import square_root
 from changeling_central.node_noise import Law
 from changeling_central.noise import Noise, OpenDPNoise
 from changeling_central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting
@@ -33,6 +43,7 @@ RUNS, SEED, LEVEL, FAMILY_WISE = 40_000, 5, 0.95, 1e-3
 T, TIMES = 13, (1, 7, 13)
 CALENDAR, TWICE, EPSILON = Calendar(0, 1, T), AtMost(2), Fraction(1)
 DELTAS = {Law.LAPLACE: Fraction(0), Law.GAUSSIAN: Fraction(1, 10**6)}
+TREE = Shape(Blocks(T, (1, 5)), ((-0.3, -0.4, 0.3),))
 WIDE = 1000
 """Runs that go through a mechanism at once, as columns of one query."""
 
@@ -93,6 +104,8 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
     windows = Windows(0, 4, 3, 4)
     direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
     for _ in range(RUNS // WIDE):
+        for kind, t, interval, errors in of_levels(wide, law, changes, levels, noise) if "hdcr" in only else ():
+            seen(f"{label}_{kind}", t, interval, errors)
         if "dcr" in only:
             state, total = dcr.start(), np.zeros(WIDE, np.int64)
             for t, change in enumerate(changes, 1):
@@ -112,6 +125,26 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
                     seen(f"{label}_swcr", t, sum_interval(direct.noise, 1, LEVEL), closed.values - true)
     for (kind, t), interval in stated.items():
         yield Tested(kind, held[kind, t], interval.level)
+
+
+def of_levels(
+    wide: LinearQuery, law: Law, changes: list[Counts], levels: Any, noise: Noise
+) -> Iterator[tuple[str, int, Interval, Any]]:
+    """The tree drawn ahead, or the square root, whole and cut off: what publishes levels under this law."""
+    tree = drawn_ahead(wide, CALENDAR, TWICE, EPSILON, TREE)
+    mechanisms: list[tuple[str, Any, Any]] = [("ahead", tree, ahead_interval)]
+    if law is Law.GAUSSIAN:
+        roots = {"square_root": T, "square_root_cut": 4}
+        mechanisms = [
+            (kind, square_root(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], band), square_root_interval)
+            for kind, band in roots.items()
+        ]
+    for kind, mechanism, interval in mechanisms:
+        state = mechanism.start()
+        for t, change in enumerate(changes, 1):
+            state, level = mechanism.step(state, change, noise)
+            if t in TIMES:
+                yield kind, t, interval(mechanism, t, LEVEL), level.values - levels[t - 1]
 
 
 def hierarchical(tree: Any, changes: list[Counts], noise: Noise) -> Iterator[tuple[int, str, Interval, Any]]:

@@ -15,6 +15,9 @@ from functools import lru_cache
 import numpy as np
 from changeling_statistics.estimate import Floats
 
+from .ahead import AheadTree
+from .ahead.noise_ahead import level_weights
+from .matrix import SquareRoot
 from .node_noise import Law, NodeNoise
 
 GRID = 2**15
@@ -50,6 +53,34 @@ def online_interval(noise: NodeNoise, branching: int, layers: int, period: int, 
     return weighted_interval(noise, weights, counts, level)
 
 
+def ahead_interval(tree: AheadTree, period: int, level: float = 0.95) -> Interval:
+    """The interval around a level of a tree drawn ahead.
+
+    tree: it. period: at whose end the level is, from 1 on. level: the coverage asked for, between 0 and 1 (ValueError).
+    """
+    terms: dict[tuple[float, float], int] = {}
+    scales = tree.shape.scales(tree.rate)
+    for layer, weights in enumerate(level_weights(tree.shape.blocks, tree.shape.weights(tree.rate), period)):
+        for scale, weight in zip(scales[layer].tolist(), weights.tolist(), strict=True):
+            if weight:
+                key = scale, abs(round(weight, 12))
+                terms[key] = terms.get(key, 0) + 1
+    noises = tuple((NodeNoise(Law.LAPLACE, scale), weight, count) for (scale, weight), count in terms.items())
+    return _interval(noises, level)
+
+
+def square_root_interval(root: SquareRoot, period: int, level: float = 0.95) -> Interval:
+    """The interval around a level of the square root mechanism, whose noise is normal to more digits than count.
+
+    Arguments as of `ahead_interval`.
+    """
+    from scipy.special import ndtri  # loads slowly
+
+    if not 0 < level < 1:
+        raise ValueError(f"a level lies between 0 and 1, got {level}")
+    return Interval(float(ndtri((1 + level) / 2)) * root.variance(period) ** 0.5, level)
+
+
 @lru_cache(maxsize=4096)
 def weighted_interval(
     noise: NodeNoise, weights: tuple[float, ...], counts: tuple[int, ...], level: float = 0.95
@@ -59,17 +90,23 @@ def weighted_interval(
     weights: w. counts: how many draws have each. level: the coverage asked for.
     ValueError for a level not between 0 and 1, and for Gaussian noise of a scale below 2.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"a level lies between 0 and 1, got {level}")
     if noise.law is Law.GAUSSIAN and noise.scale < 2:
         raise ValueError(f"intervals around Gaussian noise need a scale of at least 2, got {noise.scale}")
-    spread = float(np.sqrt(noise.variance * sum(n * w * w for w, n in zip(weights, counts, strict=True))))
-    whole = len(weights) == 1  # then the sum lies on a lattice, and the grid is that
-    points = 1 << int(np.ceil(np.log2(REACH * spread / weights[0]))) if whole else GRID
-    step = weights[0] if whole else REACH * spread / GRID
+    return _interval(tuple((noise, weight, count) for weight, count in zip(weights, counts, strict=True)), level)
+
+
+def _interval(terms: tuple[tuple[NodeNoise, float, int], ...], level: float) -> Interval:
+    """Around a sum of draws: of each noise, with a weight, so many."""
+    if not 0 < level < 1:
+        raise ValueError(f"a level lies between 0 and 1, got {level}")
+    spread = float(np.sqrt(sum(noise.variance * count * weight**2 for noise, weight, count in terms)))
+    whole = len({weight for _, weight, _ in terms}) == 1  # then the sum lies on a lattice, and the grid is that
+    first = terms[0][1]
+    points = 1 << int(np.ceil(np.log2(REACH * spread / first))) if whole else GRID
+    step = first if whole else REACH * spread / GRID
     s: Floats = np.asarray(2 * np.pi * np.fft.rfftfreq(points, step), np.float64)
     law = np.ones(len(s)) if whole else np.exp(-((BLUR * step * s) ** 2) / 2)
-    for weight, count in zip(weights, counts, strict=True):
+    for noise, weight, count in terms:
         law = law * _characteristic(noise, weight * s) ** count
     mass = np.fft.irfft(law, points)
     inside = mass[0] + np.concatenate([[0.0], 2 * np.cumsum(mass[1 : points // 2])])

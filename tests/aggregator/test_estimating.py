@@ -1,10 +1,13 @@
 """Answers are made a few at a time, once for what they are made of, and not for those who have gone."""
 
 import asyncio
+import csv
 from collections.abc import Callable
+from io import StringIO
 from threading import Event
 from typing import Any
 
+import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
 from changeling_aggregator.server import answers, estimating
@@ -194,3 +197,27 @@ def test_an_entity_tag_saves_the_answer(asked: tuple[Log, list[float], list[Any]
         service.folding.fold_now()
         assert get(path, tag).status_code == 200
         assert len(solved) == 3
+
+
+@pytest.mark.parametrize("method", ["online", "retrospective", "smoothed"])
+def test_csv_json_and_messagepack_say_the_same(asked: tuple[Log, list[float], list[Any], Service], method: str) -> None:
+    """Every figure of each answer, with its intervals and bounds, to the last digit."""
+    log, _, _, service = asked
+    path = f"/v1/surveys/{log.survey.id.hex()}/series?confidence=0.9&method={method}&format="
+    with in_process(service) as get:
+        service.folding.fold_now()
+        told = get(path + "json").json()
+        assert msgpack.unpackb(get(path + "msgpack").content) == told
+        rows = list(csv.DictReader(StringIO(get(path + "csv").text)))
+    assert len(rows) == 3 * len(told["answers"])
+    for number, row in enumerate(rows):
+        each, at = told["series"][number // 3], number % 3
+        assert row["answer"] == told["answers"][at]
+        for column, figure in (("estimate", each["values"][at]), ("standard_error", each["standard_errors"][at])):
+            assert row[column] == ("" if figure is None else repr(figure))
+        for name in ("intervals", "simultaneous", "bounds"):
+            sides = ["" if end is None else repr(end) for end in each[name][at]]
+            assert [row[f"{name}_low"], row[f"{name}_high"]] == sides
+        for name in ("enrolled", "heard", "false_entries", "provisional", "upper_bound", "period"):
+            assert row[name] == str(each[name])
+        assert row["epsilon"] == repr(told["epsilon"])

@@ -53,7 +53,7 @@ _COLUMNS = ("upper_bound", "provisional", "enrolled", "heard", "false_entries")
 def _rows(content: Mapping[str, Any]) -> str:
     estimates = content.get("series", [content])
     when = ("after", "until") if any("after" in each for each in estimates) else ("period", "time")
-    ends = [name for name in ("intervals", "simultaneous") if any(name in each for each in estimates)]
+    ends = [name for name in ("intervals", "simultaneous", "bounds") if any(name in each for each in estimates)]
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(

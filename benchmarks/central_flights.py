@@ -23,7 +23,7 @@ from changeling_statistics.estimate import Floats
 
 from tests.seeded_noise import SeededNoise
 
-DATA = Path(__file__).parents[3] / "data" / "flights_in_air_2013_01.csv.gz"
+DATA = Path(__file__).parents[1] / "data" / "flights_in_air_2013_01.csv.gz"
 OUTPUT = Path("build/bench")
 START, HOURS = 1_356_998_400, 744
 """January 2013, UTC; what lands in February is left out."""

@@ -228,12 +228,18 @@ def test_a_plot_shows_every_region_and_the_lines_of_a_lone_one(tmp_path):
 
 def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     """By hand: x' makes the third output 5 times likelier, then the second 5/2 times; δ(ε) = 3/4 - e^ε/4 below that."""
-    releasing, sigma, regions = re.findall(
+    releasing, ahead, roots, sums, sigma, regions = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/central/guide.md").read_text(), re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
     exec(compile(releasing, "docs/central/guide.md", "exec"), {})
     assert "shape: (3, 5)" in capsys.readouterr().out
+    exec(compile(ahead, "docs/central/guide.md", "exec"), {})
+    assert re.fullmatch(r"\(1, .*\) \(1,\) .* do not depend on what was published\n", capsys.readouterr().out)
+    exec(compile(roots, "docs/central/guide.md", "exec"), {})
+    assert capsys.readouterr().out == "168 (1,) 7.286\n"
+    exec(compile(sums, "docs/central/guide.md", "exec"), {})
+    assert capsys.readouterr().out == "5.2 3.24\n1/4\n"
     exec(compile(sigma, "docs/central/guide.md", "exec"), {})
     assert re.fullmatch(r"\d+ -?\d+ \d\.\d+\n", capsys.readouterr().out)
     exec(compile(regions, "docs/central/guide.md", "exec"), {})

@@ -153,6 +153,7 @@ def drawn_ahead(
     return AheadTree(query, calendar, shape.blocks.widths, shape.curves, rate, epsilon)
 
 
+@lru_cache(maxsize=64)
 def lattice_bits(shape: Shape, rate: float) -> int:
     """Into how many halves a unit is cut, so that sums of the noise stay below 2^62. ValueError where none do."""
     scales = np.concatenate(shape.scales(rate))

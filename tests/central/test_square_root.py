@@ -6,7 +6,8 @@ from math import exp, sqrt
 
 import numpy as np
 import pytest
-from changeling_central.changes import clipped_sum, counting, histogram_query
+from changeling_central.ahead.shape_choice import best_shape
+from changeling_central.changes import LinearQuery, clipped_sum, counting, histogram_query
 from changeling_central.matrix import square_root, square_root_concentrated
 from changeling_central.matrix.gaussian import SLACK, gaussian_delta, implied_epsilon, told_apart
 from changeling_central.matrix.sensitivity import _within, squared_sensitivity
@@ -192,3 +193,13 @@ def test_the_coefficients_fall_and_are_convex():
     steps = [a - b for a, b in pairwise(c)]
     assert all(step > 0 for step in steps)
     assert all(a >= b for a, b in pairwise(steps))
+
+
+def test_a_release_of_many_columns_holds_no_more_numbers_than_memory_is_for():
+    """Cut off earlier, for the square root; in smaller blocks, for a tree drawn ahead."""
+    columns = 2**22 // 1000
+    rows = ((0,) * columns, (1, *(0,) * (columns - 1)))
+    wide = LinearQuery(tuple(map(str, range(columns))), rows, (1,), (1,), fixed=True)
+    calendar = Calendar(0, 1, 2000)
+    assert square_root(wide, calendar, AtMost(2), ONE, SMALL).band == 1000
+    assert best_shape(wide, calendar, AtMost(2), 1.0).blocks.widths[-1] <= 1000

@@ -21,6 +21,8 @@ MOST_TOPS = 40
 """Blocks of the highest layer: more than that are better put together."""
 MOST_AHEAD = 2**16
 """Periods whose noise is drawn at once, and so numbers of memory for each column."""
+MOST_NUMBERS = 2**22
+"""Of noise that is drawn at once for all columns together."""
 SHORT = 3000
 """Of calendars up to so many periods every mixture of factors is tried, of longer ones equal factors."""
 EQUAL = range(3, 33)
@@ -40,17 +42,20 @@ def best_shape(query: LinearQuery, calendar: Calendar, constraint: Constraint, e
     def figure(shape: Shape) -> float:
         return mean_variance(shape, epsilon / shape.loss(query, calendar, constraint))
 
-    even = sorted((figure(shape), shape.blocks.widths) for shape in map(_even, _candidates(calendar.periods)))
+    even = sorted(
+        (figure(shape), shape.blocks.widths) for shape in map(_even, _candidates(calendar.periods, query.width))
+    )
     tried = FITTED if calendar.periods <= SHORT else 1
     fitted = [_fitted(widths, calendar.periods, figure) for _, widths in even[:tried]]
     return min(fitted, key=figure)
 
 
-def _candidates(periods: int) -> Iterator[Blocks]:
+def _candidates(periods: int, columns: int) -> Iterator[Blocks]:
+    most = min(periods, MOST_AHEAD, MOST_NUMBERS // columns)
     if periods <= SHORT:
-        every = _grown((1,), FACTORS, min(periods, MOST_AHEAD))
+        every = _grown((1,), FACTORS, most)
     else:
-        every = (widths for c in EQUAL for widths in _grown((1,), (c,), min(periods, MOST_AHEAD)))
+        every = (widths for c in EQUAL for widths in _grown((1,), (c,), most))
     for widths in every:
         if len(widths) == 1 or -(-periods // widths[-1]) <= MOST_TOPS:
             yield Blocks(periods, widths)

@@ -146,7 +146,7 @@ def square_root(
     """The square root mechanism that costs an entry which keeps to the constraint at most (epsilon, delta) in all.
 
     calendar: a level is published at the end of each period. band: how many coefficients, and so how many numbers of
-    memory for each column; all of them, or 2^14 of longer calendars, if left out.
+    memory for each column; all of them, or 2^14 of longer calendars, or 2^22 over all columns, if left out.
     ValueError for a delta of 0, a query that counts nothing, a band that is none, and noise of more than 2^30 units.
     """
     length = told_apart(epsilon, delta)
@@ -180,7 +180,7 @@ def _made(
     band: int | None,
 ) -> SquareRoot:
     """length: by how many scales an entry may move what is measured."""
-    band = band_of(calendar.periods) if band is None else band
+    band = band_of(calendar.periods, query.width) if band is None else band
     if not 1 <= band <= calendar.periods:
         raise ValueError(f"a band has 1 to {calendar.periods} coefficients, as many as there are periods, got {band}")
     if not most_moved(query, calendar, constraint):

@@ -14,11 +14,13 @@ from changeling_statistics.estimate import Floats
 
 MOST_BAND = 2**14
 """Of coefficients, so that a column's memory is at most 256 KiB; longer streams take the banded form."""
+MOST_NUMBERS = 2**22
+"""Of noise that a release holds for all columns together."""
 
 
-def band_of(periods: int) -> int:
-    """How many coefficients a stream of so many periods is released with: all, or as many as memory is for."""
-    return min(periods, MOST_BAND)
+def band_of(periods: int, width: int) -> int:
+    """How many coefficients a stream of so many periods and columns is released with: all, or as memory allows."""
+    return min(periods, MOST_BAND, max(1, MOST_NUMBERS // width))
 
 
 @lru_cache(maxsize=16)

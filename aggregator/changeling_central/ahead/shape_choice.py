@@ -13,6 +13,7 @@ from changeling_protocol import Calendar, Constraint
 from changeling_statistics.estimate import Floats
 
 from ..changes.linear_query import LinearQuery
+from ..matrix.toeplitz import MOST_NUMBERS
 from .blocks import Blocks
 from .shape import Shape
 
@@ -21,8 +22,6 @@ MOST_TOPS = 40
 """Blocks of the highest layer: more than that are better put together."""
 MOST_AHEAD = 2**16
 """Periods whose noise is drawn at once, and so numbers of memory for each column."""
-MOST_NUMBERS = 2**22
-"""Of noise that is drawn at once for all columns together."""
 SHORT = 3000
 """Of calendars up to so many periods every mixture of factors is tried, of longer ones equal factors."""
 EQUAL = range(3, 33)
@@ -42,9 +41,8 @@ def best_shape(query: LinearQuery, calendar: Calendar, constraint: Constraint, e
     def figure(shape: Shape) -> float:
         return mean_variance(shape, epsilon / shape.loss(query, calendar, constraint))
 
-    even = sorted(
-        (figure(shape), shape.blocks.widths) for shape in map(_even, _candidates(calendar.periods, query.width))
-    )
+    candidates = map(_even, _candidates(calendar.periods, query.width))
+    even = sorted((figure(shape), shape.blocks.widths) for shape in candidates)
     tried = FITTED if calendar.periods <= SHORT else 1
     fitted = [_fitted(widths, calendar.periods, figure) for _, widths in even[:tried]]
     return min(fitted, key=figure)

@@ -1,0 +1,67 @@
+"""What a release says of itself: the lines at the head of its output, which the command prints as well.
+
+Nothing of it comes from the data, unless the calendar does, which is then said.
+"""
+
+from fractions import Fraction
+
+from changeling_protocol import Calendar, Constraint
+from changeling_statistics.constraint_words import in_words
+from changeling_statistics.durations import format_duration
+from changeling_statistics.instants import format_instant
+
+from ..mechanism import Guarantee
+from .method import Made, ReleaseMechanism
+from .unit import Unit
+
+About = tuple[tuple[str, str], ...]
+"""What is said, by what it is about."""
+
+
+def about_release(
+    asked: str,
+    calendar: Calendar,
+    from_data: bool,
+    constraint: Constraint,
+    freeze: bool,
+    unit: Unit,
+    guarantee: Guarantee,
+    mechanism: ReleaseMechanism[object],
+) -> About:
+    """The lines. asked: the query in words. from_data: the calendar is the data's."""
+    first, last = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
+    dates = f"{calendar.periods} of {format_duration(calendar.period)} from {first} to {last}"
+    beyond = "left out (--freeze)" if freeze else "stop the release"
+    return (
+        ("query", asked),
+        ("periods", dates + ", read from the data and not protected" * from_data),
+        ("unit of privacy", unit.said),
+        ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta)}, for the whole release"),
+        ("neighbours", guarantee.neighbours),
+        ("source", guarantee.source),
+        ("constraint", f"{in_words(constraint)}; mutations beyond it are {beyond}" if freeze else in_words(constraint)),
+        ("mechanism", described(mechanism.made_with())),
+    )
+
+
+def spent(epsilon: Fraction, delta: Fraction) -> str:
+    """A budget in words."""
+    return f"epsilon {_number(epsilon)}" + (f", delta {_number(delta)}" if delta else "")
+
+
+def described(made: Made) -> str:
+    """What a mechanism was made with: its kind, shape, law and scale of its noise, in words."""
+    parts = []
+    for key, value in made.items():
+        if key == "scale" and isinstance(value, str):
+            parts.append(f"scale {float.fromhex(value):.6g}")
+        elif isinstance(value, list):
+            parts.append(f"{key} {' '.join(map(str, value))}")
+        elif key != "kind":
+            parts.append(f"{key} {value}")
+    return "; ".join([str(made.get("kind", "")), ", ".join(parts)])
+
+
+def _number(exact: Fraction) -> str:
+    short = f"{float(exact):.10g}"
+    return short if Fraction(short) == exact else str(exact)

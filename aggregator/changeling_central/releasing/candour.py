@@ -80,7 +80,7 @@ def expected_error(mechanism: ReleaseMechanism[object], query: LinearQuery, peri
 
 
 def of_purpose(name: str, good_for: str, error: float | None, usual: str, usual_error: float) -> str:
-    """What a mechanism is good for that is not the usual one, and how far both err. Errors: standard, None if unknown."""
+    """What a mechanism is good for, and how far it and the usual one err. Errors: standard, None if unknown."""
     own = "nobody can say how far it errs" if error is None else f"expect it to err by about {error:.4g}"
     return (
         f"{name} is good for {good_for}; here {own}, {usual} by {usual_error:.4g} (standard error, root mean square "

@@ -103,7 +103,7 @@ def test_the_guarantee_speaks_of_persons_and_is_part_of_the_terms(tmp_path):
     given = {**DAY, "epsilon": 1, "output": tmp_path / "out.csv", "person": "user"}
     released = release(pl.DataFrame(ROWS), "any answer", **given, per_person=3)
     assert (released.guarantee.epsilon, released.guarantee.delta) == (1, 0)
-    assert "all entries of a person (column user), at most 3" in released.guarantee.neighbours
+    assert released.guarantee.neighbours.startswith("all entries of one person (column user), at most 3, in place of")
     head = (tmp_path / "out.csv").read_text()
     assert "# unit of privacy: a person, by the column user, with all of at most 3 entries\n" in head
     with pytest.raises(BadState, match="another budget, unit"):

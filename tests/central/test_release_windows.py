@@ -124,7 +124,7 @@ def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsy
     for more, said in (
         (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 1h"),
         (["--mechanism", "swcr"], "say how long"),
-        (["--window", "6h"], "--window: hdcr has none"),
+        (["--mechanism", "hdcr", "--window", "6h"], "--window: hdcr has none"),
         (["--mechanism", "counter", "--nodes"], "counter has no nodes"),
         (["--afterwards", str(tmp_path / "x.csv")], "from all --nodes"),
     ):

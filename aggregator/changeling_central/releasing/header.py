@@ -3,6 +3,7 @@
 Nothing of it comes from the data, unless the calendar does, which is then said.
 """
 
+import re
 from fractions import Fraction
 
 from changeling_protocol import Calendar, Constraint
@@ -13,6 +14,8 @@ from changeling_statistics.instants import format_instant
 from ..mechanism import Guarantee
 from .method import Made, ReleaseMechanism
 from .unit import Unit
+
+_EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
 
 About = tuple[tuple[str, str], ...]
 """What is said, by what it is about."""
@@ -53,13 +56,16 @@ def described(made: Made) -> str:
     """What a mechanism was made with: its kind, shape, law and scale of its noise, in words."""
     parts = []
     for key, value in made.items():
-        if key == "scale" and isinstance(value, str):
-            parts.append(f"scale {float.fromhex(value):.6g}")
-        elif isinstance(value, list):
-            parts.append(f"{key} {' '.join(map(str, value))}")
+        if isinstance(value, list):
+            parts.append(f"{key} {' '.join(_plain(each) for each in value)}")
         elif key != "kind":
-            parts.append(f"{key} {value}")
+            parts.append(f"{key} {_plain(value)}")
     return "; ".join([str(made.get("kind", "")), ", ".join(parts)])
+
+
+def _plain(value: int | str) -> str:
+    """A number that is kept to the last bit, in decimals; anything else as it is."""
+    return f"{float.fromhex(value):.6g}" if isinstance(value, str) and _EXACT.fullmatch(value) else str(value)
 
 
 def _number(exact: Fraction) -> str:

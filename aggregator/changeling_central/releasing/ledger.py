@@ -100,16 +100,22 @@ class Account:
         """
         with held(self.path, WAIT):
             ledger = self._ledger(known)
-            ledger.charged(replace(self.charge, release=release or ""))
+            self._charged(ledger, release or "")
             _write(self.path, ledger)
             return ledger.changelog
 
     def settled(self, release: str, known: str) -> Ledger:
         """Charge the release, durably, unless it is. Arguments and errors: as of `opened`."""
         with held(self.path, WAIT):
-            ledger = self._ledger(known).charged(replace(self.charge, release=release))
+            ledger = self._charged(self._ledger(known), release)
             _write(self.path, ledger)
             return ledger
+
+    def _charged(self, ledger: Ledger, release: str) -> Ledger:
+        try:
+            return ledger.charged(replace(self.charge, release=release))
+        except BudgetExhausted as error:
+            raise BudgetExhausted(f"{self.path}: {error}") from error
 
     def _ledger(self, known: str) -> Ledger:
         ledger = read_ledger(self.path)

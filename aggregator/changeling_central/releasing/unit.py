@@ -50,8 +50,8 @@ class Unit:
         if self.column is None:
             return of_entry
         neighbours = (
-            f"changelogs of which one lacks all entries of a person (column {self.column}), at most {self.most}, which "
-            "keep to the constraint"
+            f"all entries of one person (column {self.column}), at most {self.most}, in place of one entry in: "
+            f"{of_entry.neighbours}"
         )
         return Guarantee(epsilon, delta, neighbours, f"{of_entry.source}, for groups of {self.most}")
 

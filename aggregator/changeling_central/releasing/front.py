@@ -113,19 +113,17 @@ def release(
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
-    most = None if at_most is None else whole(at_most)
-    if at_most is not None and most is None:
-        raise ValueError(f"at_most is a whole number, got {at_most!r}")
-    constraint = constraint_of(most, None if within is None else parse_duration(within))
+    constraint = constraint_of(_whole("at_most", at_most), None if within is None else parse_duration(within))
     period = parse_duration(every)
     spans = None if window is None else _periods(window, period)
     direct = spans if afterwards is None or mechanism == "swcr" else None
-    choice = MechanismChoice(mechanism or ("hdcr" if nodes else None), law, branching, layers, adaptive, direct)
+    shape = _whole("branching", branching), _whole("layers", layers)
+    choice = MechanismChoice(mechanism or ("hdcr" if nodes else None), law, *shape, adaptive, direct)
     if nodes and choice.name not in ("hdcr", "dcr"):
         raise ValueError(f"--nodes: {choice.name} has no nodes that are published")
     if afterwards is not None and not nodes:
         raise ValueError("what is known afterwards is made from all --nodes: publish them")
-    unit = Unit(person, per_person)
+    unit = Unit(person, _whole("per_person", per_person) or 0)
     spent = _exact(epsilon), _exact(delta)
     check_budget(*spent)
     each = unit.of_an_entry(*spent)
@@ -238,6 +236,14 @@ def _account(
         raise ValueError(f"a budget of all releases has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
     charge = Charge("", str(output), query, str(spent[0]), str(spent[1]))
     return Account(path, unit, charge, changelog_id, whole_budget)
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    """A number as Python's own, be it NumPy's. ValueError for what is none."""
+    number = whole(value)
+    if value is not None and number is None:
+        raise ValueError(f"{name} is a whole number, got {value!r}")
+    return number
 
 
 def _periods(window: str, period: int) -> int:

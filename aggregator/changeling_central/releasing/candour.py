@@ -4,7 +4,7 @@ Asides tell of the data: how many entries were frozen, and how far off the count
 values that nobody declared. They are not private. They go to whoever runs the release, never into what is published.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isnan, sqrt
 
 import numpy as np
@@ -18,7 +18,7 @@ from .method import ReleaseMechanism
 from .truth import true_levels
 
 MOST_NAMED = 5
-MOST_STEPS = 512
+MOST_STEPS = 128
 """At how many periods a variance is looked up, evenly over the calendar."""
 
 
@@ -73,8 +73,17 @@ def of_names(asked: str, log: Changelog, declared: Sequence[str] | None, query: 
 
 def expected_error(mechanism: ReleaseMechanism[object], query: LinearQuery, periods: int) -> float | None:
     """The standard error to expect, root mean square over the calendar; None where nothing is known of it."""
+    return _root_mean(mechanism.expected_variance, query, periods)
+
+
+def stated_error(mechanism: ReleaseMechanism[object], query: LinearQuery, periods: int) -> float | None:
+    """The same of what the mechanism states of itself, without lower bounds."""
+    return _root_mean(mechanism.variance, query, periods)
+
+
+def _root_mean(variance: Callable[[int], float | None], query: LinearQuery, periods: int) -> float | None:
     steps = np.unique(np.linspace(1, periods, min(periods, MOST_STEPS)).round().astype(int)).tolist()
-    variances = [mechanism.expected_variance(step) for step in steps]
+    variances = [variance(step) for step in steps]
     known = [variance for variance in variances if variance is not None and not isnan(variance)]
     return sqrt(sum(known) / len(known)) * float(query.unit) if known else None
 

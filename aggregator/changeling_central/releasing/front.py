@@ -26,7 +26,7 @@ from ..whole import whole
 from .afterwards import save_afterwards
 from .best import BEST, compared, in_words
 from .calendar import calendar_for
-from .candour import expected_error, of_freezing, of_names, of_purpose
+from .candour import expected_error, of_freezing, of_names, of_purpose, stated_error
 from .choice import MechanismChoice
 from .header import about_release
 from .ledger import Account, Charge, read_ledger
@@ -175,10 +175,11 @@ def release(
         made = choice.made(counted, calendar, constraint, *each, begun_with)
         if before is None and (good_for := offered(choice.name).good_for):
             usual = compared(MechanismChoice(adaptive=adaptive).asked(counted, calendar, constraint, *each))[0]
-            error = expected_error(made, counted, calendar.periods)
-            note(of_purpose(choice.name, good_for, error, usual.name, usual.error))
+            expected = expected_error(made, counted, calendar.periods)
+            note(of_purpose(choice.name, good_for, expected, usual.name, usual.error))
+    error = stated_error(made, counted, calendar.periods) if mean is None else None
     guarantee = unit.guarantee(made.guarantee, *spent)
-    about = about_release(query, calendar, dates.from_data, constraint, freeze, unit, guarantee, made)
+    about = about_release(query, calendar, dates.from_data, constraint, freeze, unit, guarantee, made, error)
     instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
     last = calendar.closed(UnixSeconds(instant))
     names = tuple(name + made.shows for name in counted.names)

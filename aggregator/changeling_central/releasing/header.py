@@ -17,6 +17,8 @@ from .unit import Unit
 
 _EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
 
+_STATED = "stated with each row, as far as it is known"
+
 About = tuple[tuple[str, str], ...]
 """What is said, by what it is about."""
 
@@ -30,8 +32,12 @@ def about_release(
     unit: Unit,
     guarantee: Guarantee,
     mechanism: ReleaseMechanism[object],
+    error: float | None,
 ) -> About:
-    """The lines. asked: the query in words. from_data: the calendar is the data's."""
+    """The lines. asked: the query in words. from_data: the calendar is the data's.
+
+    error: the standard error of every column, None where it is not one for all of them, or unknown.
+    """
     first, last = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
     dates = f"{calendar.periods} of {format_duration(calendar.period)} from {first} to {last}"
     beyond = "left out (--freeze)" if freeze else "stop the release"
@@ -44,6 +50,7 @@ def about_release(
         ("source", guarantee.source),
         ("constraint", f"{in_words(constraint)}; mutations beyond it are {beyond}" if freeze else in_words(constraint)),
         ("mechanism", described(mechanism.made_with())),
+        ("standard error", _STATED if error is None else f"{error:.6g}, root mean square over the periods"),
     )
 
 
@@ -64,8 +71,9 @@ def described(made: Made) -> str:
 
 
 def _plain(value: int | str) -> str:
-    """A number that is kept to the last bit, in decimals; anything else as it is."""
-    return f"{float.fromhex(value):.6g}" if isinstance(value, str) and _EXACT.fullmatch(value) else str(value)
+    """Numbers that are kept to the last bit, in decimals; anything else as it is."""
+    words = str(value).split(" ")
+    return " ".join(f"{float.fromhex(word):.6g}" if _EXACT.fullmatch(word) else word for word in words)
 
 
 def _number(exact: Fraction) -> str:

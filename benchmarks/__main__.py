@@ -21,6 +21,7 @@ SUITES = {
         "central_ahead",
         "central_audits",
         "central_dynamic",
+        "central_dynamic_scale",
         "central_sigma",
         "central_evolving",
         "central_counters",

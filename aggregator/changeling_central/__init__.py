@@ -79,7 +79,7 @@ from .regions import (
     save_region_plot,
     stream_bound,
 )
-from .releasing import Offer, Released, Row, all_offers, read_rows, register, release
+from .releasing import Offer, Released, Row, all_offers, read_about, read_rows, register, release
 from .sigma import (
     Algebra,
     Answer,
@@ -188,6 +188,7 @@ __all__ = [
     "overwrite",
     "pair_region",
     "parallel",
+    "read_about",
     "read_over",
     "read_rows",
     "region_of",

@@ -13,10 +13,15 @@ from pathlib import Path
 from .errors import BadState
 
 ANY_VERSION = b"changeling release "
-MAGIC = ANY_VERSION + b"2\n"
+MAGIC = ANY_VERSION + b"3\n"
 
 
 def save(path: Path, content: bytes) -> None:
+    """Write the state and its hash in place of what is there. Arguments and errors: as of `replaced`."""
+    replaced(path, MAGIC + sha256(content).digest() + content)
+
+
+def replaced(path: Path, written: bytes) -> None:
     """Write, flush to disk, rename, flush the folder. A crash leaves the old file or the new one.
 
     OSError with the file's name where the disk is full.
@@ -24,7 +29,7 @@ def save(path: Path, content: bytes) -> None:
     beside = path.with_name(path.name + ".new")
     beside.unlink(missing_ok=True)  # what a crash left may be readable by others
     with naming(beside), os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(MAGIC + sha256(content).digest() + content)
+        file.write(written)
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
@@ -68,14 +73,14 @@ def flush_folder(folder: Path) -> None:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def held(path: Path, wait: float = 0.0) -> Iterator[None]:
     """One process at a time: two would both draw for the same node. Raises BadState if another has it.
 
-    The lock goes with the process, however that ends; its file, beside the state, stays.
+    wait: for the other to end, in seconds. The lock goes with the process, however that ends; its file stays.
     """
     from filelock import FileLock, Timeout  # of the extra `central`
 
-    lock = FileLock(path.with_name(path.name + ".lock"), timeout=0, mode=0o600, fallback_to_soft=False)
+    lock = FileLock(path.with_name(path.name + ".lock"), timeout=wait, mode=0o600, fallback_to_soft=False)
     try:
         acquired = lock.acquire()
     except Timeout:

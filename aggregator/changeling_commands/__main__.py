@@ -9,7 +9,8 @@ _SHOWN = ("histogram", "series", "change", "status")
 _KEPT = ("backup", "restore", "doctor")
 _MADE = ("authority", "survey", "keys", "token", "clock", "store")
 _OF_SERVER = (*_MADE, "serve", "fold", "relay", *_SHOWN, *_KEPT, "dev")
-EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), "release": "central"}
+_OF_CURATORS = ("release", "count", "ask")
+EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), **dict.fromkeys(_OF_CURATORS, "central")}
 """The extra that each command needs, told where none is installed and the table of commands cannot be made."""
 
 

@@ -19,6 +19,7 @@ from changeling_aggregator.cli import (
     tokens,
 )
 from changeling_aggregator.cli.settings import SettingsCommand
+from changeling_central.commands import ask, count
 from changeling_central.releasing import command as release
 
 from .dev import dev
@@ -47,3 +48,5 @@ configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
 for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev):
     app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)
+app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(count.count)
+app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(ask.ask)

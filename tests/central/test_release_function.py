@@ -4,11 +4,16 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 import changeling_central as central
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from changeling_statistics.changelog import read_csv
 from changeling_statistics.errors import BadChangelog
+
+from tests.seeded_noise import SeededNoise
+
+from .stand_ins import Forbidden
 
 ROWS = {
     "entry": [str(n % 40) for n in range(60)],
@@ -61,6 +66,36 @@ def test_called_again_it_goes_on_and_what_is_left_open_is_noted(tmp_path, file):
     second = central.release(file, "any answer", **given)
     assert (second.published, second.last) == (1, 2)
     assert [row.period for row in first.rows()] == [1]
+
+
+def test_numbers_may_be_numpys(tmp_path, file):
+    """As they come out of an array or a frame; a float that is no whole number is none, nor is a bool."""
+    given = {**DAY, "at_most": np.int64(2), "epsilon": np.float64(0.5), "layers": np.int32(2), "branching": np.uint8(3)}
+    one = central.release(file, "any answer", **given, output=tmp_path / "one.csv")
+    again = {**DAY, "epsilon": 0.5, "layers": 2, "branching": 3}
+    assert central.release(file, "any answer", **again, output=tmp_path / "one.csv").published == 0
+    assert one.guarantee.epsilon == Fraction(1, 2)
+    for bad in ({"at_most": 2.5}, {"at_most": True}, {"layers": 1.0}, {"person": "answer", "per_person": 1.5}):
+        with pytest.raises(ValueError, match="is a whole number"):
+            central.release(file, "any answer", **{**again, **bad}, output=tmp_path / "two.csv")
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint16])
+def test_counters_take_numpys_whole_numbers(kind):
+    """The same releases as for Python's, and floats are refused as ever."""
+    mechanisms = (
+        central.cum(4, Fraction(1)),
+        central.PanPrivateCounter(4, Fraction(1)),
+        central.Partitioning(Fraction(1), periods=4),
+        central.SparseVector(9.0, Fraction(1)),
+    )
+    for mechanism in mechanisms:
+        released = [mechanism.step(mechanism.start(), value, SeededNoise(1))[1] for value in (3, kind(3))]
+        assert released[0] == released[1]
+        with pytest.raises(ValueError, match=r"whole number|number of its updates"):
+            mechanism.step(mechanism.start(), np.float64(3.0), Forbidden())
+    dynamic = central.fully_dynamic(central.BasicCounting(), Fraction(1))
+    dynamic.step(dynamic.start(), [central.Update(1, kind(0))], SeededNoise(1))
 
 
 def test_whatever_goes_wrong_is_a_central_error_or_a_bad_argument(tmp_path, file):

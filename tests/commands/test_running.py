@@ -48,7 +48,10 @@ def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
     [
         (
             "changeling_commands",
-            [r'"changeling\[server\]".*: authority, survey, .*dev$', r'"changeling\[central\]".*: release$'],
+            [
+                r'"changeling\[server\]".*: authority, survey, .*dev$',
+                r'"changeling\[central\]".*: release, count, ask$',
+            ],
         ),
         ("changeling_simulations", [r'"changeling\[simulate\]".*: plan, run$']),
     ],

@@ -265,14 +265,23 @@ def periods_of(query):
     return [PeriodChange(LOG, part, query) for part in LOG.mutations().by_period(0, 1, CALENDAR.periods)]
 
 
-def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0)):
-    return MechanismChoice(name).made(query, CALENDAR, TWICE, epsilon, delta)
+def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0), **wished):
+    return MechanismChoice(name, **wished).made(query, CALENDAR, TWICE, epsilon, delta)
 
 
 RELEASED = [
     Example(name, offered(name), periods_of(HISTOGRAM), other=offered(name, epsilon=ONE * 2), numbers=of_level)
     for name in ("best", "ahead", "hdcr", "dcr", "counter", "pan-private", "partitioning", "dynamic")
 ]
+RELEASED.append(
+    Example(
+        "swcr",
+        offered("swcr", window=3),
+        periods_of(HISTOGRAM),
+        other=offered("swcr", epsilon=ONE * 2, window=3),
+        numbers=of_level,
+    )
+)
 RELEASED.append(
     Example(
         "square-root",

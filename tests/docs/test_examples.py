@@ -10,8 +10,9 @@ PAGES = [page for page in sorted(DOCS.glob("**/*.md")) if "    >>> " in page.rea
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_a_page_give_what_it_says(page):
-    """All of a page run one after the other, as a reader would."""
+def test_the_examples_of_a_page_give_what_it_says(page, tmp_path, monkeypatch):
+    """All of a page run one after the other, as a reader would, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
     assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 

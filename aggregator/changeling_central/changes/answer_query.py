@@ -16,6 +16,7 @@ declared may come from the data: they never become a column.
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
 
@@ -73,6 +74,28 @@ def names_in(text: str) -> list[str]:
     predicate = parsed(each["listed"] if each else text, (column_of(text),))
     names = [name for comparison in comparisons(predicate) for name in comparison.constants]
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The answers that are finite numbers. low, high: what they are clipped to."""
+
+    values: dict[str, float]
+    low: float
+    high: float
+
+    def is_clipped(self, answer: str) -> bool:
+        """Whether the answer is a number beyond the bounds."""
+        return answer in self.values and not self.low <= self.values[answer] <= self.high
+
+
+def numbers_of(text: str, answers: Sequence[str]) -> Numbers | None:
+    """The numbers that a sum or a mean adds up; None for a query of any other form. answers: of the changelog."""
+    total = _TOTAL.fullmatch(text.strip())
+    if total is None:
+        return None
+    low, high, _ = _bounds(total, text)
+    return Numbers(_values(answers), float(low), float(high))
 
 
 def mean_of(text: str) -> Mean | None:

@@ -21,10 +21,11 @@ from .hdcr import NodeRelease
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """values: shape (w,), in units of the query. variance: of each, in units squared."""
+    """values: shape (w,), in units of the query. variance: of each, in units squared. nodes: those it came with."""
 
     values: Floats
     variance: float
+    nodes: tuple[NodeRelease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

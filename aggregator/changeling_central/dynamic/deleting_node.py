@@ -58,7 +58,7 @@ class DeletingNode(Generic[Data]):
         epsilon, delta = self.round_share(round_)
         size = self._sized(data, round_, noise)
         answers = self.static.under(epsilon, delta).release(data, noise)
-        return NodeState(round_, data, size, answers, self._stream(round_).start(), self._number(round_).start())
+        return NodeState(round_, data, size, answers, self.stream(round_).start(), self._number(round_).start())
 
     def step(self, state: NodeState[Data], deleted: Data, noise: Noise) -> NodeState[Data]:
         """The state after one more segment. deleted: the items of D that it deletes."""
@@ -66,7 +66,7 @@ class DeletingNode(Generic[Data]):
         if state.halted:
             return replace(state, remaining=remaining)
         r = state.round
-        after_q, _ = self._stream(r).step(state.deleted, deleted, noise)
+        after_q, _ = self.stream(r).step(state.deleted, deleted, noise)
         after_n, gone = self._number(r).step(state.number, self.static.size(deleted), noise)
         wide = self._error_bound(r, after_n.time)
         if gone <= state.size / 2 + 2 * wide:
@@ -77,7 +77,7 @@ class DeletingNode(Generic[Data]):
             return replace(state, round=r + 1, remaining=remaining, size=size, answers=zero, halted=True)
         epsilon, delta = self.round_share(r + 1)
         answers = self.static.under(epsilon, delta).release(remaining, noise)
-        return NodeState(r + 1, remaining, size, answers, self._stream(r + 1).start(), self._number(r + 1).start())
+        return NodeState(r + 1, remaining, size, answers, self.stream(r + 1).start(), self._number(r + 1).start())
 
     def answers(self, state: NodeState[Data]) -> Data:
         """On D by now: the round's answers less the deletions since, or 0."""
@@ -87,17 +87,18 @@ class DeletingNode(Generic[Data]):
         """(ε_r, δ_r) of each mechanism of round r."""
         return self.epsilon * BASEL / (4 * r**2), self.delta * BASEL / (3 * r**2)
 
+    def stream(self, r: int) -> InfiniteMechanism[Data]:
+        """The stream of what is deleted during round r."""
+        return InfiniteMechanism(self.static, *self.round_share(r))
+
     def check(self, state: NodeState[Data]) -> None:
         """Raises BadState for a state that no node at this price reaches, as far as its shape tells."""
         if state.round < 1:
             raise BadState(f"the rounds of a node are counted from 1, and the state is of round {state.round}")
         check_data(self.static, state.remaining)
         check_answers(self.static, state.answers)
-        self._stream(state.round).check(state.deleted)
+        self.stream(state.round).check(state.deleted)
         self._number(state.round).check(state.number)
-
-    def _stream(self, r: int) -> InfiniteMechanism[Data]:
-        return InfiniteMechanism(self.static, *self.round_share(r))
 
     def _number(self, r: int) -> InfiniteMechanism[int]:
         return InfiniteMechanism(self.counting, self.round_share(r)[0])

@@ -1,11 +1,12 @@
 """A release as a curator runs it: from a changelog, period by period, to rows on disk and a picture."""
 
 from .choice import MechanismChoice
-from .front import Released, release
+from .front import release
 from .method import Made, PeriodChange, ReleaseMechanism
 from .offer import Asked, Offer, Option
 from .offers import all_offers, register
-from .output import Output, Row, read_rows
+from .output import Output, Row, read_about, read_rows
+from .released import Released
 from .run import Release, run
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Released",
     "Row",
     "all_offers",
+    "read_about",
     "read_rows",
     "register",
     "release",

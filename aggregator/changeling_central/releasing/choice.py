@@ -18,6 +18,8 @@ class MechanismChoice:
     branching or layers alone choose hdcr, which has them. adaptive: the guarantee must hold where people react to what
     is published.
 
+    window: in periods, of changes over windows; alone it chooses swcr.
+
     ValueError for a name that is not offered, and for what the mechanism does not let choose.
     """
 
@@ -26,6 +28,7 @@ class MechanismChoice:
     branching: int | None = None
     layers: int | None = None
     adaptive: bool = False
+    window: int | None = None
 
     def __post_init__(self) -> None:
         if self.law is not None and self.law not in tuple(Law):
@@ -33,7 +36,11 @@ class MechanismChoice:
         options = offered(self.name).options
         if self.adaptive and Option.ADAPTIVE not in options:
             raise ValueError(f"--adaptive: {self.name} promises nothing where people react to what is published")
-        for option, value in ((Option.BRANCHING, self.branching), (Option.LAYERS, self.layers)):
+        for option, value in (
+            (Option.BRANCHING, self.branching),
+            (Option.LAYERS, self.layers),
+            (Option.WINDOW, self.window),
+        ):
             if value is not None and option not in options:
                 raise ValueError(f"--{option}: {self.name} has none")
 
@@ -42,6 +49,8 @@ class MechanismChoice:
         """Of the offer that is taken."""
         if self.mechanism is not None:
             return self.mechanism
+        if self.window is not None:
+            return "swcr"
         return "best" if self.branching is None and self.layers is None else "hdcr"
 
     def made(
@@ -76,4 +85,4 @@ class MechanismChoice:
             raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
         law = None if self.law is None else Law(self.law)
         wished = self.branching, self.layers, self.adaptive
-        return Asked(query, calendar, constraint, epsilon, delta, law, *wished, begun)
+        return Asked(query, calendar, constraint, epsilon, delta, law, *wished, begun, self.window)

@@ -65,6 +65,25 @@ def release(
     adaptive: Annotated[
         bool, option(PROMISE, "Holds where people react to what is published, too; more noise.", "--adaptive")
     ] = False,
+    window: Annotated[str | None, option(HOW, "Of swcr, or of --afterwards: 24h.")] = None,
+    person: Annotated[
+        str | None, option(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
+    ] = None,
+    per_person: Annotated[int, option(PROMISE, "A person has at most so many entries.")] = 1,
+    budget_: Annotated[
+        str | None,
+        option(PROMISE, "What all releases of the changelog may cost: 3, or 3,1e-6 with a delta.", "--budget"),
+    ] = None,
+    ledger: Annotated[
+        Path | None, option(FILES, "Where the releases of the changelog add up; CHANGELOG.ledger if left out.")
+    ] = None,
+    changelog_id: Annotated[
+        str | None, option(FILES, "What the changelog is called in its ledger; drawn if left out.")
+    ] = None,
+    nodes: Annotated[bool, option(WHAT, "Publish the noisy nodes as well.", "--nodes")] = False,
+    afterwards: Annotated[
+        Path | None, option(FILES, "The best estimates from all --nodes so far: a .csv or .jsonl file.")
+    ] = None,
     output: Annotated[
         Path | None,
         option(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.", "--output", "-o"),
@@ -73,9 +92,12 @@ def release(
 ) -> None:
     """Publish a count of a changelog continually, with standard errors; run again, it goes on where it stopped.
 
-    A sum (sum of answer from 0 to 100 by 5) clips and rounds; an answer that is no finite number adds 0. Give --start
-    and --until: else they are read from the data, and not protected. Of pan-private the promise about outputs alone is
-    kept, as the changelog lies beside it.
+    A query may name any column. A sum or a mean (mean of price from 0 to 100 by 5) clips and rounds; an answer that is
+    no finite number adds 0. Give --start and --until: else they are read from the data, and not protected. Of
+    pan-private the promise about outputs alone is kept, as the changelog lies beside it.
+
+    The losses of all releases of a changelog add up in a ledger beside it. What is said here as not private comes from
+    the data: keep it to yourself.
 
     The state beside the output (OUTPUT.state) holds true sums: keep it where the changelog is kept.
     """
@@ -103,18 +125,30 @@ def release(
             branching=branching,
             layers=layers,
             adaptive=adaptive,
+            window=window,
+            person=person,
+            per_person=per_person,
+            nodes=nodes,
+            afterwards=afterwards,
+            ledger=ledger,
+            changelog_id=changelog_id,
+            total=None if budget_ is None else _total(budget_),
             told=_say,
             reached=lambda period, last: progress.update(task, completed=period, total=last),
         )
+    for key, value in released.about:
+        _say(f"{key}: {value}")
     calendar, last = released.calendar, released.last
     end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
     cost = f"epsilon {epsilon.strip()}" + f", delta {delta.strip()}" * (budget(delta) > 0)
     given = ", given the calendar, which was read from the data and is not protected" * released.calendar_from_data
-    promise = f"{released.guarantee.neighbours}; {released.guarantee.source}"
+    whom = "an entry" if person is None else "a person"
     _say(
-        f"published {released.published} periods, until {end}, to {released.output}; the whole release costs an entry "
-        f"at most {cost}{given} ({promise})"
+        f"published {released.published} periods, until {end}, to {released.output}; the whole release costs {whom} "
+        f"at most {cost}{given}"
     )
+    if released.ledger is not None:
+        _say(released.ledger.said())
     if plot is not None and last:  # before the first period has ended there is nothing to draw
         from .plot import save_release_plot
 
@@ -124,6 +158,11 @@ def release(
 
 def _say(sentence: str) -> None:
     typer.echo(f"changeling: {sentence}", err=True)
+
+
+def _total(text: str) -> tuple[str, str]:
+    epsilon, _, delta = text.partition(",")
+    return epsilon.strip(), delta.strip() or "0"
 
 
 def _listed(answers: str) -> list[str]:

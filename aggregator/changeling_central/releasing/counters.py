@@ -25,7 +25,8 @@ from ..changes.release_graph import Level
 from ..counters.binary import cum
 from ..counters.infinite import InfiniteMechanism
 from ..counters.pan_private import PanPrivateCounter
-from ..dynamic.fully_dynamic import Protects, Update, fully_dynamic
+from ..dynamic.expected import least_variance
+from ..dynamic.fully_dynamic import FullyDynamic, Protects, Update, fully_dynamic
 from ..dynamic.insertion_deletion import insertion_minus_deletion
 from ..errors import BadState
 from ..mechanism import Guarantee, Mechanism, State
@@ -128,6 +129,12 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
         """Of each column, in units squared; None where the counter states none."""
         return self.mechanism.variance(step)
 
+    def expected_variance(self, step: int) -> float | None:
+        """As `variance`; of a dynamic count at least this, where every period ends a segment."""
+        if isinstance(self.mechanism, FullyDynamic):
+            return least_variance(self.mechanism, step)
+        return self.variance(step)
+
     def saved(self, state: CounterState[State]) -> bytes:
         """The state as bytes, each column's as its counter saves it."""
         columns = tuple(self.mechanism.saved(column) for column in state.columns)
@@ -215,11 +222,30 @@ _DYNAMIC = Counter(
 
 REACTING = frozenset({Option.ADAPTIVE})
 COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release, REACTING)
-PAN_PRIVATE = Offer("pan-private", "A counter whose memory could be seized without telling more.", _PAN_PRIVATE.release)
+PAN_PRIVATE = Offer(
+    "pan-private",
+    "A counter whose memory could be seized without telling more.",
+    _PAN_PRIVATE.release,
+    good_for="a count whose memory may be seized, in a process that keeps no changelog (`changeling count`), which "
+    "one with a changelog beside it is not",
+)
 INFINITE = Offer(
-    "infinite", "A counter that does not need to know when the calendar ends.", _INFINITE.release, REACTING
+    "infinite",
+    "A counter that does not need to know when the calendar ends.",
+    _INFINITE.release,
+    REACTING,
+    good_for="a count that nobody can say the end of",
 )
 PARTITIONING = Offer(
-    "partitioning", "Insertions less deletions, released when enough came: few mutations.", _PARTITIONING.release
+    "partitioning",
+    "Insertions less deletions, released when enough came: few mutations.",
+    _PARTITIONING.release,
+    good_for="mutations that are rare over a very long time",
 )
-DYNAMIC = Offer("dynamic", "Its error follows how many are there, not how many came: --at-most 2.", _DYNAMIC.release)
+DYNAMIC = Offer(
+    "dynamic",
+    "Its error follows how many are there, not how many came: --at-most 2.",
+    _DYNAMIC.release,
+    good_for="many queries at once of a database that far more entries came to and left than it holds, and never for "
+    "a plain count",
+)

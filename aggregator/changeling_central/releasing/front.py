@@ -6,37 +6,38 @@ goes on where it stopped.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from importlib.util import find_spec
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from changeling_protocol import Calendar
+from changeling_protocol import Constraint
 from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.changelog import MICROSECONDS, Changelog, read_csv, read_frame, read_parquet
+from changeling_statistics.changelog import MICROSECONDS, Changelog, Columns
 from changeling_statistics.constraint_words import constraint_of
 from changeling_statistics.durations import format_duration, parse_duration
-from changeling_statistics.errors import BadChangelog
 from changeling_statistics.instants import parse_instant
 
-from ..changes.answer_query import answer_query
-from ..errors import UnusableChangelog
-from ..frames import Frame
+from ..changes.answer_query import answer_query, column_of, mean_of
 from ..guard import frozen
-from ..mechanism import Guarantee
+from ..persons import beyond
+from ..whole import whole
+from .afterwards import save_afterwards
 from .best import BEST, compared, in_words
 from .calendar import calendar_for
+from .candour import expected_error, of_freezing, of_names, of_purpose, stated_error
 from .choice import MechanismChoice
-from .limits import budget, check_budget, check_changelog, check_output
-from .output import Output, Row, read_rows
+from .header import about_release
+from .ledger import Account, Charge, read_ledger
+from .limits import budget, check_budget, check_output
+from .offers import offered
+from .output import Output
+from .released import Released
 from .run import Release, run
+from .source import Source, changelog_of, ledger_beside
 from .terms import begun, terms_of
-
-if TYPE_CHECKING:
-    from polars import DataFrame
+from .unit import Unit
 
 TOGETHER = 128
 """Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
@@ -45,41 +46,8 @@ NEEDED = ("opendp", "dp_accounting", "msgspec", "filelock")
 Number = int | float | str | Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
-    """What is published so far.
-
-    output: the file. query: in words. calendar: all periods of the release, `last` of which have ended. published: how
-    many periods this call added. guarantee: what the whole release costs an entry. calendar_from_data: an end of the
-    calendar was read from the data, and is not protected. notes: what its reader should know, a sentence each.
-    """
-
-    output: Path
-    query: str
-    calendar: Calendar
-    last: int
-    published: int
-    guarantee: Guarantee
-    calendar_from_data: bool
-    notes: tuple[str, ...]
-
-    def rows(self) -> list[Row]:
-        """All that was published by then, a row for each period and column."""
-        every = read_rows(self.output) if self.output.exists() else []
-        return [row for row in every if row.period <= self.last]
-
-    def frame(self) -> "DataFrame":
-        """The same as a polars frame, with times as datetimes in UTC."""
-        import polars as pl
-
-        schema = {"period": pl.Int64, "time": pl.String, "name": pl.String}
-        numbers = {"estimate": pl.Float64, "standard_error": pl.Float64}
-        frame = pl.DataFrame(self.rows(), schema={**schema, **numbers}, orient="row")
-        return frame.with_columns(pl.col("time").str.to_datetime(time_zone="UTC"))
-
-
 def release(
-    changelog: Changelog | Frame | Path | str,
+    changelog: Source,
     query: str,
     *,
     every: str,
@@ -99,15 +67,25 @@ def release(
     branching: int | None = None,
     layers: int | None = None,
     adaptive: bool = False,
+    window: str | None = None,
+    person: str | None = None,
+    per_person: int = 1,
+    nodes: bool = False,
+    afterwards: Path | str | None = None,
+    ledger: Path | str | None = None,
+    changelog_id: str | None = None,
+    total: tuple[Number, Number] | Number | None = None,
     told: Callable[[str], None] = lambda sentence: None,  # noqa: ARG005
     reached: Callable[[int, int], None] = lambda period, last: None,  # noqa: ARG005
 ) -> Released:
     """Publish a count of a changelog continually, with standard errors; called again, it goes on where it stopped.
 
-    changelog: a `Changelog`, a frame of pandas or polars, or a .csv, .csv.gz or .parquet file, of entry, time, answer.
-    query: what is counted, such as "any answer" or "answer == 'A'"; `changes.answer_query` lists the forms.
+    changelog: a `Changelog`, a frame of pandas or polars, or a .csv, .csv.gz or .parquet file, of entry, time, answer;
+    other columns are left alone.
+    query: what is counted, such as "any answer" or "answer == 'A'"; `changes.answer_query` lists the forms. Any column
+    may stand in place of `answer`.
     every: the length of a period: "15m", "1h", "1d".
-    epsilon: what an entry may lose over the whole release, in nats; a float is taken as it is written.
+    epsilon: what an entry, or a person, may lose over the whole release, in nats; a float is taken as it is written.
     output: a .csv or .jsonl file. The state beside it, OUTPUT.state, holds true sums: keep it where the changelog is.
     at_most: an entry mutates at most so often, its insertion included. within: its mutations lie within so long of the
     first, such as "12h". One of the two is needed; with both, an entry keeps to both.
@@ -119,35 +97,61 @@ def release(
     protected. through: until when the changelog is whole, now if left out: periods that end later wait.
     mechanism: the name of an offer, see `all_offers`; the one of the least predicted error if left out. law: "laplace"
     or "gaussian". branching, layers: of hdcr's hierarchy. What is left out is chosen. adaptive: the guarantee holds
-    where people react to what is published, too.
-    told: called with each note as it arises. reached: called with (period, last period) as periods are published.
+    where people react to what is published, too. window: of swcr, or of `afterwards`, such as "24h".
+    person: the column that says whose an entry is: the promise is then made to persons, with all of at most
+    `per_person` entries. nodes: publish the noisy nodes as well, of hdcr. afterwards: a file for the best estimates
+    from all nodes, made anew with each call; it needs `nodes`.
+    ledger: where the releases of this changelog are added up; beside the file if left out, nowhere for a frame.
+    changelog_id: what the changelog is called in it, drawn if left out. total: what all releases may cost together,
+    epsilon or (epsilon, delta); set once, lowered at most.
+    told: called with each note and aside as it arises. reached: called with (period, last period) as these are
+    published.
 
     Returns what is published. Raises ValueError for what cannot be asked, UnusableChangelog for rows that contradict
     themselves, ConstraintBroken before the period of an entry's breach, TimeReversed and BadState where changelog,
-    output or state are not those that the release began with.
+    output, state or ledger are not those that the release began with, BudgetExhausted for more than `total`.
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
-    constraint = constraint_of(at_most, None if within is None else parse_duration(within))
-    choice = MechanismChoice(mechanism, law, branching, layers, adaptive)
+    constraint = constraint_of(_whole("at_most", at_most), None if within is None else parse_duration(within))
+    period = parse_duration(every)
+    spans = None if window is None else _periods(window, period)
+    direct = spans if afterwards is None or mechanism == "swcr" else None
+    shape = _whole("branching", branching), _whole("layers", layers)
+    choice = MechanismChoice(mechanism or ("hdcr" if nodes else None), law, *shape, adaptive, direct)
+    if nodes and choice.name not in ("hdcr", "dcr"):
+        raise ValueError(f"--nodes: {choice.name} has no nodes that are published")
+    if afterwards is not None and not nodes:
+        raise ValueError("what is known afterwards is made from all --nodes: publish them")
+    unit = Unit(person, _whole("per_person", per_person) or 0)
     spent = _exact(epsilon), _exact(delta)
     check_budget(*spent)
+    each = unit.of_an_entry(*spent)
+    check_budget(*each)
     output = Path(output)
     check_output(output)
-    log = changelog_of(changelog)
+    log = changelog_of(changelog, Columns(column_of(query), person))
     state = output.with_name(output.name + ".state")
     before = begun(state)
-    counted = answer_query(query, log.answers, _named(answers), fixed)
-    dates = calendar_for(log, parse_duration(every), _iso(start), _iso(until), before)
+    declared = _named(answers)
+    counted, mean = answer_query(query, log.answers, declared, fixed), mean_of(query)
+    if mean is not None and choice.name == "swcr":
+        raise ValueError("a mean is of what is there, and swcr publishes changes: take a sum")
+    dates = calendar_for(log, period, _iso(start), _iso(until), before)
     calendar = dates.calendar
     notes: list[str] = []
+    asides: list[str] = []
 
     def note(sentence: str) -> None:
         notes.append(sentence)
         told(sentence)
 
+    def aside(sentence: str) -> None:
+        asides.append(sentence)
+        told(f"not private, for the curator alone: {sentence}")
+
     if before is not None:
-        before.refuse_others(terms_of(query, counted, calendar, constraint, *spent))
+        before.refuse_others(terms_of(query, counted, calendar, constraint, *each, unit))
     elif dates.from_data:
         note(
             "the calendar is read from the data, whole days around its first and last mutation; where one entry could "
@@ -155,40 +159,100 @@ def release(
         )
     if dates.left:
         note(f"the last {format_duration(dates.left)} before --until are no whole period, and are not released")
+    for sentence in of_names(query, log, declared, counted):
+        aside(sentence)
     if freeze:
-        log = frozen(log, constraint, fixed)
+        kept = _frozen(log, constraint, fixed, unit)
+        aside(of_freezing(log, kept, counted, calendar))
+        log = kept
     if before is None and choice.name == BEST.name:
-        wish = choice.asked(counted, calendar, constraint, *spent)
+        wish = choice.asked(counted, calendar, constraint, *each)
         predicted = compared(wish)
         made = predicted[0].made
         note(in_words(wish, predicted))
     else:
         begun_with = None if before is None else before.saved.terms.mechanism
-        made = choice.made(counted, calendar, constraint, *spent, begun_with)
+        made = choice.made(counted, calendar, constraint, *each, begun_with)
+        if before is None and (good_for := offered(choice.name).good_for):
+            usual = compared(MechanismChoice(adaptive=adaptive).asked(counted, calendar, constraint, *each))[0]
+            expected = expected_error(made, counted, calendar.periods)
+            note(of_purpose(choice.name, good_for, expected, usual.name, usual.error))
+    error = stated_error(made, counted, calendar.periods) if mean is None else None
+    guarantee = unit.guarantee(made.guarantee, *spent)
+    about = about_release(query, calendar, dates.from_data, constraint, freeze, unit, guarantee, made, error)
     instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
     last = calendar.closed(UnixSeconds(instant))
-    written = Output(output, counted.names, float(counted.unit))
-    asked = Release(log, counted, query, calendar, constraint, made, written, state, dates.from_data)
+    names = tuple(name + made.shows for name in counted.names)
+    written = Output(output, names, float(counted.unit), about, mean, nodes)
+    account = _account(changelog, ledger, unit, output, query, spent, changelog_id, total)
+    asked = Release(log, counted, query, calendar, constraint, made, written, state, dates.from_data, unit, account)
     published, unknown = _follow(asked, last, reached)
     if unknown:
         note("no standard error of this mechanism is known, so that column is empty")
     if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICROSECONDS:
         note("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
-    return Released(output, query, calendar, last, published, made.guarantee, dates.from_data, tuple(notes))
+    if afterwards is not None and last:
+        save_afterwards(output, Path(afterwards), calendar, spans, Output(Path(afterwards), names, 1.0, about))
+    return Released(
+        output,
+        query,
+        calendar,
+        last,
+        published,
+        guarantee,
+        dates.from_data,
+        tuple(notes),
+        tuple(asides),
+        about,
+        None if account is None else read_ledger(account.path),
+    )
 
 
-def changelog_of(source: Changelog | Frame | Path | str) -> Changelog:
-    """The changelog of a file, a frame or itself. Raises UnusableChangelog for rows that contradict themselves."""
-    if isinstance(source, Changelog):
-        return source
-    try:
-        if not isinstance(source, str | Path):
-            return read_frame(source)
-        path = Path(source)
-        check_changelog(path)
-        return read_parquet(path) if path.suffix == ".parquet" else read_csv(path)
-    except BadChangelog as error:
-        raise UnusableChangelog(str(error)) from error
+def _frozen(log: Changelog, constraint: Constraint, fixed: bool, unit: Unit) -> Changelog:
+    """What is left once entries, and persons, are held to their promise."""
+    within = log if unit.column is None else log.take(~beyond(log, unit.most))
+    return frozen(within, constraint, fixed)
+
+
+def _account(
+    source: Source,
+    ledger: Path | str | None,
+    unit: Unit,
+    output: Path,
+    query: str,
+    spent: tuple[Fraction, Fraction],
+    changelog_id: str | None,
+    total: tuple[Number, Number] | Number | None,
+) -> Account | None:
+    """What the release is charged to: the ledger that is named, else the one beside the file."""
+    path = ledger_beside(source) if ledger is None else Path(ledger)
+    if path is None:
+        if total is not None or changelog_id is not None:
+            raise ValueError("a frame has no ledger beside it: name one, ledger=")
+        return None
+    check_output(path)
+    epsilon, delta = total if isinstance(total, tuple) else (total, 0)
+    whole_budget = None if epsilon is None else (_exact(epsilon), _exact(delta))
+    if whole_budget is not None and (whole_budget[0] <= 0 or not 0 <= whole_budget[1] < 1):
+        raise ValueError(f"a budget of all releases has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
+    charge = Charge("", str(output), query, str(spent[0]), str(spent[1]))
+    return Account(path, unit, charge, changelog_id, whole_budget)
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    """A number as Python's own, be it NumPy's. ValueError for what is none."""
+    number = whole(value)
+    if value is not None and number is None:
+        raise ValueError(f"{name} is a whole number, got {value!r}")
+    return number
+
+
+def _periods(window: str, period: int) -> int:
+    """How many periods a window has. ValueError where it is no whole number of them."""
+    seconds = parse_duration(window)
+    if seconds % period:
+        raise ValueError(f"a window is a whole number of periods of {format_duration(period)}, got {window}")
+    return seconds // period
 
 
 def _follow(asked: Release, last: int, reached: Callable[[int, int], None]) -> tuple[int, bool]:

@@ -81,10 +81,13 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         return HierarchyState(self.mechanism.start(), self.estimates.start())
 
     def step(self, state: HierarchyState, value: PeriodChange, noise: Noise) -> tuple[HierarchyState, Level]:
-        """value: one more period. Returns the best estimate of the query at its end, from all nodes closed by then."""
+        """value: one more period. Returns the best estimate of the query at its end, from all nodes closed by then.
+
+        The nodes that close with the period come with it.
+        """
         nodes, released = self.mechanism.step(state.nodes, value.net, noise)
         graph, level = self.estimates.step(state.graph, released)
-        return HierarchyState(nodes, graph), level
+        return HierarchyState(nodes, graph), replace(level, nodes=released)
 
     def check(self, state: HierarchyState) -> None:
         """Raises BadState for nodes or a release graph of another hierarchy, or of different periods."""
@@ -150,7 +153,7 @@ def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | No
     return False
 
 
-SHAPED = frozenset(Option)
+SHAPED = frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE, Option.BRANCHING, Option.LAYERS})
 HDCR = Offer("hdcr", "A hierarchy whose nodes draw their noise as they close; the best one if left out.", _hdcr, SHAPED)
 DCR = Offer(
     "dcr", "One noisy change a period: short calendars.", _dcr, frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE})

@@ -66,6 +66,18 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
 
     __slots__ = ()
 
+    @property
+    def shows(self) -> str:
+        """What is added to the names of the query's columns, where it is not their levels that are published."""
+        return ""
+
+    def expected_variance(self, step: int) -> float | None:
+        """Of each column after so many periods, in units squared, as far as it is known before the data are.
+
+        Where no `variance` is stated it may be a lower bound. None where nothing is known.
+        """
+        return self.variance(step)
+
     @abstractmethod
     def made_with(self) -> Made:
         """What it is, noise included: a state of one mechanism is never used with another."""

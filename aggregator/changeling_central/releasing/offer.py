@@ -25,6 +25,7 @@ class Option(StrEnum):
     ADAPTIVE = "adaptive"
     BRANCHING = "branching"
     LAYERS = "layers"
+    WINDOW = "window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Asked:
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
     whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. adaptive: whether the
     guarantee must hold where people react to what is published. begun: what a release that has begun was made with,
-    None for a new one.
+    None for a new one. window: in periods, None where there is none.
     """
 
     query: LinearQuery
@@ -47,6 +48,7 @@ class Asked:
     layers: int | None = None
     adaptive: bool = False
     begun: Made | None = None
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,12 @@ class Offer(Generic[State]):
     name: what a person writes behind --mechanism. summary: one line of help. make: the mechanism that costs an entry at
     most the budget; ValueError where it does not take the query, the calendar or the constraint. options: what may be
     chosen of it; without LAW and DELTA it is released at a pure epsilon, with Laplace noise. With ADAPTIVE its
-    guarantee holds, or can be made to hold, where people react to what is published.
+    guarantee holds, or can be made to hold, where people react to what is published. good_for: what to take it for,
+    said before anything is drawn with how far it is expected to err; "" for what is good for most.
     """
 
     name: str
     summary: str
     make: Callable[[Asked], ReleaseMechanism[State]]
     options: frozenset[Option] = frozenset()
+    good_for: str = ""

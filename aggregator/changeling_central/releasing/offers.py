@@ -8,6 +8,7 @@ from .counters import COUNTER, DYNAMIC, INFINITE, PAN_PRIVATE, PARTITIONING
 from .hierarchies import DCR, HDCR
 from .levels import AHEAD, SQUARE_ROOT
 from .offer import Offer
+from .windows import SWCR
 
 _OFFERS: dict[str, Offer[object]] = {}
 """By name, in the order of the help."""
@@ -39,6 +40,7 @@ register(AHEAD)
 register(SQUARE_ROOT)
 register(HDCR)
 register(DCR)
+register(SWCR)
 register(COUNTER)
 register(PAN_PRIVATE)
 register(INFINITE)

@@ -11,12 +11,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import dropwhile, takewhile
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from changeling_statistics.instants import format_instant
 
+from ..changes.mean_query import Mean, Shown
 from ..changes.release_graph import Level
 from ..errors import BadState
 from ..saved import flush_folder, naming
@@ -43,35 +45,56 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth."""
+    """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth.
+
+    about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. nodes:
+    whether the nodes that a level came with are written behind it.
+    """
 
     path: Path
     names: tuple[str, ...]
     unit: float
+    about: tuple[tuple[str, str], ...] = ()
+    mean: Mean | None = None
+    nodes: bool = False
 
     def __post_init__(self) -> None:
         if self.path.suffix not in (".csv", ".jsonl"):
             raise ValueError(f"the output is a .csv or a .jsonl file, got {self.path.name}")
 
     def header(self) -> bytes:
-        """What the file begins with: the names of its columns, nothing in JSON lines."""
-        return (",".join(COLUMNS) + "\n").encode() if self.path.suffix == ".csv" else b""
+        """What the file begins with: what is said of the release, in lines that begin with a # or in one object.
+
+        Then, in CSV, the names of the columns.
+        """
+        if self.path.suffix == ".jsonl":
+            return (json.dumps({"release": dict(self.about)}, ensure_ascii=False) + "\n").encode() * bool(self.about)
+        said = "".join(f"# {key}: {' '.join(value.split())}\n" for key, value in self.about)
+        return (said + ",".join(COLUMNS) + "\n").encode()
 
     def rows(self, period: int, time: float, level: Level) -> bytes:
         """The file's rows of one period, one a column. An unknown standard error is an empty field, or null.
 
         time: the end of the period, Unix seconds.
         """
-        text = io.StringIO()
-        error = sqrt(level.variance) * self.unit if level.variance == level.variance else None
-        writer = csv.writer(text, lineterminator="\n")
-        for name, value in zip(self.names, level.values.tolist(), strict=True):
-            row = (period, format_instant(time), name, value * self.unit, error)
-            if self.path.suffix == ".csv":
-                writer.writerow(["" if field is None else field for field in row])
-            else:
-                text.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
-        return text.getvalue().encode()
+        return written_rows(self.path.suffix, period, time, [*self._levels(level), *self._nodes(level)])
+
+    def _levels(self, level: Level) -> list[Shown]:
+        if not level.values.size:
+            return []
+        if self.mean is not None:
+            return self.mean.shown(level)
+        error = sqrt(level.variance) * self.unit
+        return [
+            Shown(name, value * self.unit, error) for name, value in zip(self.names, level.values.tolist(), strict=True)
+        ]
+
+    def _nodes(self, level: Level) -> list[Shown]:
+        return [
+            Shown(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit)
+            for each in (level.nodes if self.nodes else ())
+            for name, value in zip(self.names, each.values.tolist(), strict=True)
+        ]
 
     def size(self) -> int:
         """How many bytes there are; 0 where there is no file."""
@@ -109,12 +132,41 @@ class Output:
         return at + len(rows)
 
 
+def written_rows(suffix: str, period: int, time: float, shown: Sequence[Shown]) -> bytes:
+    """The rows of one period, in a file with this suffix. time: the end of the period, Unix seconds."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for name, value, error in shown:
+        row = (period, format_instant(time), name, float(value), float(error) if error == error else None)
+        if suffix == ".csv":
+            writer.writerow(["" if field is None else field for field in row])
+        else:
+            text.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
+    return text.getvalue().encode()
+
+
+def node_name(name: str, periods: int) -> str:
+    """The name of a row that holds a node. name: of the column. periods: how wide the node is."""
+    return f"{name}, change over {periods} period{'s' * (periods > 1)}"
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """What is said of a release at the head of its .csv or .jsonl file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".jsonl":
+            said: dict[str, str] = json.loads(next(file, "{}")).get("release", {})
+            return said
+        heads = (line[2:].rstrip("\n").partition(": ") for line in takewhile(_is_about, file))
+        return {key: value for key, _, value in heads}
+
+
 def read_rows(path: Path) -> list[Row]:
     """What was published in a .csv or .jsonl file, in its order."""
     with path.open(encoding="utf-8", newline="") as file:
-        rows: Sequence[dict[str, str]] = (
-            list(csv.DictReader(file)) if path.suffix == ".csv" else [json.loads(line) for line in file]
-        )
+        if path.suffix == ".csv":
+            rows: Sequence[dict[str, str]] = list(csv.DictReader(dropwhile(_is_about, file)))
+        else:
+            rows = [row for line in file if "release" not in (row := json.loads(line))]
     return [
         Row(
             int(row["period"]),
@@ -125,3 +177,7 @@ def read_rows(path: Path) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def _is_about(line: str) -> bool:
+    return line.startswith("# ")

@@ -28,7 +28,8 @@ def save_release_plot(published: Path, path: Path, title: str) -> None:
         lines[name].append((datetime.fromisoformat(time).replace(tzinfo=None), estimate, error_))
     if not lines:
         raise ValueError(f"{published} holds no releases to draw")
-    largest = sorted(lines, key=lambda name: -max(value for _, value, _ in lines[name]))[:MOST_LINES]
+    levels = [name for name in lines if name.rpartition(", change over")[0] not in lines]  # nodes are no levels
+    largest = sorted(levels, key=lambda name: -max(value for _, value, _ in lines[name]))[:MOST_LINES]
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     banded = False

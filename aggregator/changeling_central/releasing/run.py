@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from changeling_protocol import Calendar, Constraint
@@ -19,12 +20,15 @@ from changeling_statistics.changelog import MICROSECONDS, Changelog, Mutations
 from ..changes.linear_query import LinearQuery
 from ..changes.release_graph import Level
 from ..errors import BadState, TimeReversed
-from ..guard import first_breach
+from ..guard import Breach, first_breach
 from ..noise import Noise
+from ..persons import first_beyond
 from ..saved import held
+from .ledger import Account
 from .method import PeriodChange, ReleaseMechanism
 from .output import Output
 from .terms import SavedRelease, Terms, begun, keep, terms_of
+from .unit import ENTRY, Unit
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -35,6 +39,7 @@ class Release:
     """What is released of which changelog. asked: the query in words. state: where the state is kept.
 
     calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
+    unit: of privacy. account: what the release is charged to, None for nothing.
     ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do.
     """
 
@@ -47,6 +52,8 @@ class Release:
     output: Output
     state: Path
     calendar_from_data: bool = False
+    unit: Unit = ENTRY
+    account: Account | None = None
 
     def __post_init__(self) -> None:
         if not self.mechanism.covers(self.query, self.calendar, self.constraint):
@@ -57,8 +64,16 @@ class Release:
     def terms(self) -> Terms:
         """All that a later run must agree on."""
         spent = self.mechanism.guarantee
-        agreed = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta)
-        return replace(agreed, mechanism=self.mechanism.made_with(), format=self.output.path.suffix)
+        agreed = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta, self.unit)
+        form = self.output.path.suffix + " with nodes" * self.output.nodes
+        return replace(agreed, mechanism=self.mechanism.made_with(), format=form)
+
+    def breach(self) -> Breach | None:
+        """The first mutation that the guarantee does not count with: of an entry, or of a person's further entry."""
+        found = [first_breach(self.changelog, self.constraint, self.query.fixed)]
+        if self.unit.column is not None:
+            found.append(first_beyond(self.changelog, self.unit.most, self.unit.column))
+        return min((each for each in found if each is not None), key=lambda each: each.time, default=None)
 
 
 def run(
@@ -115,7 +130,7 @@ class _Journal:
 def _run(
     release: Release, noise: Noise, until: int, reached: Callable[[str], None], together: int
 ) -> Iterator[tuple[int, Level]]:
-    breach = first_breach(release.changelog, release.constraint, release.query.fixed)
+    breach = release.breach()
     journal = _resumed(release)
     state = release.mechanism.resumed(journal.saved.state)
     journal.repair()
@@ -156,18 +171,25 @@ def _run(
 
 
 def _resumed(release: Release) -> _Journal:
-    terms, output, before = release.terms(), release.output, begun(release.state)
+    terms, output, before, account = release.terms(), release.output, begun(release.state), release.account
+    known = before.saved.changelog if before is not None else ""
     if before is not None:
         before.refuse_others(terms)
+    if known and account is None:
+        raise BadState(f"{release.state} is charged to the ledger of the changelog {known!r}: name it, --ledger")
+    if before is not None:
+        if account is not None:
+            known = account.opened(before.saved.charge, known)
         from_data = before.saved.calendar_from_data or release.calendar_from_data
-        saved = replace(before.saved, calendar_from_data=from_data)
+        saved = replace(before.saved, calendar_from_data=from_data, changelog=known)
     elif output.path.exists():
         raise BadState(
             f"{output.path} exists without its state {release.state.name}: releasing again would draw twice for the "
             "same nodes; choose another output, and count what this one cost"
         )
     else:
-        saved = _first(release, terms)
+        known = "" if account is None else account.opened(None, "")
+        saved = replace(_first(release, terms), changelog=known)
         keep(release.state, saved)
     if output.size() > saved.at + len(saved.pending):
         raise BadState(
@@ -181,6 +203,8 @@ def _resumed(release: Release) -> _Journal:
             f"{output.path} was changed in what is published: put it back as it was, or choose another output and "
             "count what this one cost"
         )
+    if account is not None:
+        account.settled(saved.charge, saved.changelog)
     return _Journal(release, saved, running)
 
 
@@ -195,13 +219,14 @@ def _first(release: Release, terms: Terms) -> SavedRelease:
         pending=release.output.header(),
         digest=b"",
         state=release.mechanism.saved(release.mechanism.start()),
+        charge=token_hex(8),
+        changelog="",
     )
 
 
 def _digest(before: bytes, changelog: Changelog, part: Mutations) -> bytes:
     """A hash of all mutations so far, by the names of entries and answers, whose numbers may change as a file grows."""
-    names = ("", *changelog.answers)
     entries = [changelog.entries[i] for i in part.entry.tolist()]
-    answers = [names[i] for i in part.new.tolist()]
+    answers = [changelog.answers[i - 1] if i else "" for i in part.new.tolist()]
     rows = sorted(zip(part.time.tolist(), entries, answers, strict=True))
     return sha256(before + repr(rows).encode("utf-8", "surrogatepass")).digest()

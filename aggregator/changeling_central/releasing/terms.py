@@ -15,6 +15,7 @@ from ..errors import BadState
 from ..saved import load, save
 from ..states import read_state, written_state
 from .method import Made
+from .unit import Unit
 
 IDENTITY = "release"
 
@@ -33,7 +34,7 @@ class QueryTerms:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """constraint: its canonical bytes. budget: epsilon and delta.
+    """constraint: its canonical bytes. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
 
     mechanism: what it was made with. format: of the output file. Both are None before they are known.
     """
@@ -42,6 +43,7 @@ class Terms:
     calendar: Calendar
     constraint: bytes
     budget: tuple[Fraction, Fraction]
+    unit: tuple[str, int]
     mechanism: Made | None = None
     format: str | None = None
 
@@ -52,7 +54,8 @@ class SavedRelease:
 
     calendar_from_data: an end of the calendar was once read from the data. period: the last one that was saved.
     at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
-    digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it.
+    digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it. charge: the id that it
+    is charged by to a ledger. changelog: the id in that ledger, "" where there is none.
     """
 
     terms: Terms
@@ -63,6 +66,8 @@ class SavedRelease:
     pending: bytes
     digest: bytes
     state: bytes
+    charge: str
+    changelog: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,20 @@ class Begun:
 
 
 def terms_of(
-    asked: str, query: LinearQuery, calendar: Calendar, constraint: Constraint, epsilon: Fraction, delta: Fraction
+    asked: str,
+    query: LinearQuery,
+    calendar: Calendar,
+    constraint: Constraint,
+    epsilon: Fraction,
+    delta: Fraction,
+    unit: Unit,
 ) -> Terms:
-    """The terms of a release whose mechanism and format are not yet known. asked: the query in words."""
+    """The terms of a release whose mechanism and format are not yet known.
+
+    asked: the query in words. epsilon, delta: of an entry.
+    """
     counted = QueryTerms(asked, query.names, query.moving, query.appearing, query.fixed, query.unit)
-    return Terms(counted, calendar, encode(constraint.as_fields()), (epsilon, delta))
+    return Terms(counted, calendar, encode(constraint.as_fields()), (epsilon, delta), (unit.name, unit.most))
 
 
 def begun(path: Path) -> Begun | None:

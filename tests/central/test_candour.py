@@ -1,0 +1,154 @@
+"""What a curator is told of the data and of the mechanism, and what stands at the head of the output."""
+
+import io
+
+import numpy as np
+import polars as pl
+import pytest
+from changeling_central import read_about, release
+from changeling_central.changes.linear_query import counting
+from changeling_central.dynamic import Segment
+from changeling_central.dynamic.expected import least_variance
+from changeling_central.dynamic.fully_dynamic import Protects, fully_dynamic
+from changeling_central.releasing.candour import expected_error
+from changeling_central.releasing.choice import MechanismChoice
+from changeling_central.static import BasicCounting
+from changeling_commands.__main__ import main as run
+from changeling_protocol import AtMost, Calendar
+
+from tests.seeded_noise import SeededNoise
+
+from .stand_ins import Forbidden
+
+ROWS = {
+    "entry": ["a", "b", "c", "a", "b", "a", "d"],
+    "time": [f"2026-01-01T0{n}:30:00Z" for n in range(7)],
+    "answer": ["tea", "tea", "coffee", "coffee", "", "", "cocoa"],
+    "price": ["3", "4", "oops", "12", "-1", "2.5", "7"],
+}
+DAY = {"every": "1h", "epsilon": 1, "start": "2026-01-01", "until": "2026-01-01T08:00"}
+
+
+def released(folder, query="any answer", rows=ROWS, name="out.csv", **given):
+    return release(pl.DataFrame(rows), query, output=folder / name, **{**DAY, "at_most": 3, **given})
+
+
+def test_freezing_says_how_many_entries_it_froze_and_how_far_off_that_is(tmp_path):
+    """By the truth of both changelogs at every period; before anything is drawn, and never in the output."""
+    told = []
+    one = released(tmp_path, at_most=1, freeze=True, told=told.append)
+    said = "--freeze froze 2 entries of 4 and left out 3 mutations of 7: what is counted is off by up to +2"
+    assert one.asides[0].startswith(said + " (any answer, at 2026-01-01T06:00:00Z)")
+    assert f"not private, for the curator alone: {one.asides[0]}" in told
+    text = (tmp_path / "out.csv").read_text()
+    assert "froze" not in text
+    assert "mutations beyond it are left out (--freeze)" in text
+    two = released(tmp_path, freeze=True, name="two.csv")
+    assert two.asides == ("--freeze froze no entry",)
+
+
+def test_names_that_no_row_holds_and_values_that_nobody_declared_are_said(tmp_path):
+    """Named to the curator, and where they are counted; no name of them is in the output."""
+    one = released(tmp_path, "answer in ('tea', 'Coffee')", name="one.csv")
+    assert one.asides == ("no row holds 'Coffee'",)
+    declared = ["tea", "coffee", "mate"]
+    two = released(tmp_path, "each answer", name="two.csv", answers=declared)
+    assert two.asides == (
+        "no row holds 'mate'",
+        "1 row holds one of 1 answer that nobody declared, 'cocoa': counted nowhere",
+    )
+    three = released(tmp_path, "each answer or other", name="three.csv", answers=declared)
+    assert three.asides[1].endswith("'cocoa': counted as other")
+    four = released(tmp_path, "any answer", name="four.csv", answers=declared)
+    assert four.asides[1].endswith("'cocoa': counted, as the query counts them all")
+    for name in ("two", "three"):
+        assert "cocoa" not in (tmp_path / f"{name}.csv").read_text()
+    assert {row.name for row in three.rows()} == {"tea", "coffee", "mate", "other"}
+
+
+def test_a_new_value_never_stops_a_running_release(tmp_path):
+    """Nobody declared it; the release goes on, and its columns stay the same."""
+    early = {key: values[:6] for key, values in ROWS.items()}
+    given = {"query": "each answer or other", "answers": ["tea", "coffee"]}
+    released(tmp_path, rows=early, through="2026-01-01T06:00", **given)
+    late = released(tmp_path, **given)
+    assert (late.published, len(late.rows())) == (2, 8 * 3)
+
+
+def test_what_a_sum_clips_and_cannot_read_is_said(tmp_path):
+    """Of another column than the answer, as the bounds are stated; the published rows are count, sum and mean."""
+    one = released(tmp_path, "mean of price from 0 to 10 by 0.5", at_most=4, epsilon=1000)
+    assert one.asides == (
+        "1 of 7 values hold what is no finite number, and add nothing",
+        "2 of 7 values are clipped",
+    )
+    shown = {row.name: row.estimate for row in one.rows() if row.period == 8}
+    held = [2.5, 0, 7]  # the price of a by then, of b clipped, of d; that of c is no number
+    assert shown["count of price"] == pytest.approx(3, abs=0.5)
+    assert shown["mean of price"] == pytest.approx(np.mean(held), abs=0.5)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
+def test_the_head_of_the_output_says_shape_noise_guarantee_and_unit(tmp_path, name):
+    """The same that is printed; rows are read as if it were not there, by our reader and by polars."""
+    one = released(tmp_path, name=name, mechanism="dcr")
+    head = read_about(tmp_path / name)
+    assert head == dict(one.about)
+    assert head["guarantee"] == "epsilon 1, for the whole release"
+    assert head["unit of privacy"] == "an entry, with all its mutations"
+    assert head["mechanism"] == "hierarchy; widths 1, law laplace, scale 3"
+    assert head["periods"] == "8 of 1h from 2026-01-01T00:00:00Z to 2026-01-01T08:00:00Z"
+    assert len(one.rows()) == 8
+    if name.endswith("csv"):
+        frame = pl.read_csv(io.BytesIO((tmp_path / name).read_bytes()), comment_prefix="# ")
+        assert frame["period"].to_list() == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "words"), [("dynamic", "never for a plain count"), ("pan-private", "whose memory may be seized")]
+)
+def test_a_mechanism_for_something_else_says_what_it_is_good_for_before_anything_is_drawn(
+    tmp_path, monkeypatch, mechanism, words
+):
+    """With the error to expect of it, and that of the usual one beside it."""
+    told = []
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    with pytest.raises(AssertionError, match="drew"):
+        released(tmp_path, at_most=2, freeze=True, mechanism=mechanism, told=told.append)
+    (said,) = [sentence for sentence in told if "is good for" in sentence]
+    assert words in said
+    assert "here expect it to err by about" in said
+    assert ", ahead by " in said
+
+
+def test_the_expected_error_is_the_root_mean_square_of_the_variances():
+    """Of the pan-private counter, at every period alike."""
+    query, calendar = counting(["x"], ["x"], "x"), Calendar(0, 1, 40)
+    made = MechanismChoice("pan-private").made(query, calendar, AtMost(2), 1)
+    assert expected_error(made, query, 40) ** 2 == pytest.approx(made.variance(1))
+
+
+def test_the_least_variance_of_a_dynamic_count_is_that_of_its_runs():
+    """A database so large that nothing restarts; 600 runs of 3 segments: a right one fails below once in 10^4."""
+    mechanism = fully_dynamic(BasicCounting(), 8, protects=Protects.ENTRY)
+    tree, finals = mechanism.tree, []
+    for seed in range(600):
+        state, noise = tree.start(), SeededNoise(seed)
+        for _ in range(3):
+            state, answer = tree.step(state, Segment([0] * 10**4), noise)
+        finals.append(answer - 3 * 10**4)
+    assert np.var(finals) == pytest.approx(least_variance(mechanism, 3), rel=0.4)
+    assert abs(np.mean(finals)) < 4 * np.std(finals) / 600**0.5
+
+
+def test_the_command_prints_what_stands_at_the_head_and_marks_what_is_not_private(tmp_path, capsys):
+    """On standard error, line by line."""
+    pl.DataFrame(ROWS).write_csv(tmp_path / "log.csv")
+    words = ["release", str(tmp_path / "log.csv"), "--query", "any answer", "--every", "1h", "--epsilon", "1"]
+    words += ["--at-most", "1", "--freeze", "--start", "2026-01-01", "--until", "2026-01-01T08:00"]
+    assert run([*words, "-o", str(tmp_path / "out.csv")]) == 0
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert "changeling: not private, for the curator alone: --freeze froze 2 entries" in said
+    for key, value in read_about(tmp_path / "out.csv").items():
+        assert f"changeling: {key}: {value}\n" in said

@@ -1,0 +1,134 @@
+"""Nodes, windows and what is known afterwards, in a release."""
+
+import numpy as np
+import polars as pl
+import pytest
+from changeling_central import BadState, OpenDPNoise, read_rows, release, sliding_windows
+from changeling_central.changes import Windows
+from changeling_central.changes.linear_query import counting
+from changeling_central.changes.release_graph import retrospective
+from changeling_central.releasing import MechanismChoice
+from changeling_commands.__main__ import main as run
+from changeling_protocol import AtMost, Calendar
+
+from .stand_ins import NoNoise
+
+HOURS = 24
+ROWS = {
+    "entry": [n % 40 for n in range(60)],
+    "time": [f"2026-01-01T{n * HOURS // 60:02d}:30:00Z" for n in range(60)],
+    "answer": ["tea" if n < 40 else "" for n in range(60)],
+}
+DAY = {"every": "1h", "at_most": 2, "epsilon": 1, "start": "2026-01-01", "until": "2026-01-02"}
+
+
+def truth():
+    came = np.zeros(HOURS)
+    for n in range(60):
+        came[n * HOURS // 60] += 1 if n < 40 else -1
+    return np.concatenate([[0], came.cumsum()])
+
+
+@pytest.fixture
+def noiseless(monkeypatch):
+    monkeypatch.setattr(OpenDPNoise, "laplace", NoNoise().laplace)
+
+
+def released(folder, **given):
+    return release(pl.DataFrame(ROWS), "any answer", output=folder / "out.csv", **{**DAY, **given})
+
+
+@pytest.mark.usefixtures("noiseless")
+def test_windows_are_published_from_the_first_whole_one_on(tmp_path):
+    """Without noise the truth; named as changes; in two runs as in one."""
+    given = {"mechanism": "swcr", "window": "5h"}
+    assert released(tmp_path, **given, through="2026-01-01T08:00").rows()[-1].period == 8
+    rows = released(tmp_path, **given).rows()
+    levels = truth()
+    assert [row.period for row in rows] == list(range(5, HOURS + 1))
+    assert [row.estimate for row in rows] == [levels[t] - levels[t - 5] for t in range(5, HOURS + 1)]
+    assert {row.name for row in rows} == {"any answer, change over the window of 5 periods"}
+
+
+def test_the_windows_of_a_release_have_the_noise_of_the_mechanism_and_cover_what_it_covers():
+    """The direct SWCR's own scale and guarantee; another window or calendar is not covered."""
+    query, calendar = counting(["x"], ["x"], "x"), Calendar(0, 3600, HOURS)
+    made = MechanismChoice("swcr", window=5).made(query, calendar, AtMost(2), 1)
+    direct = sliding_windows(query, Windows(0, 5 * 3600, 3600, 20), AtMost(2), 1)
+    assert made.mechanism == direct
+    assert made.covers(query, calendar, AtMost(2))
+    assert made.covers(query, calendar, AtMost(1))
+    assert not made.covers(query, calendar, AtMost(3))
+    assert not made.covers(query, Calendar(0, 3600, 25), AtMost(2))
+    with pytest.raises(ValueError, match="say how long, --window"):
+        MechanismChoice("swcr").made(query, calendar, AtMost(2), 1)
+    with pytest.raises(ValueError, match="a window has 1 to 24 periods"):
+        MechanismChoice("swcr", window=25).made(query, calendar, AtMost(2), 1)
+
+
+def test_nodes_are_published_beside_the_levels_and_make_the_levels(tmp_path):
+    """Each with its width and error, in the period that it ends with; the last level follows from them."""
+    one = released(tmp_path, nodes=True, layers=2, branching=4)
+    rows = one.rows()
+    widths = {row.name for row in rows if "change over" in row.name}
+    assert widths == {"any answer, change over 1 period", "any answer, change over 4 periods"}
+    assert sum("over 4 periods" in row.name for row in rows) == HOURS // 4
+    by_period = {(row.period, row.name): row.estimate for row in rows}
+    assert by_period[1, "any answer"] == by_period[1, "any answer, change over 1 period"]
+    with pytest.raises(BadState, match="another format"):
+        released(tmp_path, layers=2, branching=4)
+
+
+def test_afterwards_is_the_best_estimate_from_all_nodes_with_its_error(tmp_path):
+    """The library's own, period by period; windows are its differences; made anew as nodes are added."""
+    given = {"nodes": True, "layers": 3, "branching": 2, "afterwards": tmp_path / "after.csv", "window": "6h"}
+    released(tmp_path, **given, through="2026-01-01T07:00")
+    assert read_rows(tmp_path / "after.csv")[-1].period == 7
+    one = released(tmp_path, **given)
+    after = read_rows(tmp_path / "after.csv")
+    levels = {row.period: row for row in after if row.name == "any answer, afterwards"}
+    windows = {row.period: row for row in after if "window" in row.name}
+    assert (len(levels), list(windows)) == (HOURS, list(range(6, HOURS + 1)))
+    nodes = nodes_of(one.rows())
+    values, variances = retrospective(nodes, HOURS)
+    for t, row in levels.items():
+        assert row.estimate == pytest.approx(values[t, 0])
+        assert row.standard_error**2 == pytest.approx(variances[t])
+        online = next(r for r in one.rows() if (r.period, r.name) == (t, "any answer"))
+        assert row.standard_error <= online.standard_error * (1 + 1e-9)
+    for t, row in windows.items():
+        assert row.estimate == pytest.approx(values[t, 0] - values[t - 6, 0])
+
+
+def nodes_of(rows):
+    from changeling_central import NodeRelease
+    from changeling_protocol import Node
+
+    nodes = []
+    for row in rows:
+        if "change over" in row.name:
+            width = int(row.name.split()[-2])
+            value = np.array([row.estimate])
+            nodes.append(NodeRelease(Node(row.period - width, row.period), value, row.standard_error**2))
+    return nodes
+
+
+def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsys):
+    """Windows that are no whole number of periods, afterwards without nodes, a window of what has none."""
+    pl.DataFrame(ROWS).write_csv(tmp_path / "log.csv")
+    words = ["release", str(tmp_path / "log.csv"), "--query", "any answer", "--every", "1h", "--epsilon", "1"]
+    words += ["--at-most", "2", "--start", "2026-01-01", "--until", "2026-01-02"]
+    after = ["--nodes", "--afterwards", str(tmp_path / "after.jsonl"), "--window", "6h"]
+    assert run([*words, *after, "-o", str(tmp_path / "a.csv")]) == 0
+    assert len(read_rows(tmp_path / "after.jsonl")) == HOURS + HOURS - 5
+    for more, said in (
+        (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 1h"),
+        (["--mechanism", "swcr"], "say how long"),
+        (["--mechanism", "hdcr", "--window", "6h"], "--window: hdcr has none"),
+        (["--mechanism", "counter", "--nodes"], "counter has no nodes"),
+        (["--afterwards", str(tmp_path / "x.csv")], "from all --nodes"),
+    ):
+        capsys.readouterr()
+        assert run([*words, *more, "-o", str(tmp_path / "b.csv")]) == 1
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "b.csv").exists()

@@ -71,6 +71,8 @@ class ServerProcess:
         self.http.close()
         self.process.kill()
         self.process.wait(20)
+        assert self.process.stdout
+        self.process.stdout.close()
 
     def add_token(self, text: str, *scopes: TokenScope) -> None:
         """A token of this text, in the server's store."""

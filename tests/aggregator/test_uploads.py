@@ -51,9 +51,9 @@ def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProce
 def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) -> None:
     """The answer names its index and why; its neighbours are appended; the counters tell, a little later."""
     server = own_server
-    survey = server.new_survey()
     expired = server.new_key(expires=server.now + 10)
     key = server.new_key(begins=server.now + 10)
+    survey = server.new_survey()
     server.move_clock(survey.calendar.time(1) + 16)
     sound = envelope(survey, key, [report(1)])
     stranger = SealingKey(bytes(31) + b"\1", 0, 1)

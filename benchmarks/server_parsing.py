@@ -23,7 +23,7 @@ import atheris
 with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggregator"]):
     from changeling_aggregator.fold.counting import count
     from changeling_aggregator.fold.opening import open_requests
-    from changeling_aggregator.store import LoggedEnvelope
+    from changeling_aggregator.store import LoggedRequest
     from changeling_protocol import MalformedBytes, ProtocolError, SealingKey, Survey, seal
     from changeling_protocol.ending import EarlyEnd
     from changeling_protocol.quantities import UnixMilliseconds
@@ -137,13 +137,13 @@ class Fuzzing:
         self._uploads[number] = []
         arrival = asked.calendar.time(4) + asked.grace // 2
         requests = [
-            LoggedEnvelope(
+            LoggedRequest(
                 UnixMilliseconds(int(1000 * arrival)), 1, at, encode_upload_request([seal(each, asked.id, KEY)])
             )
             for at, each in enumerate(plaintexts, start=1)
         ]
         surveys = {asked.id: asked}
-        opened = open_requests([each.envelope for each in requests], surveys, {KEY.id: PRIVATE})
+        opened = open_requests([each.body for each in requests], surveys, {KEY.id: PRIVATE})
         counted = count(requests, opened, surveys, lambda *_: (), {})
         expected = reference(asked, plaintexts, arrival)
         found = {

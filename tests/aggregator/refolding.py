@@ -6,8 +6,8 @@ from heapq import merge
 
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.opening import open_requests
-from changeling_aggregator.store import ClosingKey, LoggedEnvelope
-from changeling_aggregator.store.log import envelopes_after
+from changeling_aggregator.store import ClosingKey, LoggedRequest
+from changeling_aggregator.store.log import requests_after
 from changeling_aggregator.store.schema import streams
 from changeling_protocol import Survey
 from changeling_statistics.tallies import Tallies
@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Connection, select
 
 
-def whole_log(connection: Connection) -> Iterator[LoggedEnvelope]:
+def whole_log(connection: Connection) -> Iterator[LoggedRequest]:
     """Every envelope not pruned, in the log's order."""
     numbers = connection.execute(select(streams.c.id)).scalars().all()
-    return merge(*(envelopes_after(connection, number, 0) for number in numbers))
+    return merge(*(requests_after(connection, number, 0) for number in numbers))
 
 
 def refold(
-    batches: Iterable[Iterable[LoggedEnvelope]],
+    batches: Iterable[Iterable[LoggedRequest]],
     surveys: Mapping[bytes, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
 ) -> Tallies:
@@ -34,7 +34,7 @@ def refold(
     whole = Tallies({}, {})
     runs: dict[ClosingKey, list[bytes]] = {}
     for batch in map(list, batches):
-        opened = open_requests([each.envelope for each in batch], surveys, keys)
+        opened = open_requests([each.body for each in batch], surveys, keys)
         counted = count(batch, opened, surveys, partial(_among, runs), {})
         for (_, track, node, _), tally in counted.tallies.items():
             whole += Tallies({(track, node): tally}, {})

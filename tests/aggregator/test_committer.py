@@ -22,7 +22,7 @@ from .refolding import whole_log
 
 def appended(store: Store) -> list[bytes]:
     with store.reading() as connection:
-        return [entry.envelope for entry in whole_log(connection)]
+        return [entry.body for entry in whole_log(connection)]
 
 
 def submit(waiting: Committer, *bodies: bytes, start: bool = False) -> list[BaseException | None]:

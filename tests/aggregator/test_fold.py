@@ -22,7 +22,7 @@ from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.fold.runs import add_ids, merged
 from changeling_aggregator.ingest import Registry
-from changeling_aggregator.store import LoggedEnvelope, Store, embedded, thinning
+from changeling_aggregator.store import LoggedRequest, Store, embedded, thinning
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.early_ends import add_end
@@ -252,9 +252,9 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     """Whatever a device seals is counted or refused; an envelope of nothing is refused at the door."""
     with log.store.reading() as connection:
         keys = private_keys(connection, IN_CLEAR)
-    entry = LoggedEnvelope(END * 1000, 1, 1, body(seal(plaintext, log.survey.id, log.key)))
+    entry = LoggedRequest(END * 1000, 1, 1, body(seal(plaintext, log.survey.id, log.key)))
     surveys = {log.survey.id: log.survey}
-    count([entry], open_requests([entry.envelope], surveys, keys), surveys, lambda _: (), {})
+    count([entry], open_requests([entry.body], surveys, keys), surveys, lambda _: (), {})
 
 
 def fill(log: Log, seed: int, uploads: int) -> None:
@@ -309,7 +309,7 @@ def test_a_folder_that_was_overtaken_changes_nothing(log: Log, monkeypatch: pyte
     """Who reads the log, and commits after another has, has its work discarded."""
     log.append_reports(END, [report(1)])
 
-    def overtaken(*arguments: int) -> list[LoggedEnvelope]:
+    def overtaken(*arguments: int) -> list[LoggedRequest]:
         entries = unread(*arguments)  # type: ignore[arg-type]
         monkeypatch.undo()
         fold_batch(log.store)
@@ -377,7 +377,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
     log.append_reports(closes(1), [report(1)])
     now = closes(1) + GRACE
 
-    def always_more(*arguments: int) -> list[LoggedEnvelope]:
+    def always_more(*arguments: int) -> list[LoggedRequest]:
         lasting.append_reports(now, [report(8)])
         return unread(*arguments)  # type: ignore[arg-type]
 

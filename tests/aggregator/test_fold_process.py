@@ -198,7 +198,7 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
     with log.store.reading() as connection:
         from .refolding import whole_log
 
-        assert [each.envelope for each in whole_log(connection)] == [body(sound, altered)]
+        assert [each.body for each in whole_log(connection)] == [body(sound, altered)]
     log.append_reports(END, [report(1)])
     fold(log.store, END)
     assert log.tallies()[0, 1][0] == 2

@@ -117,7 +117,7 @@ def test_a_store_goes_up_and_down_with_all_that_is_in_it(place: Place, future: C
     assert move(place, VERSION, migrations) == Move("9999", VERSION)
     store = place.open()
     with store.reading() as connection:
-        assert [logged.envelope for logged in unread(connection, 9, 99)] == [b"one", b"two"]
+        assert [logged.body for logged in unread(connection, 9, 99)] == [b"one", b"two"]
     store.close()
     assert differences(place) == []
 

@@ -14,7 +14,7 @@ import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
 from changeling_aggregator.store import Store, Transactions, appending
 from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.log import append, envelopes_after, open_stream, unfolded
+from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded
 from changeling_aggregator.store.schema import sealing_keys
 from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
 from changeling_commands.__main__ import main as run
@@ -66,9 +66,9 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
     assert not lost.__exit__(DBAPIError, told.value, None)
     with store.writing() as connection:
         append(connection, stream, [b"last"], 2000)
-        logged = [*envelopes_after(connection, stream, 0)]
+        logged = [*requests_after(connection, stream, 0)]
     assert [each.position for each in logged] == [*range(1, 10)]
-    assert [each.envelope for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
+    assert [each.body for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
     assert [each.arrival for each in logged] == [1000, 1000, 1001, 1001, 1002, 1002, 1003, 1003, 2000]
 
 

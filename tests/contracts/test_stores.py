@@ -131,12 +131,12 @@ def fold_next(store: Store, most: int = 100) -> list[bytes]:
         envelopes = unread(connection, most, 2**20)
     with store.writing() as connection:
         advance_cursors(connection, cursors_after(envelopes))
-    return [logged.envelope for logged in envelopes]
+    return [logged.body for logged in envelopes]
 
 
 def logged(store: Store) -> list[bytes]:
     with store.reading() as connection:
-        return [each.envelope for each in whole_log(connection)]
+        return [each.body for each in whole_log(connection)]
 
 
 def tally(*slots: int) -> NodeTally:
@@ -213,7 +213,7 @@ def test_arrivals_never_decrease_and_follow_the_order_of_commits(store: Store) -
     with store.reading() as connection:
         envelopes = list(whole_log(connection))
         assert latest_arrival(connection) == 301
-    assert [each.envelope[0] for each in envelopes] == list(range(len(order)))
+    assert [each.body[0] for each in envelopes] == list(range(len(order)))
     assert [each.arrival for each in envelopes] == [100, 100, 101, 101, 300, 300, 301]
     assert [each.position for each in envelopes if each.stream == first] == [1, 2, 3, 4]
 
@@ -235,8 +235,8 @@ def test_reading_stops_at_the_bound_and_merges_streams(store: Store) -> None:
     for number in range(9):
         put(store, streams[number % 3], bytes([number]) * 10, now=number)
     with store.reading() as connection:
-        assert [each.envelope[0] for each in unread(connection, 5, 1000)] == [0, 1, 2, 3, 4]
-        assert [each.envelope[0] for each in unread(connection, 100, 25)] == [0, 1, 2]
+        assert [each.body[0] for each in unread(connection, 5, 1000)] == [0, 1, 2, 3, 4]
+        assert [each.body[0] for each in unread(connection, 100, 25)] == [0, 1, 2]
         assert first_unfolded(connection) == 0
     assert len(fold_next(store, 4)) == 4
     with store.reading() as connection:
@@ -290,7 +290,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
         log = list(whole_log(connection))
     assert seen == sorted(seen) == [each[:3] for each in log]
     for number, mine in enumerate(sent):
-        assert [each.envelope for each in log if each.envelope[0] == number] == mine
+        assert [each.body for each in log if each.body[0] == number] == mine
     positions = Counter(each.stream for each in log)
     assert {each.position for each in log if each.stream == log[0].stream} == set(
         range(1, positions[log[0].stream] + 1)
@@ -335,9 +335,9 @@ def test_arrivals_given_out_ahead_are_set_back(store: Store, beside: Store) -> N
     put(beside, second, b"last", now=150)
     with store.reading() as connection:
         unseen = unread(connection, 9, 999)
-        assert [each.arrival for each in whole_log(connection) if each.envelope == b"folded"] == [9000]
+        assert [each.arrival for each in whole_log(connection) if each.body == b"folded"] == [9000]
     assert [each.arrival for each in unseen[:3]] == [100, 100, 100]
-    assert [each.envelope for each in unseen[3:]] == [b"next", b"last"]
+    assert [each.body for each in unseen[3:]] == [b"next", b"last"]
     assert 100 < unseen[3].arrival < unseen[4].arrival == 150
 
 

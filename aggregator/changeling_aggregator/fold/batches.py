@@ -8,7 +8,7 @@ from changeling_protocol import Survey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import SurveyId
 
-from ..store import LoggedEnvelope, Store
+from ..store import LoggedRequest, Store
 from ..store.early_ends import published_ends
 from ..store.log import positions_after, unread
 from ..store.sealing_keys import private_keys
@@ -23,7 +23,7 @@ BATCH_BYTES = 8 * 2**20
 class Batch:
     """Requests in the log's order, none at its end, with what is in them; and the surveys as they were read."""
 
-    requests: Sequence[LoggedEnvelope]
+    requests: Sequence[LoggedRequest]
     opened: Opened
     surveys: Mapping[SurveyId, Survey]
     ends: Mapping[SurveyId, EarlyEnd]
@@ -39,7 +39,7 @@ def next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int]) -
         surveys = readable(published_surveys(connection))
         ends = published_ends(connection)
         keys = private_keys(connection, store.at_rest) if requests else {}
-    return Batch(requests, open_([each.envelope for each in requests], surveys, keys), surveys, ends)
+    return Batch(requests, open_([each.body for each in requests], surveys, keys), surveys, ends)
 
 
 def batches(

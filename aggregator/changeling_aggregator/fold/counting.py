@@ -20,7 +20,7 @@ from changeling_statistics.randomizers import counterpart_of
 from changeling_statistics.tallies import Attendance, NodeTally
 from numpy.typing import NDArray
 
-from ..store import AttendanceKey, ClosingKey, LoggedEnvelope, TallyKey
+from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey
 from ..store.counted import RefusalCounts
 from .checks import REFUSAL, early_uploads, judged
 from .columns import UploadRows
@@ -74,7 +74,7 @@ class Counted:
 
 
 def count(
-    requests: Sequence[LoggedEnvelope],
+    requests: Sequence[LoggedRequest],
     opened: Opened,
     surveys: Mapping[SurveyId, Survey],
     seen: Seen,
@@ -103,7 +103,7 @@ def count(
 
 
 def _count_survey(
-    survey: Survey, last: int, sheaves: Mapping[Kind, Sheaf], requests: Sequence[LoggedEnvelope], seen: Seen
+    survey: Survey, last: int, sheaves: Mapping[Kind, Sheaf], requests: Sequence[LoggedRequest], seen: Seen
 ) -> Counted:
     counted = Counted(Counter())
     rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))

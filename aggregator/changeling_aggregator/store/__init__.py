@@ -24,7 +24,7 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
 from .at_rest import AtRest
 from .counted import AttendanceKey, ClosingKey, TallyKey
 from .database import Transactions
-from .log import LoggedEnvelope
+from .log import LoggedRequest
 from .opened import Store
 
-__all__ = ["AtRest", "AttendanceKey", "ClosingKey", "LoggedEnvelope", "Store", "TallyKey", "Transactions"]
+__all__ = ["AtRest", "AttendanceKey", "ClosingKey", "LoggedRequest", "Store", "TallyKey", "Transactions"]

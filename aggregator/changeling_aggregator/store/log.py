@@ -1,4 +1,4 @@
-"""The log of envelopes: streams without gaps, arrivals that never decrease, a cursor per stream.
+"""The log of upload requests: streams without gaps, arrivals that never decrease, a cursor per stream.
 
 What is folded goes in time (`pruning`); what is not has no gaps. An arrival is given out in the transaction that
 appends, and no other is given out until that transaction ends. So (arrival, stream, position) is the order of commits,
@@ -25,17 +25,17 @@ _INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
 _MOST_ROWS = 64
 
 
-class LoggedEnvelope(NamedTuple):
+class LoggedRequest(NamedTuple):
     """An upload request as it lies in the log; compares in the order of the log.
 
-    arrival: Unix milliseconds. position: its number in its stream, from 1 on. envelope: the request's body, one or many
-    envelopes, as `wire.encode_upload_request` makes it and as it was sent, but for envelopes that were refused.
+    arrival: Unix milliseconds. position: its number in its stream, from 1 on. body: one or many envelopes, as
+    `wire.encode_upload_request` makes it and as it was sent, but for envelopes that were refused.
     """
 
     arrival: UnixMilliseconds
     stream: int
     position: int
-    envelope: bytes
+    body: bytes
 
 
 def open_stream(connection: Connection) -> int:
@@ -97,20 +97,20 @@ def latest_arrival(connection: Connection) -> UnixMilliseconds:
     return arrival
 
 
-def append(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
-    """Put the envelopes at the stream's end.
+def append(connection: Connection, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+    """Put the requests at the stream's end.
 
     stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
     """
     if connection.dialect.name == "postgresql":
         from .appending import append_at_once  # whose driver is not installed everywhere
 
-        append_at_once(connection, stream, envelopes, now)
+        append_at_once(connection, stream, bodies, now)
     else:
-        _append_to_sqlite(connection, stream, envelopes, now)
+        _append_to_sqlite(connection, stream, bodies, now)
 
 
-def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
+def _append_to_sqlite(connection: Connection, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
     """As `append`, on SQLite, in the driver's own words, which take a fraction of the time.
 
     One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it back
@@ -118,31 +118,31 @@ def _append_to_sqlite(connection: Connection, stream: int, envelopes: Sequence[b
     """
     run = connection.exec_driver_sql
     arrival = run(_ADVANCE, (stream, now, stream, now, stream)).scalar_one()
-    length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(envelopes), stream))
-    rows = [*enumerate(envelopes, length.scalar_one() - len(envelopes) + 1)]
+    length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(bodies), stream))
+    rows = [*enumerate(bodies, length.scalar_one() - len(bodies) + 1)]
     while rows:  # by powers of two, as the driver keeps few statements prepared
         count = min(1 << len(rows).bit_length() - 1, _MOST_ROWS)
-        values = [value for position, envelope in rows[:count] for value in (stream, position, arrival, envelope)]
+        values = [value for position, body in rows[:count] for value in (stream, position, arrival, body)]
         run(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), (*values,))
         rows = rows[count:]
 
 
 def unread(
     connection: Connection, most: int, most_bytes: int, after: Mapping[int, int] | None = None
-) -> list[LoggedEnvelope]:
-    """The next envelopes that the fold has not counted, in the log's order.
+) -> list[LoggedRequest]:
+    """The next requests that the fold has not counted, in the log's order.
 
     after: the positions by stream of what is being counted, which is left out.
     Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end.
     """
-    envelopes, size = [], 0
+    requests, size = [], 0
     behind = {**dict(_behind(connection)), **(after or {})}
-    for logged in merge(*(envelopes_after(connection, *each) for each in behind.items())):
-        envelopes.append(logged)
-        size += len(logged.envelope)
-        if len(envelopes) == most or size >= most_bytes:
+    for logged in merge(*(requests_after(connection, *each) for each in behind.items())):
+        requests.append(logged)
+        size += len(logged.body)
+        if len(requests) == most or size >= most_bytes:
             break
-    return envelopes
+    return requests
 
 
 def _behind(connection: Connection) -> list[tuple[int, int]]:
@@ -155,10 +155,10 @@ def _behind(connection: Connection) -> list[tuple[int, int]]:
     return [(row.id, row.position) for row in rows]
 
 
-def envelopes_after(
+def requests_after(
     connection: Connection, stream: int, position: int, at_once: int = _CHUNK
-) -> Iterator[LoggedEnvelope]:
-    """The stream's envelopes after a position, in order; read so many at once."""
+) -> Iterator[LoggedRequest]:
+    """The stream's requests after a position, in order; read so many at once."""
     query = (
         select(log.c.arrival, log.c.stream, log.c.position, log.c.envelope)
         .where(log.c.stream == stream, log.c.position > bindparam("after"))
@@ -166,7 +166,7 @@ def envelopes_after(
         .limit(at_once)
     )
     while rows := connection.execute(query, {"after": position}).all():
-        yield from map(LoggedEnvelope._make, rows)
+        yield from map(LoggedRequest._make, rows)
         position = rows[-1].position
 
 
@@ -180,21 +180,21 @@ def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[S
             after = rows[-1].position
 
 
-def cursors_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, tuple[int, int]]:
-    """Per stream, the cursor before and after these envelopes, which `unread` gave."""
-    before = {each.stream: each.position - 1 for each in reversed(envelopes)}
-    return {stream: (before[stream], position) for stream, position in positions_after(envelopes).items()}
+def cursors_after(requests: Sequence[LoggedRequest]) -> dict[int, tuple[int, int]]:
+    """Per stream, the cursor before and after these requests, which `unread` gave."""
+    before = {each.stream: each.position - 1 for each in reversed(requests)}
+    return {stream: (before[stream], position) for stream, position in positions_after(requests).items()}
 
 
-def positions_after(envelopes: Sequence[LoggedEnvelope]) -> dict[int, int]:
-    """The last position of each stream among these envelopes."""
-    return {each.stream: each.position for each in envelopes}
+def positions_after(requests: Sequence[LoggedRequest]) -> dict[int, int]:
+    """The last position of each stream among these requests."""
+    return {each.stream: each.position for each in requests}
 
 
 def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]) -> None:
     """Move each stream's cursor from where it was read to after what was counted.
 
-    Of two folders that read at once one waits here for the other, as both have read the log's first unread envelope.
+    Of two folders that read at once one waits here for the other, as both have read the log's first unread request.
     Raises Overtaken where another folder moved a cursor meanwhile: then nothing of this transaction may stay.
     """
     for stream, (before, after) in sorted(moves.items()):
@@ -211,17 +211,17 @@ def stop_folding(connection: Connection) -> None:
 
 
 def folded(connection: Connection) -> int:
-    """How many envelopes the fold has counted, since the store was made."""
+    """How many requests the fold has counted, since the store was made."""
     return int(connection.execute(select(func.coalesce(func.sum(cursors.c.position), 0))).scalar_one())
 
 
 def unfolded(connection: Connection) -> int:
-    """How many envelopes the fold has not counted."""
+    """How many requests the fold has not counted."""
     query = select(func.coalesce(func.sum(streams.c.length - cursors.c.position), 0))
     return int(connection.execute(query.join(cursors, cursors.c.stream == streams.c.id)).scalar_one())
 
 
 def first_unfolded(connection: Connection) -> UnixMilliseconds | None:
-    """The arrival of the first envelope that the fold has not counted; None at the log's end."""
-    first = (next(envelopes_after(connection, stream, position, 1)) for stream, position in _behind(connection))
+    """The arrival of the first request that the fold has not counted; None at the log's end."""
+    first = (next(requests_after(connection, stream, position, 1)) for stream, position in _behind(connection))
     return min((logged.arrival for logged in first), default=None)

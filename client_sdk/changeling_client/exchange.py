@@ -209,14 +209,19 @@ class _Call:
         try:
             outcome = self._outcomes.get(timeout=_timeout(deadline))
         except Empty:
-            self.end(ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW))
+            self.end(self._too_slow())
             outcome = self._outcomes.get()
         except BaseException:  # such as KeyboardInterrupt
             self.end(_ended())
             raise
         if isinstance(outcome, Answer):
             return outcome
+        if outcome.obstacle is Obstacle.UNREACHABLE and deadline.left() == 0:  # the socket's own time was over as soon
+            raise self._too_slow()
         raise outcome
+
+    def _too_slow(self) -> ServerTrouble:
+        return ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW)
 
     def end(self, trouble: ServerTrouble) -> None:
         """Ends the call with this outcome, unless it has one. Returns at once."""

@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from math import e, exp, expm1, inf, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
+from .node_noise import ROUNDING
+
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 ROUNDED, LEAST_CELLS, MOST_CELLS = 1000, 20_000, 1_000_000
 """How fine the grid of the exact composition is: so many steps in a query's mean epsilon, and in the sum of all."""
+
+BELOW = 1 - 1e-12
+"""What an epsilon is lowered by, to stand below all rounding of the grid's places."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,15 +84,22 @@ class Composition:
         return Loss(epsilon, -expm1(log1p(-slack) + self._log_kept()))
 
     def exact_delta(self, epsilon: float) -> float:
-        """The least delta at this epsilon that holds whatever the mechanisms are, rounded up by the PLD's grid."""
-        return float(self._distribution().get_delta_for_epsilon(epsilon)) if self.counts else 0.0
+        """The least delta at this epsilon that holds whatever the mechanisms are, rounded up by the PLD's grid and by
+        what floating point may hide."""
+        if not self.counts:
+            return 0.0
+        return min(1.0, float(self._distribution().get_delta_for_epsilon(epsilon * BELOW)) + self._hidden())
 
     def exact_epsilon(self, delta: float) -> float:
-        """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid.
+        """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid and by
+        what floating point may hide.
 
-        delta: inf is returned where it is less than what the queries' own deltas come to.
+        delta: inf is returned where it is less than what the queries' own deltas and that come to.
         """
-        return float(self._distribution().get_epsilon_for_delta(delta)) if self.counts else 0.0
+        if not self.counts:
+            return 0.0
+        allowed = delta - self._hidden()
+        return float(self._distribution().get_epsilon_for_delta(allowed)) / BELOW if allowed > 0 else inf
 
     def least(self, delta: float) -> Loss:
         """The least epsilon at this delta that any of the three shows: basic, advanced or exact.
@@ -106,6 +118,10 @@ class Composition:
         if min(found) == inf:
             raise ValueError(f"these queries have deltas of their own, which come to more than {delta}")
         return Loss(min(found), delta)
+
+    def _hidden(self) -> float:
+        """Of delta, by the Fourier transforms that compose the queries."""
+        return ROUNDING * sum(count for _, count in self.counts)
 
     def _log_kept(self) -> float:
         """ln Π(1 - δ)."""

@@ -82,9 +82,8 @@ def mean_query(mean: Mean, values: Mapping[str, float], answers: Sequence[str], 
     values: the number that each answer stands for; an answer without one counts in neither. answers: of the changelog,
     states 1..z. fixed: no entry ever holds two different answers.
     """
-    low, high = float(mean.low), float(mean.high)
     rows = [
-        (round((Fraction(min(max(values[answer], low), high)) - mean.middle) / mean.unit), mean.half)
+        (round((min(max(Fraction(values[answer]), mean.low), mean.high) - mean.middle) / mean.unit), mean.half)
         if answer in values
         else (0, 0)
         for answer in answers

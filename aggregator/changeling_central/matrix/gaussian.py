@@ -21,8 +21,8 @@ CANCELLED = 1e-6
 TAIL = 1e-30
 LATTICE_BITS = 48
 """The noise's scale on the lattice is between 2^47 and 2^48."""
-MOST_SCALE = 2.0**30
-"""In units of the query: beyond it the lattice would be too coarse."""
+LEAST_SCALE, MOST_SCALE = 2.0**-6, 2.0**30
+"""In units of the query: below, sums of C's coefficients would not fit 64 bits; beyond, the lattice be too coarse."""
 ABOVE = 1 + 1e-12
 
 
@@ -72,8 +72,10 @@ def gaussian_delta(length: float, epsilon: float) -> float:
 def lattice_bits(scale: float) -> int:
     """Into how many halves a unit is cut, one after another, for noise of this scale in units.
 
-    ValueError for a scale above 2^30.
+    ValueError for a scale below 2^-6, which hides nothing, or above 2^30.
     """
+    if scale < LEAST_SCALE:
+        raise ValueError(f"noise of scale {scale:g} hides nothing of whole units, and is below {LEAST_SCALE:g}")
     if not 0 < scale <= MOST_SCALE:
         raise ValueError(f"noise of scale {scale:g} is beyond the lattice's {MOST_SCALE:g}: take a larger unit")
     return LATTICE_BITS - ceil(log2(scale))

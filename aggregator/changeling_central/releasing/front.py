@@ -190,7 +190,7 @@ def release(
     if unknown:
         note("no standard error of this mechanism is known, so that column is empty")
     if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICROSECONDS:
-        note("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
+        aside("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
     if afterwards is not None and last:
         save_afterwards(output, Path(afterwards), calendar, spans, Output(Path(afterwards), names, 1.0, about))
     return Released(

@@ -18,6 +18,7 @@ from secrets import token_hex
 from ..errors import BadState, BudgetExhausted
 from ..odometer import Odometer
 from ..saved import held, replaced
+from .terms import begun
 from .unit import Unit
 
 WAIT = 30.0
@@ -60,11 +61,17 @@ class Ledger:
         return None if self.epsilon is None else (Fraction(self.epsilon), Fraction(self.delta or 0))
 
     def charged(self, charge: Charge) -> "Ledger":
-        """With one more release, or as it is where that is in it. Raises BudgetExhausted where it is too much."""
+        """With one more release, or as it is where that is in it.
+
+        Raises BudgetExhausted where it is too much, and ValueError for a cost below 0, which would give some back.
+        """
         if any(other.release == charge.release for other in self.charges):
             return self
+        cost = Fraction(charge.epsilon), Fraction(charge.delta)
+        if min(cost) < 0:
+            raise ValueError(f"a cost is not negative, got {charge.epsilon} and {charge.delta}")
         if self.budget is not None:
-            Odometer(*self.budget, *self.spent).charged(Fraction(charge.epsilon), Fraction(charge.delta))
+            Odometer(*self.budget, *self.spent).charged(*cost)
         return replace(self, charges=(*self.charges, charge))
 
     def said(self) -> str:
@@ -91,6 +98,10 @@ class Account:
     changelog: str | None = None
     budget: tuple[Fraction, Fraction] | None = None
 
+    def __post_init__(self) -> None:
+        if self.path.is_symlink():  # it would be replaced by a second ledger
+            object.__setattr__(self, "path", self.path.resolve())
+
     def opened(self, release: str | None, known: str) -> str:
         """The id of the ledger's changelog, which is made where there is none; nothing is charged.
 
@@ -112,6 +123,12 @@ class Account:
             return ledger
 
     def _charged(self, ledger: Ledger, release: str) -> Ledger:
+        for charge in ledger.charges:
+            if charge.release == release and _goes_on_elsewhere(charge, Path(self.charge.output)):
+                raise BadState(
+                    f"{self.charge.output} goes on from a copy of the state of {charge.output}, which is charged once: "
+                    "both would draw for the same nodes; go on with that one, or choose another output"
+                )
         try:
             return ledger.charged(replace(self.charge, release=release))
         except BudgetExhausted as error:
@@ -144,6 +161,18 @@ class Account:
         if any(a > b for a, b in zip(ledger.spent, self.budget, strict=True)):
             raise BudgetExhausted(f"{self.path}: {ledger.said()}, which is more than the budget asked for")
         return replace(ledger, epsilon=str(self.budget[0]), delta=str(self.budget[1]))
+
+
+def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
+    """Whether the output that was charged is another one and still has the state of this release: it was copied."""
+    charged = Path(charge.output)
+    if charged.absolute() == output.absolute() or (charged.exists() and output.exists() and charged.samefile(output)):
+        return False
+    try:
+        there = begun(charged.with_name(charged.name + ".state"))
+    except BadState:
+        return False
+    return there is not None and there.saved.charge == charge.release
 
 
 _OTHERS = "as it holds what other releases have cost"

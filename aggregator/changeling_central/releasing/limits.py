@@ -28,7 +28,9 @@ def budget(text: str) -> Fraction:
 
 
 def check_budget(epsilon: Fraction, delta: Fraction) -> None:
-    """ValueError where no noise could be drawn or accounted for; what is no budget at all is refused elsewhere."""
+    """ValueError where no noise could be drawn or accounted for, and for a delta that is none, whatever it buys."""
+    if not 0 <= delta < 1:
+        raise ValueError(f"a budget has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
     if epsilon > 0 and not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         raise ValueError(f"epsilon is {float(LEAST_EPSILON):g} to {MOST_EPSILON}, got {float(epsilon):g}")
     if epsilon > 0 and 0 < delta < 1:

@@ -7,7 +7,7 @@ for δ, Vadhan 2017, lemma 2.2.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import expm1
+from math import exp, expm1
 
 from ..mechanism import Guarantee
 
@@ -42,7 +42,9 @@ class Unit:
         """What an entry may cost, so that the unit costs at most (epsilon, delta)."""
         if self.most == 1 or epsilon <= 0:
             return epsilon, delta
-        share = Fraction(expm1(float(epsilon / self.most)) / expm1(float(epsilon)) * BELOW)
+        whole, part = float(epsilon), float(epsilon / self.most)
+        # (e^part - 1) / (e^whole - 1), of which both would overflow
+        share = Fraction(exp(part - whole) * expm1(-part) / expm1(-whole) * BELOW)
         return epsilon / self.most, delta * share
 
     def guarantee(self, of_entry: Guarantee, epsilon: Fraction, delta: Fraction) -> Guarantee:

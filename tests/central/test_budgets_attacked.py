@@ -1,0 +1,173 @@
+"""Budgets, ledgers and queries at their edges: nothing is given back, charged once for two, or told by a refusal."""
+
+import os
+import shutil
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import comb, inf
+from threading import Barrier, Thread
+
+import numpy as np
+import polars as pl
+import pytest
+from changeling_central import BadState, BudgetExhausted, release
+from changeling_central.changes import counting
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.composition import Composition, Loss
+from changeling_central.matrix import square_root
+from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
+from changeling_central.releasing.unit import Unit
+from changeling_protocol import AtMost, Calendar
+
+from .stand_ins import Forbidden
+
+ROWS = {
+    "entry": [str(n % 20) for n in range(30)],
+    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
+    "answer": ["tea" if n < 20 else "" for n in range(30)],
+}
+DAY = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02", "mechanism": "dcr"}
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.csv"
+    pl.DataFrame(ROWS).write_csv(path)
+    return path
+
+
+def one(log, name, epsilon=1, **more):
+    return release(log, "any answer", epsilon=epsilon, output=log.parent / name, **{**DAY, **more})
+
+
+@pytest.mark.parametrize("mechanism", ["ahead", None])
+@pytest.mark.parametrize("delta", ["-1e-6", "1", "2"])
+def test_a_delta_that_is_none_is_refused_by_mechanisms_that_need_none_too(log, mechanism, delta, monkeypatch):
+    """Below 0 it would give back what other releases have cost; nothing is drawn, and no ledger is written."""
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    with pytest.raises(ValueError, match="0 <= delta < 1"):
+        one(log, "one.csv", delta=delta, mechanism=mechanism)
+    assert not log.with_name("log.csv.ledger").exists()
+    for cost in (("1", "-1/9"), ("-1", "0")):
+        with pytest.raises(ValueError, match="not negative"):
+            Ledger("x", "entry").charged(Charge("a", "o", "q", *cost))
+
+
+def test_a_ledger_that_is_a_link_stays_one_ledger(log):
+    """Charged by either of its names, it adds up, so that a third release is too much."""
+    real, link = log.parent / "real.ledger", log.parent / "link.ledger"
+    one(log, "a.csv", ledger=real, total=2)
+    link.symlink_to(real)
+    assert one(log, "b.csv", ledger=link).ledger.spent == (2, 0)
+    assert link.is_symlink()
+    with pytest.raises(BudgetExhausted):
+        one(log, "c.csv", ledger=real)
+
+
+def test_a_copy_of_a_state_does_not_draw_for_what_is_charged_once(log, monkeypatch):
+    """Beside the original it is refused before drawing; moved, even where another release took the old name, it goes
+    on."""
+    one(log, "a.csv", through="2026-01-01T04:00")
+    for end in ("", ".state"):
+        shutil.copy(log.parent / f"a.csv{end}", log.parent / f"b.csv{end}")
+    with monkeypatch.context() as patch:
+        patch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+        with pytest.raises(BadState, match="a copy of the state"):
+            one(log, "b.csv")
+    for end in ("", ".state"):
+        os.remove(log.parent / f"a.csv{end}")
+    one(log, "a.csv", through="2026-01-01T04:00")
+    assert one(log, "b.csv").published == 5
+    assert read_ledger(log.with_name("log.csv.ledger")).spent == (2, 0)
+
+
+def test_of_two_releases_at_once_that_are_too_much_together_one_draws(log):
+    """Both see that there is enough before either is charged."""
+    one(log, "first.csv", total=2)
+    done, start = [], Barrier(2)
+
+    def run(name):
+        start.wait()
+        try:
+            done.append(len(one(log, name).rows()))
+        except BudgetExhausted:
+            done.append(0)
+
+    threads = [Thread(target=run, args=(name,)) for name in ("a.csv", "b.csv")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [0, 6]
+    assert read_ledger(log.with_name("log.csv.ledger")).spent == (2, 0)
+
+
+def test_that_the_changelog_goes_on_is_said_to_the_curator_alone(log):
+    """One entry's mutation beyond the end would be seen in it."""
+    asides = []
+    for rows in (ROWS, {key: [*values, more] for (key, values), more in zip(ROWS.items(), LATE, strict=True)}):
+        pl.DataFrame(rows).write_csv(log)
+        released = one(log, "a.csv")
+        assert not released.notes
+        asides.append(any("goes on after the calendar's end" in said for said in released.asides))
+    assert asides == [False, True]
+
+
+LATE = ("x", "2026-03-01T00:00:00Z", "tea")
+
+
+def test_a_persons_share_of_the_largest_budget_is_a_number():
+    """e^1000 is none; and for the others the share is what it was."""
+    for epsilon in (Fraction(1, 1000), Fraction(3), Fraction(1000)):
+        for most in (2, 7):
+            each, delta = Unit("user", most).of_an_entry(epsilon, Fraction(1, 10))
+            assert each * most == epsilon
+            with localcontext(prec=60):
+                e = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+                exact = ((e / most).exp() - 1) / (e.exp() - 1) / 10
+                given = Decimal(delta.numerator) / Decimal(delta.denominator)
+                assert given <= exact <= given * (1 + Decimal("1e-9")) + Decimal("1e-300")
+
+
+def test_noise_below_what_the_lattice_holds_is_refused():
+    """At epsilon 10^10 C's coefficients take more than 64 bits; at the largest budget of a release they do not."""
+    count, calendar = counting("ab", "a", "a"), Calendar(0, 1, 7)
+    with pytest.raises(ValueError, match="hides nothing"):
+        square_root(count, calendar, AtMost(2), Fraction(10**10), Fraction(1, 10**6))
+    assert square_root(count, calendar, AtMost(1), Fraction(1000), Fraction(999, 1000)).bits <= 54
+
+
+@pytest.mark.parametrize("tenth", range(1, 10))
+def test_no_number_that_somebody_gives_stops_a_mean(tenth):
+    """Units far finer than a float of the bounds: the bounds count as they are written."""
+    answers = ["1e308", "-1e308", "1000000.05", "nan", "inf", "1e400", "9" * 400, "weird", ""]
+    query = answer_query(f"mean of answer from 1000000 to 1000000.{tenth} by 0.0000000000001", answers)
+    assert np.abs(query.cells).max() == query.appearing[0]
+    assert query.table[4:] == ((0, 0),) * 6
+
+
+@pytest.mark.parametrize("losses", [[0.3] * 3, [0.01] * 300, [5.0] * 3, [0.1] * 5 + [0.25] * 6, [0.1] * 10])
+def test_the_exact_composition_is_never_below_the_optimum_however_small_the_delta(losses):
+    """The law of the worst mechanisms' loss, summed to 50 digits; floats of the transforms hide nothing."""
+    composed = Composition.of(*map(Loss, losses))
+    with localcontext(prec=50):
+        law = {Decimal(0): Decimal(1)}
+        for epsilon in sorted(set(losses)):
+            e, k = Decimal(epsilon), losses.count(epsilon)
+            right = e.exp() / (1 + e.exp())
+            each = [((k - 2 * i) * e, comb(k, i) * right ** (k - i) * (1 - right) ** i) for i in range(k + 1)]
+            sums: dict[Decimal, Decimal] = {}
+            for loss, p in law.items():
+                for more, q in each:
+                    sums[loss + more] = sums.get(loss + more, Decimal(0)) + p * q
+            law = sums
+
+        def optimum(epsilon):
+            return sum(p * (1 - (Decimal(epsilon) - loss).exp()) for loss, p in law.items() if loss > epsilon)
+
+        for delta in (1e-3, 1e-6, 1e-9, 1e-12, 1e-14, 1e-15, 1e-16, 1e-25):
+            epsilon = composed.exact_epsilon(delta)
+            assert epsilon == inf or optimum(epsilon) <= Decimal(delta)
+            assert optimum(composed.least(delta).epsilon * (1 + 1e-15)) <= Decimal(delta)
+        for part in (0.0, 0.25, 0.5, 0.9, 0.99, 1.0):
+            assert optimum(part * sum(losses)) <= Decimal(composed.exact_delta(part * sum(losses)))

@@ -1,0 +1,136 @@
+"""What an entry can do, enumerated within periods too, against what is stated; and a memory that is seized."""
+
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+import pytest
+from changeling_central.ahead import Shape, drawn_ahead
+from changeling_central.ahead.blocks import Blocks
+from changeling_central.changes import clipped_sum, counting, histogram_query
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.counters.pan_private import PanPrivateCounter
+from changeling_central.dynamic.layered import Layered
+from changeling_central.matrix.gaussian import implied_epsilon, told_apart
+from changeling_central.matrix.sensitivity import most_moved, squared_sensitivity
+from changeling_central.matrix.toeplitz import square_root_coefficients
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
+from scipy.linalg import toeplitz
+from scipy.optimize import linprog
+from scipy.special import log_ndtr
+
+from .examples import histories
+
+QUERIES = [
+    counting("ab", "a", "a"),
+    histogram_query("abc", ["a"], other=True),
+    histogram_query("abc", ["a"], other=True, fixed=True),
+    clipped_sum({"a": 5.0, "b": 7.0}, "abc", 5, 7),
+    clipped_sum({"a": 5.0, "b": -7.0}, "abc", -7, 5, fixed=True),
+    answer_query("mean of answer from 0 to 5 by 2", ["0", "3", "x"]),
+    answer_query("mean of answer from 0 to 5 by 2", ["0", "3", "x"], None, True),
+]
+CONSTRAINTS = [
+    AtMost(4), TimeBounded(1), TimeBounded(3), AtMostWithin(2, 1), AtMostWithin(3, 2), AtMostWithin(3, 5),
+    AtMostWithin(4, 100), Hybrid((AtMost(3), TimeBounded(2))),
+]  # fmt: skip
+WIDTHS = [(1,), (1, 2), (1, 3), (1, 2, 4), (1, 8)]
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
+def test_no_entry_moves_more_than_is_stated_wherever_in_a_period_it_mutates(constraint):
+    """Five periods of one second and three of two; of the square root at every band, of trees of any shape."""
+    random = Random(str(constraint))
+    for periods, seconds in ((5, 1), (3, 2)):
+        calendar = Calendar(0, seconds, periods)
+        for query in QUERIES:
+            lives = {(0, *states)[::seconds] for states in histories(3, constraint, periods * seconds, query.fixed)}
+            lives = {tuple(min(state, len(query.table) - 1) for state in life) for life in lives}
+            x = np.diff(np.array(query.table)[np.array(sorted(lives))], axis=1)
+            assert np.abs(x).sum((1, 2)).max() <= most_moved(query, calendar, constraint)
+            for band in range(1, periods + 1):
+                c = np.zeros(periods)
+                c[:band] = square_root_coefficients(band)
+                moved = np.einsum("ij,njw->niw", toeplitz(c, np.zeros(periods)), x)
+                assert (moved**2).sum((1, 2)).max() <= squared_sensitivity(query, calendar, constraint, band)
+            for widths in WIDTHS:
+                if len(widths) > 1 and widths[-2] >= periods:
+                    continue
+                curves = tuple((random.gauss(0, 1.5), random.gauss(0, 1.5), random.gauss(0, 2)) for _ in widths[1:])
+                tree = drawn_ahead(query, calendar, constraint, Fraction(1), Shape(Blocks(periods, widths), curves))
+                lost = 0.0
+                for width, scales in zip(widths, tree.shape.scales(tree.rate), strict=True):
+                    sums = np.add.reduceat(x, range(0, periods, width), axis=1)
+                    lost = lost + (np.abs(sums).sum(2) / scales).sum(1)
+                assert np.max(lost) <= 1
+
+
+@pytest.mark.parametrize("steps", range(1, 10))
+def test_outputs_and_a_seized_memory_are_hidden_by_as_few_units_of_noise_as_are_charged(steps):
+    """Every step, every moment of seizure: the least L1 shift of draws under which all that is seen stays the same."""
+    counter = PanPrivateCounter(steps, Fraction(1))
+
+    class Given:
+        def __init__(self, at=-1):
+            self.at, self.used = at, 0
+
+        def laplace(self, scale, size):  # noqa: ARG002
+            drawn = np.array([int(self.used + i == self.at) for i in range(size)], np.int64)
+            self.used += size
+            return drawn
+
+    def seen(x, noise):
+        state, outputs = counter.start(), []
+        for value in x:
+            state, output = counter.step(state, value, noise)
+            outputs.append(output)
+        return np.array([*outputs, *state.cells[1:]])
+
+    for seized in range(1, steps + 1):
+        nothing = [0] * seized
+        seen(nothing, used := Given())
+        M = np.array([seen(nothing, Given(at)) for at in range(used.used)]).T
+        for j in range(seized):
+            x = [int(i == j) for i in range(seized)]
+            least = linprog(np.ones(2 * used.used), A_eq=np.hstack([M, -M]), b_eq=seen(x, Given()))
+            assert least.status == 0
+            assert least.fun <= counter.levels + 1 + 1e-9
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_layers_say_what_one_map_would(forget):
+    """Values that come, go and come again; unless it may forget, what is gone is still known to have been there."""
+    random = Random(1)
+    for _ in range(50):
+        layered, plain = Layered(), {}
+        for _ in range(30):
+            newer = {random.randrange(12): random.choice([None, 1, 2]) for _ in range(random.randrange(6))}
+            layered = layered.over(newer, forget)
+            plain.update(newer)
+            assert [layered.get(key) for key in range(12)] == [plain.get(key) for key in range(12)]
+            there = dict(layered.items())
+            assert {key for key, value in plain.items() if value} <= there.keys() <= plain.keys()
+            if not forget:
+                assert there == plain
+                assert all((key in layered) == (key in plain) for key in range(12))
+
+
+@pytest.mark.parametrize("epsilon", ["1/10000", "1/100", "1", "10", "1000"])
+@pytest.mark.parametrize("delta", ["1e-12", "1e-6", "0.3", "0.999"])
+def test_the_shift_of_the_least_and_the_largest_budgets_costs_no_more(epsilon, delta):
+    """δ(ε) = ∫ (1 - e^(ε - loss)) over the normal tail, where nothing cancels; so does the ε that it implies."""
+    allowed = Fraction(delta)
+    try:
+        length = told_apart(Fraction(epsilon), allowed)
+    except ValueError:
+        assert Fraction(epsilon) < Fraction(1, 1000)
+        return
+    for stated in (float(Fraction(epsilon)), float(implied_epsilon(length, allowed))):
+        # losses above ε have x > ε/μ - μ/2 =: b under the shifted law; δ = ∫_b φ(x) (1 - e^(-μ(x - b))) dx
+        b = stated / length - length / 2
+        reach = max(b, 0.0) + 40
+        x, h = np.linspace(b, reach if b > -40 else 40.0, 400_001, retstep=True)
+        y = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) * -np.expm1(-length * (x - b))
+        found = h / 3 * (y[0] + 4 * y[1::2].sum() + 2 * y[2:-1:2].sum() + y[-1])
+        assert found <= float(allowed) * (1 + 1e-9)
+        assert np.log(found) <= log_ndtr(-b)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,21 @@ def test_openers_give_what_one_process_gives(log: Log) -> None:
     for kind, sheaf in several.sheaves.items():
         assert sheaf.numbers == alone.sheaves[kind].numbers
         assert b"".join(sheaf.closings) == b"".join(alone.sheaves[kind].closings)
+
+
+def test_an_opener_that_is_killed_is_replaced(log: Log) -> None:
+    """The call in which that is seen fails; the next one opens everything."""
+    with log.store.reading() as connection:
+        keys = private_keys(connection, log.store.at_rest)
+    requests, surveys = [body(bytes(300)) for _ in range(300)], {log.survey.id: log.survey}
+    openers, before = OpeningProcesses(2), {*active_children()}
+    assert openers(requests, surveys, keys).envelopes == 300
+    victim, *_ = {*active_children()} - before
+    victim.kill()
+    victim.join()
+    with pytest.raises((OSError, EOFError)):
+        openers(requests, surveys, keys)
+    assert openers(requests, surveys, keys).envelopes == 300
 
 
 def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) -> None:

@@ -43,6 +43,15 @@ def test_folding_again_comes_to_the_same(log: Log) -> None:
     assert check(log.store) == []
 
 
+def test_what_is_left_of_a_pruned_log_is_folded_again(store: Store) -> None:
+    """Whatever its streams have lost, at their beginning or in between."""
+    log = Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=100))
+    for period in (1, 1, 3, 5):
+        log.append_reports(START + 60 * period, [report(period)])
+    fold(store, START + 302.0)
+    assert check(store) == []
+
+
 def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -> None:
     """It is named with what is stored and what the log gives; the command ends with 1, and with 0 when all is well."""
     log.append_reports(END, [report(1), report(2)])

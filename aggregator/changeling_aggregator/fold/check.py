@@ -4,6 +4,7 @@ A node that is not sealed must have the tally that the log gives, and a closing 
 kept, and so are the keys to them.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 from changeling_protocol import Survey
 from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
 from changeling_statistics.tallies import Tallies
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from ..store import Store
 from ..store.counted import sealed_period, tallies_of
@@ -65,17 +66,22 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
 
 
 def _copy(stored: Connection, scratch: Store) -> None:
-    """Surveys, keys, and what is folded of the log."""
+    """Surveys, keys, and what is folded of the log: as a log without the gaps that pruning leaves."""
     with scratch.writing() as connection:
         for table in (surveys, early_ends, sealing_keys):
             if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
                 connection.execute(insert(table), kept)
-        for stream in stored.execute(select(cursors.c.stream, cursors.c.position)).all():
-            connection.execute(insert(streams).values(id=stream.stream, length=stream.position))
-            connection.execute(insert(cursors).values(stream=stream.stream, position=0, pruned=0))
+        for stream in stored.execute(select(cursors.c.stream)).scalars().all():
+            connection.execute(insert(streams).values(id=stream, length=0))
+            connection.execute(insert(cursors).values(stream=stream, position=0, pruned=0))
+    lengths: Counter[int] = Counter()
     for rows in folded_requests(stored, _AT_ONCE):
+        (stream,) = {row.stream for row in rows}
+        numbered = enumerate(rows, lengths[stream] + 1)
+        lengths[stream] += len(rows)
         with scratch.writing() as connection:
-            connection.execute(insert(log), [row._asdict() for row in rows])
+            connection.execute(insert(log), [{**row._mapping, "position": position} for position, row in numbered])
+            connection.execute(update(streams).where(streams.c.id == stream).values(length=lengths[stream]))
 
 
 def _differences(survey: Survey, sealed: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.check import check
 from changeling_aggregator.fold.checks import judged
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count
@@ -519,6 +520,20 @@ def test_each_envelope_is_kept_for_its_own_survey_s_grace(log: Log) -> None:
         add_end(connection, early, early.signed_by(AUTHORITY))
     assert left(closes(1) + 20 * GRACE) == [1, 3]
     assert left(closes(1) + 20 * GRACE + 1) == []
+
+
+def test_a_request_with_an_early_closing_is_kept_for_the_other_surveys_in_it(log: Log) -> None:
+    """For their graces, however soon the early one is sealed."""
+    wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
+    with log.store.writing() as connection:
+        add_survey(connection, wide.id, wide.signed_by(AUTHORITY))
+        early, late = envelope(log.survey, log.key, [report(2)]), envelope(wide, log.key, [report(1)])
+        append(connection, log.stream, [body(early, late)], 1000 * closes(1))
+    fold(log.store, closes(2) + GRACE + 1)
+    assert arrivals(log) == [closes(1)]
+    assert check(log.store) == []
+    fold(log.store, closes(1) + 20 * GRACE + 1)
+    assert arrivals(log) == []
 
 
 def test_what_a_longer_grace_keeps_is_looked_through_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

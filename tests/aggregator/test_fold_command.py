@@ -8,11 +8,13 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.schema import tallies
 from changeling_protocol import Calendar, Standing
+from changeling_protocol.ending import EarlyEnd
 from sqlalchemy import update
 
-from ..protocol.examples import survey
+from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, report
 from .serving import eventually
 
@@ -50,6 +52,16 @@ def test_what_is_left_of_a_pruned_log_is_folded_again(store: Store) -> None:
         log.append_reports(START + 60 * period, [report(period)])
     fold(store, START + 302.0)
     assert check(store) == []
+
+
+def test_what_was_counted_before_a_survey_was_ended_early_is_no_difference(log: Log) -> None:
+    """A closing of a fast clock, of the period after which nothing counts."""
+    log.append_reports(START + 60, [report(1), report(2)])
+    fold(log.store, START + 60.0)
+    end = EarlyEnd(log.survey.id, 1)
+    with log.store.writing() as connection:
+        add_end(connection, end, end.signed_by(AUTHORITY))
+    assert check(log.store) == []
 
 
 def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -> None:

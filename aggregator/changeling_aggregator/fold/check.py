@@ -17,6 +17,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from ..store import Store
 from ..store.counted import sealed_period, tallies_of
+from ..store.early_ends import published_ends
 from ..store.log import folded_requests
 from ..store.schema import cursors, early_ends, log, sealing_keys, streams, surveys
 from ..store.surveys import published_surveys, readable
@@ -50,13 +51,14 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
             while fold_batch(scratch, open_=open_, seen=seen).requests:
                 pass
             with scratch.reading() as again:
-                known = readable(published_surveys(stored))
+                known, ends = readable(published_surveys(stored)), published_ends(stored)
                 return [
                     difference
                     for survey in known.values()
                     for difference in _differences(
                         survey,
                         sealed_period(stored, survey.id),
+                        ends[survey.id].last if survey.id in ends else survey.calendar.periods,
                         tallies_of(stored, survey.id),
                         tallies_of(again, survey.id),
                     )
@@ -84,17 +86,18 @@ def _copy(stored: Connection, scratch: Store) -> None:
             connection.execute(update(streams).where(streams.c.id == stream).values(length=lengths[stream]))
 
 
-def _differences(survey: Survey, sealed: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:
+def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:
+    """last: the last period that counts; of later ones some may have been counted before the survey was ended."""
     tracks = survey.plan.tracks
     for track, number in sorted({*stored, *again}):
         node = tracks[track].node(number)
-        if node.end <= sealed:
+        if not sealed < node.end <= last:
             continue
         shown = [_tally(tallies, (track, number)) for tallies in (stored, again)]
         if shown[0] != shown[1]:
             yield Difference(survey.id, f"track {track}, node ({node.start}, {node.end}]", *shown)
     for group, period in sorted({*stored.attendance, *again.attendance}):
-        if period <= sealed:
+        if not sealed < period <= last:
             continue
         here = [tallies.attendance.get((group, period)) for tallies in (stored, again)]
         if here[0] != here[1]:

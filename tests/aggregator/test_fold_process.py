@@ -15,6 +15,7 @@ from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_token
 from changeling_protocol import Calendar
 from changeling_protocol.quantities import UnixSeconds
 
@@ -107,6 +108,24 @@ def test_an_opener_that_is_killed_is_replaced(log: Log) -> None:
     with pytest.raises((OSError, EOFError)):
         openers(requests, surveys, keys)
     assert openers(requests, surveys, keys).envelopes == 300
+
+
+def test_a_token_is_revoked_though_the_fold_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as that lasts, too."""
+    with log.store.writing() as connection:
+        token = add_token(connection, "text", "who left", [TokenScope.READ], UnixSeconds(0.0))
+    registry = Registry(log.store)
+    registry.refresh()
+    with log.store.writing() as connection:
+        revoke_token(connection, token.id)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("changeling_aggregator.server.fold_loop.fold", fail)
+    with pytest.raises(OSError, match="disk"):
+        FoldLoop(log.store, registry, lambda: END).fold_now()
+    assert not registry.tokens
 
 
 def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) -> None:

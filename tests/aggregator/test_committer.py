@@ -54,6 +54,25 @@ def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
     assert appended(store) == [bytes([number]) for number in range(100)]
 
 
+def test_who_cannot_be_told_keeps_nobody_else_from_hearing(store: Store) -> None:
+    """Such as one whose connection is closed."""
+    waiting = Committer(store, lambda: 5.0)
+
+    def closed(_: Exception | None) -> None:
+        raise RuntimeError("the handle is closed")
+
+    async def all_wait() -> None:
+        waiting.submit(b"closed", asyncio.get_running_loop(), closed)
+        other = asyncio.create_task(waiting.append(b"other"))
+        await asyncio.sleep(0)
+        waiting.start()
+        await asyncio.wait_for(other, 2)
+
+    asyncio.run(all_wait())
+    waiting.close()
+    assert appended(store) == [b"closed", b"other"]
+
+
 def test_nothing_is_acknowledged_when_the_database_fails(store: Store) -> None:
     """Everyone who waited hears it, nothing of theirs is kept, and the next upload goes through."""
     waiting = Committer(store, lambda: 5.0)

@@ -5,28 +5,31 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgpack
 import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
-from changeling_aggregator.fold import fold
+from changeling_aggregator.fold import fold, folding
+from changeling_aggregator.fold.check import check
 from changeling_aggregator.fold.checks import judged
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.fold.runs import add_ids, merged
+from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.store import LoggedRequest, Store, embedded, thinning
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of
 from changeling_aggregator.store.early_ends import add_end
-from changeling_aggregator.store.log import append, open_stream, unread
+from changeling_aggregator.store.log import append, open_stream, unfolded, unread
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, runs_of
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_aggregator.store.surveys import add_survey
@@ -521,6 +524,20 @@ def test_each_envelope_is_kept_for_its_own_survey_s_grace(log: Log) -> None:
     assert left(closes(1) + 20 * GRACE + 1) == []
 
 
+def test_a_request_with_an_early_closing_is_kept_for_the_other_surveys_in_it(log: Log) -> None:
+    """For their graces, however soon the early one is sealed."""
+    wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
+    with log.store.writing() as connection:
+        add_survey(connection, wide.id, wide.signed_by(AUTHORITY))
+        early, late = envelope(log.survey, log.key, [report(2)]), envelope(wide, log.key, [report(1)])
+        append(connection, log.stream, [body(early, late)], 1000 * closes(1))
+    fold(log.store, closes(2) + GRACE + 1)
+    assert arrivals(log) == [closes(1)]
+    assert check(log.store) == []
+    fold(log.store, closes(1) + 20 * GRACE + 1)
+    assert arrivals(log) == []
+
+
 def test_what_a_longer_grace_keeps_is_looked_through_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the log is folded; and a bounded number of requests at a time."""
     wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
@@ -670,3 +687,47 @@ def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int
 def arrivals(log: Log) -> list[float]:
     with log.store.reading() as connection:
         return [entry.arrival / 1000 for entry in whole_log(connection)]
+
+
+@on_sqlite
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_closing_counts_once_though_writing_fails(log: Log, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it or after, or as another folder comes first, while the next batch is counted."""
+    random, write, seen = Random(seed), folding._write, SeenIds(100)
+    other = Store.open(log.store.place)
+    ids = [random.randbytes(16) for _ in range(12)]
+    sent = [random.choice(ids) for _ in range(40)]
+    with log.store.writing() as connection:
+        streams = [log.stream, open_stream(connection)]
+    for id_ in sent:
+        log.append_reports(closes(1), [report(1, id_=id_)], stream=random.choice(streams))
+    happened = set[str]()
+
+    def fails(*arguments: Any) -> Any:
+        what = random.choice(["well", "well", "before", "after", "overtaken"])
+        happened.add(what)
+        if what == "before":
+            raise OSError(what)
+        if what == "overtaken":
+            with monkeypatch.context() as patched:
+                patched.setattr(folding, "_write", write)
+                fold_batch(other, random.randrange(1, 4))
+        done = write(*arguments)
+        if what == "after":
+            raise OSError(what)
+        return done
+
+    monkeypatch.setattr(folding, "_write", fails)
+    while unfolded_in(log.store):
+        with suppress(OSError):
+            fold(log.store, closes(1), random.randrange(1, 6), closing=False, seen=seen)
+    monkeypatch.setattr(folding, "_write", write)
+    assert happened >= {"before", "after", "overtaken"}
+    assert log.tallies()[0, 1][0] == len({*sent})
+    assert check(log.store) == []
+    other.close()
+
+
+def unfolded_in(store: Store) -> int:
+    with store.reading() as connection:
+        return unfolded(connection)

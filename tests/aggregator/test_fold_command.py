@@ -8,11 +8,13 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.schema import tallies
 from changeling_protocol import Calendar, Standing
+from changeling_protocol.ending import EarlyEnd
 from sqlalchemy import update
 
-from ..protocol.examples import survey
+from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, report
 from .serving import eventually
 
@@ -40,6 +42,25 @@ def test_folding_again_comes_to_the_same(log: Log) -> None:
     log.append_reports(END, [report(1)])
     assert check(log.store) == []
     fold(log.store, END + 10_000)
+    assert check(log.store) == []
+
+
+def test_what_is_left_of_a_pruned_log_is_folded_again(store: Store) -> None:
+    """Whatever its streams have lost, at their beginning or in between."""
+    log = Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=100))
+    for period in (1, 1, 3, 5):
+        log.append_reports(START + 60 * period, [report(period)])
+    fold(store, START + 302.0)
+    assert check(store) == []
+
+
+def test_what_was_counted_before_a_survey_was_ended_early_is_no_difference(log: Log) -> None:
+    """A closing of a fast clock, of the period after which nothing counts."""
+    log.append_reports(START + 60, [report(1), report(2)])
+    fold(log.store, START + 60.0)
+    end = EarlyEnd(log.survey.id, 1)
+    with log.store.writing() as connection:
+        add_end(connection, end, end.signed_by(AUTHORITY))
     assert check(log.store) == []
 
 

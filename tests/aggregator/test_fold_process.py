@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_token
 from changeling_protocol import Calendar
 from changeling_protocol.quantities import UnixSeconds
 
@@ -91,6 +93,39 @@ def test_openers_give_what_one_process_gives(log: Log) -> None:
     for kind, sheaf in several.sheaves.items():
         assert sheaf.numbers == alone.sheaves[kind].numbers
         assert b"".join(sheaf.closings) == b"".join(alone.sheaves[kind].closings)
+
+
+def test_an_opener_that_is_killed_is_replaced(log: Log) -> None:
+    """The call in which that is seen fails; the next one opens everything."""
+    with log.store.reading() as connection:
+        keys = private_keys(connection, log.store.at_rest)
+    requests, surveys = [body(bytes(300)) for _ in range(300)], {log.survey.id: log.survey}
+    openers, before = OpeningProcesses(2), {*active_children()}
+    assert openers(requests, surveys, keys).envelopes == 300
+    victim, *_ = {*active_children()} - before
+    victim.kill()
+    victim.join()
+    with pytest.raises((OSError, EOFError)):
+        openers(requests, surveys, keys)
+    assert openers(requests, surveys, keys).envelopes == 300
+
+
+def test_a_token_is_revoked_though_the_fold_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as that lasts, too."""
+    with log.store.writing() as connection:
+        token = add_token(connection, "text", "who left", [TokenScope.READ], UnixSeconds(0.0))
+    registry = Registry(log.store)
+    registry.refresh()
+    with log.store.writing() as connection:
+        revoke_token(connection, token.id)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("changeling_aggregator.server.fold_loop.fold", fail)
+    with pytest.raises(OSError, match="disk"):
+        FoldLoop(log.store, registry, lambda: END).fold_now()
+    assert not registry.tokens
 
 
 def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) -> None:

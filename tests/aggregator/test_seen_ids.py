@@ -46,6 +46,19 @@ def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: 
     assert _looked_up(store, seen, {}, {key: {bytes(16), b"\1" * 16}}) == {key: {bytes(16)}}
 
 
+def test_what_is_read_before_it_is_remembered_takes_memory_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a batch is on disk before the next one looks: what was met last stays in memory."""
+    seen, ids = SeenIds(200), b"".join(number.to_bytes(16) for number in range(10))
+    for period in range(20):
+        key = (SURVEY, period)
+        with store.writing() as connection:
+            runs = add_ids(connection, {key: ids})
+        assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
+        seen.remember(key, runs[key], ids)
+    monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
+    assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "server.db")

@@ -1,14 +1,21 @@
 """Uploads that their connection answers by itself: as the application answers them, however they come."""
 
+import asyncio
 import socket
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.errors import Overloaded
+from changeling_aggregator.ingest.committer import Done
+from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server.short_way import ShortWay
+from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope
-from changeling_protocol import SealingKey, canonical
+from changeling_protocol import Calendar, SealingKey, canonical
 from changeling_protocol.wire.paths import UPLOADS
 
-from .devices import body, envelope, report
+from ..protocol.examples import PINNED, survey
+from .devices import Log, body, envelope, report
 from .serving import ServerProcess
 
 HEAD = f"POST {UPLOADS} HTTP/1.1\r\nhost: here\r\n"
@@ -126,6 +133,52 @@ def test_who_goes_away_before_the_answer_leaves_its_upload(server: ServerProcess
             caller.send(request(body(envelope(survey, key, [report(1)]))))
     assert server.upload(envelope(survey, key, [report(1)])) == []
     assert 1 <= server.reports(survey)[0, 1] <= 6
+
+
+def test_what_is_sent_behind_an_upload_keeps_nobody_from_an_answer(server: ServerProcess, key: SealingKey) -> None:
+    """What closes its connection before the commit; others share that commit, and hear of it."""
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 16)
+    count = 30
+    uploads = iter([request(body(envelope(survey, key, [report(1)]))) for _ in range(3 * count)])
+    other = b"GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n"
+    for _ in range(count):
+        with Caller(server) as first, Caller(server) as bad, Caller(server) as last:
+            first.send(next(uploads))
+            bad.send(next(uploads) + other + b"no request\r\n\r\n")
+            last.send(next(uploads))
+            assert first.answer()[0] == last.answer()[0] == 200
+            assert bad.answer()[0] in (200, 400)
+    assert server.reports(survey) == {(0, 1): 3 * count}
+
+
+def test_what_keeps_an_upload_from_the_disk_is_told_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too much that waits, or a defect, whose trace is logged; and its network's requests are counted once each."""
+    log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8)))
+    service = Service(store, Settings(PINNED, lambda: 1_800_000_070.0, requests_a_second=1))
+    assert service.rates is not None
+    way, content = ShortWay(service, ()), body(envelope(log.survey, log.key, [report(1)]))
+    heard = list[bytes]()
+
+    async def send(error: Exception) -> None:
+        def fail(_: bytes, __: asyncio.AbstractEventLoop, done: Done) -> None:
+            if isinstance(error, Overloaded):
+                raise error
+            done(error)
+
+        monkeypatch.setattr(service.committer, "submit", fail)
+        assert way.submit(("192.0.2.1", 1), "http", [], content, lambda head, *_: heard.append(head.split(b"\r")[0]))
+        await asyncio.sleep(0)
+
+    for _ in range(10):
+        asyncio.run(send(Overloaded("too much waits")))
+    asyncio.run(send(RuntimeError("what went wrong")))
+    assert heard == [b"HTTP/1.1 503 Service Unavailable"] * 10 + [b"HTTP/1.1 500 Internal Server Error"]
+    assert "what went wrong" in caplog.text
+    waits = [service.rates.wait_of("192.0.2.0/24") for _ in range(9)]
+    assert not any(waits), "20 at once"
 
 
 def test_networks_and_tokens_are_looked_at_on_the_short_way(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A node that is not sealed must have the tally that the log gives, and a closing 
 kept, and so are the keys to them.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ from tempfile import TemporaryDirectory
 from changeling_protocol import Survey
 from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
 from changeling_statistics.tallies import Tallies
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from ..store import Store
 from ..store.counted import sealed_period, tallies_of
+from ..store.early_ends import published_ends
 from ..store.log import folded_requests
 from ..store.schema import cursors, early_ends, log, sealing_keys, streams, surveys
 from ..store.surveys import published_surveys, readable
@@ -49,13 +51,14 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
             while fold_batch(scratch, open_=open_, seen=seen).requests:
                 pass
             with scratch.reading() as again:
-                known = readable(published_surveys(stored))
+                known, ends = readable(published_surveys(stored)), published_ends(stored)
                 return [
                     difference
                     for survey in known.values()
                     for difference in _differences(
                         survey,
                         sealed_period(stored, survey.id),
+                        ends[survey.id].last if survey.id in ends else survey.calendar.periods,
                         tallies_of(stored, survey.id),
                         tallies_of(again, survey.id),
                     )
@@ -65,30 +68,36 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
 
 
 def _copy(stored: Connection, scratch: Store) -> None:
-    """Surveys, keys, and what is folded of the log."""
+    """Surveys, keys, and what is folded of the log: as a log without the gaps that pruning leaves."""
     with scratch.writing() as connection:
         for table in (surveys, early_ends, sealing_keys):
             if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
                 connection.execute(insert(table), kept)
-        for stream in stored.execute(select(cursors.c.stream, cursors.c.position)).all():
-            connection.execute(insert(streams).values(id=stream.stream, length=stream.position))
-            connection.execute(insert(cursors).values(stream=stream.stream, position=0, pruned=0))
+        for stream in stored.execute(select(cursors.c.stream)).scalars().all():
+            connection.execute(insert(streams).values(id=stream, length=0))
+            connection.execute(insert(cursors).values(stream=stream, position=0, pruned=0))
+    lengths: Counter[int] = Counter()
     for rows in folded_requests(stored, _AT_ONCE):
+        (stream,) = {row.stream for row in rows}
+        numbered = enumerate(rows, lengths[stream] + 1)
+        lengths[stream] += len(rows)
         with scratch.writing() as connection:
-            connection.execute(insert(log), [row._asdict() for row in rows])
+            connection.execute(insert(log), [{**row._mapping, "position": position} for position, row in numbered])
+            connection.execute(update(streams).where(streams.c.id == stream).values(length=lengths[stream]))
 
 
-def _differences(survey: Survey, sealed: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:
+def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:
+    """last: the last period that counts; of later ones some may have been counted before the survey was ended."""
     tracks = survey.plan.tracks
     for track, number in sorted({*stored, *again}):
         node = tracks[track].node(number)
-        if node.end <= sealed:
+        if not sealed < node.end <= last:
             continue
         shown = [_tally(tallies, (track, number)) for tallies in (stored, again)]
         if shown[0] != shown[1]:
             yield Difference(survey.id, f"track {track}, node ({node.start}, {node.end}]", *shown)
     for group, period in sorted({*stored.attendance, *again.attendance}):
-        if period <= sealed:
+        if not sealed < period <= last:
             continue
         here = [tallies.attendance.get((group, period)) for tallies in (stored, again)]
         if here[0] != here[1]:

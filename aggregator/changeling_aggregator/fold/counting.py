@@ -50,7 +50,7 @@ class Counted:
     refused: how many closings and reports, by survey and reason. tallies: by node and stratum. attendance: by group,
     closing and stratum. ids: of the closings that count, sorted.
     held: until when an envelope is needed to count an open node again, in Unix milliseconds, by the envelope's stream
-    and position; only of envelopes with a closing that arrived before its period had ended.
+    and position; only of requests with a closing that arrived before its period had ended.
     uncounted: how many envelopes add nothing because their survey cannot be counted, by survey.
     """
 
@@ -99,7 +99,26 @@ def count(
             uploads = sum(len(sheaf.numbers) for sheaf in sheaves.values())
             _log.exception("%d uploads of survey %s cannot be counted", uploads, id_.hex())
             counted.uncounted[id_] += uploads
+    _hold_what_came_along(counted, surveys, by_survey, requests)
     return counted
+
+
+def _hold_what_came_along(
+    counted: Counted,
+    surveys: Mapping[SurveyId, Survey],
+    by_survey: Mapping[SurveyId, Mapping[Kind, Sheaf]],
+    requests: Sequence[LoggedEnvelope],
+) -> None:
+    """Holds a request that is held for one survey for as long as the others need it whose envelopes are in it."""
+    if not counted.held or len(by_survey) == 1:
+        return
+    for id_, sheaves in by_survey.items():
+        grace = 1000 * surveys[id_].grace
+        for number in {request_number(upload) for sheaf in sheaves.values() for upload in sheaf.numbers}:
+            request = requests[number]
+            at = request.stream, request.position
+            if at in counted.held:
+                counted.held[at] = max(counted.held[at], UnixMilliseconds(request.arrival + grace))
 
 
 def _count_survey(

@@ -36,10 +36,22 @@ class OpeningProcesses:
     def __call__(
         self, requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
     ) -> Opened:
-        """What is in these requests, numbered from 0 on. Raises OSError or EOFError where a process died."""
+        """What is in these requests, numbered from 0 on. Raises OSError or EOFError where a process died.
+
+        Whatever it raises, the next call starts new processes.
+        """
         if self._count == 1 or sum(map(len, requests)) <= FEW_BYTES:
             return open_requests(requests, surveys, keys)
-        self._start()
+        try:
+            self._start()
+            return self._opened(requests, surveys, keys)
+        except BaseException:
+            self._end()  # one is dead, or what the others still answer would be taken for the next call's
+            raise
+
+    def _opened(
+        self, requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
+    ) -> Opened:
         raw = {id_: key.private_bytes_raw() for id_, key in keys.items()}
         for pipe in self._pipes:
             pipe.send((dict(surveys), raw))
@@ -72,6 +84,11 @@ class OpeningProcesses:
             context.Process(target=_serve, args=(theirs,), daemon=True, name="opening").start()
             theirs.close()
             self._pipes.append(ours)
+
+    def _end(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        self._pipes = []
 
 
 def _pieces(requests: Sequence[bytes]) -> list[list[tuple[int, bytes]]]:

@@ -64,8 +64,9 @@ class SeenIds:
         return halves
 
     def _keep(self, name: _Name, halves: Halves) -> None:
+        before = self._kept.pop(name, None)  # where the next batch has read it before its own remembers it
         self._kept[name] = halves
-        self._bytes += halves.nbytes
+        self._bytes += halves.nbytes - (0 if before is None else before.nbytes)
         while self._bytes > self._most:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= dropped.nbytes

@@ -5,6 +5,7 @@ gather. What waits is bounded in bytes, and so is what the fold has not counted:
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +34,7 @@ MOST_UNFOLDED = 10**6
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
-
+_log = logging.getLogger("changeling")
 
 Done: TypeAlias = Callable[[Exception | None], None]
 """Is told that a commit is on disk, or what kept it from there."""
@@ -189,7 +190,10 @@ def _acknowledge(batch: Sequence[_Waiting], error: Exception | None) -> None:
 
 def _tell(waiting: Sequence[Done], error: Exception | None) -> None:
     for done in waiting:
-        done(error)
+        try:
+            done(error)
+        except Exception:  # whatever is wrong with one sender's connection, the others hear it
+            _log.exception("an upload cannot be answered")
 
 
 def _resolve(acknowledged: "asyncio.Future[None]", error: Exception | None) -> None:

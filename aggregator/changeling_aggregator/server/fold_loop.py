@@ -100,8 +100,10 @@ class FoldLoop:
                 now = self._clock()
                 # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
                 waits = doubt in AT_THE_START
-                report = FoldReport() if waits else self._fold(now, closing=doubt is None)
-                self._registry.refresh()  # keys may have been destroyed
+                try:
+                    report = FoldReport() if waits else self._fold(now, closing=doubt is None)
+                finally:
+                    self._registry.refresh()  # keys may have been destroyed; tokens are revoked, whatever has failed
                 if guard is not None:
                     self._keep_time(guard.kept())
             except BaseException:

@@ -100,7 +100,7 @@ class ShortHttp(GuardedHttp):
 
     def _answer(self, cycle: _Waiting, head: bytes, content: bytes, last: bool) -> None:
         cycle.response_complete = True
-        if cycle.disconnected:
+        if cycle.disconnected or self.transport.is_closing():  # what was sent behind it closes the connection, too
             return
         if not (last or cycle.keep_alive):
             head += b"connection: close\r\n"

@@ -6,6 +6,7 @@ it again and says what is wrong.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from time import perf_counter
@@ -28,6 +29,7 @@ from .service import Service
 Answered: TypeAlias = Callable[[bytes, bytes, bool], None]
 """Is given an answer's head, to which headers may be added, its body, and whether it is the connection's last one."""
 
+_log = logging.getLogger("changeling")
 _ALL_TAKEN = encode_acknowledgement({})
 _OWN = [(b"content-length", b"%d" % len(_ALL_TAKEN)), (b"content-type", MSGPACK.encode())]
 
@@ -56,16 +58,17 @@ class ShortWay:
         if self._proxied is not None:
             client, scheme = _believed(self._proxied, client, scheme, headers)
         began = perf_counter()
-        try:
-            if not takes_whole(body, service.registry, service.clock()):
-                return False
-            network = network_of(client[0]) if client and service.rates else None
-            if service.rates and network is not None and service.rates.wait_of(network):
-                return False
-            done = partial(self._done, scheme == "https", len(body), began, answered)
-            service.committer.submit(body, asyncio.get_running_loop(), done)
-        except Overloaded:
+        if not takes_whole(body, service.registry, service.clock()):
             return False
+        network = network_of(client[0]) if client and service.rates else None
+        if service.rates and network is not None and service.rates.wait_of(network):
+            return False
+        loop = asyncio.get_running_loop()
+        done = partial(self._done, scheme == "https", len(body), began, answered)
+        try:
+            service.committer.submit(body, loop, done)
+        except Overloaded as error:  # which the application would say, too, and count the request of its network again
+            loop.call_soon(done, error)
         return True
 
     def _shows_token(self, headers: Headers) -> bool:
@@ -81,6 +84,8 @@ class ShortWay:
         else:
             request_id.set(id_)
             answer = answer_to(error)
+            if answer.status_code == 500:
+                _log.error("the trace of request %s", id_, exc_info=error)
             status, content, last = answer.status_code, bytes(answer.body), "connection" in answer.headers
             head = _head(status, answer.raw_headers, self._date(), secure)
         self._service.traffic.uploaded(status, size, perf_counter() - began)

@@ -123,6 +123,7 @@ def test_one_device_is_seen_alone_and_everything_is_thrown_away(tmp_path: Path) 
     assert {path.name.split(".")[0] for path in tmp_path.iterdir()} == {"device"}
 
 
+@pytest.mark.heavy
 def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_authority(tmp_path: Path) -> None:
     """The app's own store does not break: its device goes on, and joins the other survey beside the first."""
     server, authority, asked = r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)'

@@ -83,6 +83,7 @@ def test_partitions_of_neighbours_are_alike_within_epsilon_audited():
     assert audited((NoNoise(), NoNoise())) > 4
 
 
+@pytest.mark.heavy
 def test_segments_are_few_and_hold_few_updates():
     """Lemma 7 with its constants, 20,000 steps, 400 updates, ε = 1, β = .1: a segment holds at most
     θ + (6/ε) ln(2/β_j); at most n_t + log₂ log₂ t + 2 segments. One seeded run; the lemma's own false alarm is .1."""

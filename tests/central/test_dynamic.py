@@ -156,6 +156,7 @@ def test_insertion_minus_deletion_is_the_difference_of_two_streams():
         real.resumed(real.saved(replace(other, inserted=real.stream.start())))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("protects", list(Protects))
 def test_releases_of_neighbouring_streams_are_alike_within_epsilon_audited(protects):
     """One entry's deletion, or the whole entry, more or less; 2·3,000 runs, ε = 3; the sum of all answers over 6 steps,

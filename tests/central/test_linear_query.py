@@ -129,6 +129,7 @@ def test_what_is_no_number_adds_nothing_to_a_sum(answer, low, high):
     assert (query.moving, query.appearing) == (without.moving, without.appearing)
 
 
+@pytest.mark.heavy
 def test_a_query_of_very_many_answers_is_checked_in_little_memory():
     """65,000 distinct numbers took 34 GB, and 1,000 columns 8. Both stay below 100 MB, and a unit too much is seen."""
     tracemalloc.start()

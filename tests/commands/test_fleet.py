@@ -34,6 +34,7 @@ def test_a_wave_goes_through_the_fleet() -> None:
     assert {answer_at(number, 1, 1) for number in range(20)} == {0, None}
 
 
+@pytest.mark.heavy
 def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path: Path) -> None:
     """Every closed period is estimated, with bands, from all devices; then live ones come. At the end nothing stays."""
     process = subprocess.Popen(

@@ -104,7 +104,7 @@ def test_real_clients_report_through_a_relay(tmp_path, server):
             handle.record(answer)
         closed = asked.calendar.closed(time.time() - asked.skew - asked.spread)
         assert closed >= 4
-        clock[0] = asked.calendar.time(closed) + asked.skew + asked.spread + 0.01  # whatever each waits, no more are due
+        clock[0] = asked.calendar.time(closed) + asked.skew + asked.spread + 0.01  # however long each waits
         for client in clients:
             client.flush()
         assert {(handle.ledger().answered_period, handle.ledger().waiting) for handle in handles} == {(closed, 0)}

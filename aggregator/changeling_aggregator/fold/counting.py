@@ -107,7 +107,7 @@ def _hold_what_came_along(
     counted: Counted,
     surveys: Mapping[SurveyId, Survey],
     by_survey: Mapping[SurveyId, Mapping[Kind, Sheaf]],
-    requests: Sequence[LoggedEnvelope],
+    requests: Sequence[LoggedRequest],
 ) -> None:
     """Holds a request that is held for one survey for as long as the others need it whose envelopes are in it."""
     if not counted.held or len(by_survey) == 1:

@@ -1,10 +1,10 @@
 """Exchanges with one server: a request and its answer, by a deadline, and ended by any thread at once.
 
-An HTTP library bounds each read, not what they add up to, and nobody can call a read off from outside. So each exchange
-runs in a daemon thread of its own, over a connection of its own, and who asked waits until the deadline. An exchange
-that is ended has its socket shut down, and its thread follows. Only while a name is looked up or a connection made is
-there no socket to shut: such a thread is left to itself, and until it is through nothing else is asked. Neither a
-caller nor the end of the process ever waits for one.
+An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
+daemon thread and over a connection of its own, and who asked waits until the deadline. An exchange that is ended has
+its socket shut down, and its thread follows. Only while a name is looked up or a connection made is there none to shut:
+such a thread is left to itself, and nothing else is asked until it is through. No caller and no process that ends waits
+for one.
 """
 
 from __future__ import annotations
@@ -206,22 +206,19 @@ class _Call:
 
     def wait(self, deadline: Deadline) -> Answer:
         """The answer, once it is there. Raises ServerTrouble if there is none by the deadline or the call is ended."""
+        too_slow = ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW)
         try:
             outcome = self._outcomes.get(timeout=_timeout(deadline))
         except Empty:
-            self.end(self._too_slow())
+            self.end(too_slow)
             outcome = self._outcomes.get()
         except BaseException:  # such as KeyboardInterrupt
             self.end(_ended())
             raise
         if isinstance(outcome, Answer):
             return outcome
-        if outcome.obstacle is Obstacle.UNREACHABLE and deadline.left() == 0:  # the socket's own time was over as soon
-            raise self._too_slow()
-        raise outcome
-
-    def _too_slow(self) -> ServerTrouble:
-        return ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW)
+        gave_up = outcome.obstacle is Obstacle.UNREACHABLE and deadline.left() == 0  # the socket, at the same moment
+        raise too_slow if gave_up else outcome
 
     def end(self, trouble: ServerTrouble) -> None:
         """Ends the call with this outcome, unless it has one. Returns at once."""

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from dataclasses import replace
+from time import monotonic
 
 import httpx
 import pytest
@@ -23,11 +24,15 @@ def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(
     async def run():
         hand = Hand(tmp_path / "relay", upstream, rate=1)
         async with asked(hand, "192.0.2.1") as http:
-            answers = [await http.post("/v1/uploads", content=body(envelope)) for _ in range(int(BURST_SECONDS) + 5)]
-            assert [answer.status_code for answer in answers] == [200] * int(BURST_SECONDS) + [429] * 5
+            began, answers = monotonic(), list[httpx.Response]()
+            while not answers or answers[-1].status_code == 200:
+                answers.append(await http.post("/v1/uploads", content=body(envelope)))
+            taken = len(answers) - 1
+            assert BURST_SECONDS <= taken <= BURST_SECONDS + monotonic() - began + 1
+            assert answers[-1].status_code == 429
             assert int(answers[-1].headers["retry-after"]) >= 1
             (copy,) = [copy for copy in hand.relay.copies.surveys.values() if copy.spool.waiting()]
-            assert len(copy.spool.waiting()) == BURST_SECONDS
+            assert len(copy.spool.waiting()) == taken
             transport = httpx.ASGITransport(http._transport.app, client=("198.51.100.1", 1))
             async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
                 assert (await other.get("/v1/keys")).status_code == 200

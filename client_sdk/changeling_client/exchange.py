@@ -63,8 +63,8 @@ class Deadline:
         return Deadline.after(self.left() / of)
 
     def left(self) -> float:
-        """How many seconds are left, 0 if it is over."""
-        return max(0.0, self.at - monotonic())
+        """How many seconds are left, as far as a lock can count; 0 if it is over."""
+        return min(max(0.0, self.at - monotonic()), threading.TIMEOUT_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Exchanges:
         """
         self._begin_if_forked()
         turn = self._turn
-        if not turn.acquire(timeout=_timeout(deadline)):
+        if not turn.acquire(timeout=deadline.left()):
             raise ServerTrouble("another exchange with the server took all the time", Obstacle.HANGING)
         try:
             if deadline.left() == 0:
@@ -208,7 +208,7 @@ class _Call:
         """The answer, once it is there. Raises ServerTrouble if there is none by the deadline or the call is ended."""
         too_slow = ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW)
         try:
-            outcome = self._outcomes.get(timeout=_timeout(deadline))
+            outcome = self._outcomes.get(timeout=deadline.left())
         except Empty:
             self.end(too_slow)
             outcome = self._outcomes.get()
@@ -267,11 +267,6 @@ class _Call:
         if self._socket is not None:
             with suppress(OSError):  # the server was quicker
                 self._socket.shutdown(_BOTH_WAYS)
-
-
-def _timeout(deadline: Deadline) -> float:
-    """The seconds that are left, as far as a lock can count."""
-    return min(deadline.left(), threading.TIMEOUT_MAX)
 
 
 def _cause(error: BaseException) -> str:

@@ -11,9 +11,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
 
+from changeling_aggregator.store import Store
 from changeling_aggregator.store.runs import ID_BYTES
 
 from tests.aggregator.serving import ServerProcess
@@ -119,6 +121,8 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
                 time.sleep(0.01)
             waits.append(time.monotonic() - began)
         senders.finish()
+    log.store.close()  # its connection is of before
+    log = replace(log, store=Store.open(place))
     figures = compared(log, senders)
     log.store.close()
     return {"restarts": RESTARTS, "seconds": max(waits), **figures}

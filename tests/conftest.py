@@ -1,6 +1,6 @@
 """Settings of the whole suite: Hypothesis sets no deadline, as a busy machine misses one with nothing wrong.
 
-One PostgreSQL runs for all tests that need one.
+One PostgreSQL runs for all tests that need one. A test that is marked as timed has three tries.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,13 @@ from .postgres import PostgreSQL
 
 settings.register_profile("changeling", deadline=None)
 settings.load_profile("changeling")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A bound on a clock says what can be reached: others had the machine if it is missed once, not if it always is."""
+    for item in items:
+        if item.get_closest_marker("timed"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 @pytest.fixture(scope="session")

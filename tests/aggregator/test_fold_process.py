@@ -182,6 +182,7 @@ def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
         assert eventually(lambda: any(map(running, others)), False)
 
 
+@pytest.mark.timed
 @pytest.mark.heavy
 def test_sigterm_waits_for_no_backlog(tmp_path: Path) -> None:
     """Out within five seconds of SIGTERM to all its processes; what was left in the log counts later."""

@@ -53,6 +53,7 @@ def test_who_sends_too_long_a_head_is_told(own: ServerProcess) -> None:
     assert ErrorAnswer.decode(heard.partition(b"\r\n\r\n")[2]).code is ErrorCode.HEAD_TOO_LARGE
 
 
+@pytest.mark.timed
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "said", [b"", b"GET /readyz HTTP/1.1\r\nhost: he", b"GET /readyz HTTP/1.1\r\nhost: here\r\n\r\n"]
@@ -80,6 +81,7 @@ def test_who_says_nothing_more_is_let_go(own: ServerProcess, said: bytes) -> Non
         assert time.monotonic() - began < HEAD_SECONDS + 5
 
 
+@pytest.mark.timed
 @pytest.mark.heavy
 def test_ten_thousand_silent_connections_refuse_nobody(own: ServerProcess) -> None:
     """While they are being opened, and after, every request is answered; the server keeps what it has room for."""
@@ -105,6 +107,7 @@ def test_ten_thousand_silent_connections_refuse_nobody(own: ServerProcess) -> No
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.timed
 @pytest.mark.heavy
 def test_slow_bodies_keep_nobody_from_sending(own: ServerProcess) -> None:
     """With 200 MiB of them under way others are taken; those that were there longest are told that they were slow."""

@@ -164,6 +164,7 @@ def test_the_loop_goes_on_while_the_disk_is_waited_for(tmp_path, server):
     assert run(lived()) > 10
 
 
+@pytest.mark.timed
 def test_a_flush_that_hangs_holds_up_neither_the_loop_nor_its_end(tmp_path, server):
     """The server does not answer; `wait_for` gives up in time, and closing ends the flush."""
     hanging, answer = threading.Event(), server._answer
@@ -218,6 +219,7 @@ async def _lived(folder, server, seen):
         await client.ledger()
 
 
+@pytest.mark.timed
 def test_cancelled_at_any_await_nothing_is_lost_and_nothing_is_held(tmp_path):
     """At every suspension in turn: what was recorded is there, and the next client goes on at once and reports it."""
     cancelled = at = 0

@@ -378,6 +378,7 @@ def test_a_device_behind_the_server_is_not_hurried(tmp_path):
         assert device.flush().sent == 0
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("seconds", "size"), [(30, 2**16), (0.1, 1)], ids=["long", "slow"])
 def test_an_answer_without_end_is_given_up(tmp_path, seconds, size):
     """After a megabyte, or by the flush's timeout: it costs the app neither its memory nor its time."""

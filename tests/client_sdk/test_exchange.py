@@ -20,6 +20,8 @@ from changeling_protocol.wire import MOST_BODY_BYTES
 
 from .loopback import BAD, answering, full_backlog, serving, silent
 
+pytestmark = pytest.mark.timed
+
 SOON = 0.15
 """A deadline, in seconds."""
 AT_ONCE = 0.5

@@ -324,6 +324,7 @@ def test_a_servers_wish_for_silence_outlives_the_client(tmp_path):
         assert device.flush().trouble is None
 
 
+@pytest.mark.timed
 def test_a_flush_has_one_timeout_and_closing_ends_it(tmp_path):
     """Whatever the server does; the client closes at once, from another thread, and everything is kept."""
     with serving(BAD["102 without end"]) as slow:

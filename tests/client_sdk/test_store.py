@@ -434,6 +434,7 @@ def test_it_works_where_there_are_no_hard_links(tmp_path, monkeypatch):
         assert device.join(PLAIN.id).record("tea") is Recorded.COUNTED
 
 
+@pytest.mark.timed
 def test_a_reader_with_a_long_snapshot_stalls_nothing(tmp_path):
     """Records and flushes go on at once while it reads; what cannot be erased meanwhile is erased by the next flush."""
     server, clock = FakeServer(WEEKLY), Clock()

@@ -41,6 +41,7 @@ def test_the_test_that_the_docs_show_passes(tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.timed
 def test_a_year_of_daily_reports_takes_a_second_or_two(tmp_path):
     """Of processor time; the bound leaves room for a busy machine."""
     asked = (

@@ -149,6 +149,7 @@ def test_answers_kept_with_bias_have_the_papers_deviation():
     np.testing.assert_allclose(estimate.values[1], n / 2 - sum_of_signs / (2 * e))
 
 
+@pytest.mark.timed
 def test_large_alphabets_are_kept_as_sums():
     """16 answers have 48,621 sign vectors: 35 slots instead, a million reports tallied in seconds and decoded."""
     signed = SignedSubset(MutationSpace(16), Odds(100, 1), spoken=Fraction(1, 30))

@@ -82,6 +82,7 @@ def test_a_share_is_a_share(share):
         mean_report_variance(KaryResponse(MutationSpace(2), Odds(3, 1)), share)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "randomizer",
     [

@@ -162,6 +162,7 @@ def test_beyond_a_limit_is_refused_by_name(make, limit):
     assert "got" in str(refused.value)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "changed",
     [

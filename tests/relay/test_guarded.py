@@ -17,6 +17,7 @@ from .relaying import RelayProcess, free_port
 from .upstreams import watching
 
 
+@pytest.mark.timed
 def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(tmp_path, upstream):
     """429 with Retry-After once it has sent what it may at once; nothing of what was too early is kept."""
     envelope = sealed()

@@ -43,6 +43,7 @@ def answered(parts: Iterable[bytes], pause: float) -> str:
     return asyncio.run(run())
 
 
+@pytest.mark.timed
 def test_an_answer_that_never_ends_is_given_up(monkeypatch):
     """A byte every 20 ms, each within what a read may take: all in all it takes no longer than an exchange may."""
     monkeypatch.setattr(upstream, "TIMEOUT_SECONDS", 0.5)

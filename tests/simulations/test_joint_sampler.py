@@ -211,6 +211,7 @@ def test_what_two_nodes_decode_to_covaries_as_correlations_say():
         assert np.abs(z).max() < 6  # 12 figures at 2e-9 each, by normal approximation
 
 
+@pytest.mark.timed
 def test_a_billion_entries_take_no_longer_than_their_histories():
     """2,000 histories over twelve periods, states and changes; whoever is in the group reports on every node."""
     calendar = Calendar(0, 60, 12)

@@ -92,6 +92,7 @@ def test_histograms_and_mutation_counts_are_counts_of_entries():
     assert population.mutation_counts(states, Node(4, 8)).tolist() == [1, 1, 1]
 
 
+@pytest.mark.timed
 def test_a_billion_entries_are_resampled_at_once_in_proportion():
     """Every weight within six standard deviations (false alarm about 1e-6), in a second's work."""
     changelog = read_rows(restless_rows(3))

@@ -149,6 +149,7 @@ def test_groups_split_the_entries_by_share_and_their_tracks_share_them(populatio
     }
 
 
+@pytest.mark.timed
 def test_a_billion_entries_take_seconds(population, calendar):
     """No more than a thousand would: the cost is in histories, nodes and symbols."""
     many = population.resampled(10**9, np.random.default_rng(8))

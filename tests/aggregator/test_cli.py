@@ -222,7 +222,7 @@ def test_a_bare_install_names_what_is_missing() -> None:
     """Without the server's parts a command of it is one line and exit code 1."""
     run = "from changeling_commands.__main__ import main; sys.exit(main(['serve']))"
     bare = f"import sys; sys.modules['typer'] = None; {run}"
-    done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=100)
     assert done.returncode == 1
     needed = 'pip install "changeling[server]", or ".[server]" in a clone'
     assert done.stderr == f"changeling: this needs more than is installed: {needed}\n"
@@ -270,7 +270,7 @@ def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
         "print(*({'sqlalchemy', 'starlette', 'polars'} & set(sys.modules)), file=sys.stderr)"
     )
     command = [sys.executable, "-c", read, str(tmp_path / "signed")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.stdout.strip(), done.stderr.strip()) == (survey().id.hex(), "")
 
 
@@ -281,7 +281,7 @@ def test_help_loads_no_numbers_no_server_and_no_store() -> None:
         f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
     )
     for words in (["--help"], ["serve", "--help"]):
-        done = subprocess.run([sys.executable, "-c", asked, *words], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([sys.executable, "-c", asked, *words], capture_output=True, text=True, timeout=100)
         assert (done.returncode, done.stderr.split()) == (0, []), words
         assert "Usage: " in done.stdout
 

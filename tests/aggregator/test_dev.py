@@ -85,12 +85,12 @@ class Running:
             yield process
         finally:
             process.kill()
-            process.communicate(timeout=20)
+            process.communicate(timeout=100)
 
     def stop(self) -> str:
         """End it as a process manager does; returns the last line."""
         self.process.terminate()
-        assert self.process.wait(timeout=20) == 0
+        assert self.process.wait(timeout=100) == 0
         self._reading.join()
         assert self.process.stdout
         self.process.stdout.close()

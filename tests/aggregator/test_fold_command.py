@@ -92,9 +92,11 @@ def test_the_command_folds_once(log: Log, tmp_path: Path) -> None:
 def test_the_command_follows_until_it_is_told_to_end(log: Log, tmp_path: Path) -> None:
     """What is appended counts within seconds."""
     with subprocess.Popen(command(tmp_path, "--follow"), stdout=subprocess.PIPE, text=True) as following:
-        assert following.stdout
-        assert following.stdout.readline().startswith("changeling folds")
-        log.append_reports(END, [report(1)])
-        assert eventually(lambda: log.tallies().get((0, 1), (0,))[0], 1)
-        following.terminate()
-        assert following.wait(10) == 0
+        try:
+            assert following.stdout
+            assert following.stdout.readline().startswith("changeling folds")
+            log.append_reports(END, [report(1)])
+            assert eventually(lambda: log.tallies().get((0, 1), (0,))[0], 1)
+        finally:
+            following.terminate()
+        assert following.wait(60) == 0

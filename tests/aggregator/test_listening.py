@@ -138,7 +138,7 @@ def test_a_server_takes_as_many_connections_as_it_may(tmp_path: Path) -> None:
                     assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys").status_code, 200)
             finally:
                 process.terminate()
-                process.communicate(timeout=20)
+                process.communicate(timeout=100)
 
 
 class Calling:

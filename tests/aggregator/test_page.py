@@ -46,7 +46,7 @@ def closed(served: ServerProcess) -> Survey:
 
 def visitor(server: ServerProcess, **headers: str) -> httpx.Client:
     """Somebody with a browser, and cookies of their own."""
-    return httpx.Client(base_url=server.url, headers=headers, timeout=20)
+    return httpx.Client(base_url=server.url, headers=headers, timeout=100)
 
 
 def sign_in(browser: httpx.Client, token: str, headers: Mapping[str, str] | None = None) -> httpx.Response:

@@ -35,7 +35,7 @@ class Caller:
     """A connection that is spoken to in bytes; use as a context."""
 
     def __init__(self, server: ServerProcess) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=100)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read = self._socket.makefile("rb")
 

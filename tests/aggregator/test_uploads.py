@@ -39,7 +39,7 @@ def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProce
     server.move_clock(survey.calendar.time(1) + 16)
 
     def device(_: int) -> int:
-        with httpx.Client(base_url=server.url, timeout=20) as http:
+        with httpx.Client(base_url=server.url, timeout=100) as http:
             bodies = [body(envelope(survey, key, [report(1)])) for _ in range(20)]
             return sum(http.post("/v1/uploads", content=each).status_code == 200 for each in bodies)
 

@@ -64,7 +64,7 @@ def operated(tmp_path):
         yield f"http://127.0.0.1:{port}", (tmp_path / "authority/authority.pub").read_text().strip(), survey
     finally:
         server.terminate()
-        server.communicate(timeout=20)
+        server.communicate(timeout=100)
 
 
 def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path):

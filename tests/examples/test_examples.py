@@ -40,7 +40,7 @@ def development():
             yield re.search(r'server="(.*?)".*fromhex\("(.*?)"\).*join\("(.*?)"\)', printed, re.DOTALL).groups()
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=100)
 
 
 def test_an_app_records_and_reports_and_a_data_team_reads_the_results(development, tmp_path):

@@ -35,14 +35,14 @@ class RelayProcess:
         )
         assert self.process.stdout
         self.first_line = self.process.stdout.readline()
-        self.http = httpx.Client(base_url=self.url, timeout=20)
+        self.http = httpx.Client(base_url=self.url, timeout=100)
         assert eventually(lambda: self.health().get("status"), "ok"), self.health()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.http.close()
         self.process.terminate()
-        self.said, self.complained = self.process.communicate(timeout=20)
+        self.said, self.complained = self.process.communicate(timeout=100)
 
     def kill(self) -> None:
         """SIGKILL, now."""

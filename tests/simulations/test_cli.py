@@ -33,7 +33,7 @@ def test_help_loads_no_server_no_plots_and_no_statistics():
         f"atexit.register(lambda: print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)); "
         "sys.exit(main())"
     )
-    done = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr.split()) == (0, [])
     assert "Usage: " in done.stdout
 

@@ -153,6 +153,16 @@ runs = Table(
 """The ids counted for a closing that is not sealed: runs of sorted ids, each longer than the next and cut into chunks,
 which are named by the first id in them."""
 
+id_files = Table(
+    "id_files",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("place", String, nullable=False),
+    Column("survey", LargeBinary(16), nullable=False),
+    Column("size", BigInteger, nullable=False),
+)
+"""Files with ids counted for closings that were not sealed then, which stand in no run; `size` is how many."""
+
 refusals = Table(
     "refusals",
     metadata,

@@ -6,6 +6,7 @@
     ├── FoldDied           the process that folds has died; it is started again
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
     ├── Unwritable         the store's file is gone, or its disk is full: nothing that is appended would be kept
+    ├── SegmentLost        a segment that the catalogue names is not where it was written, or is damaged
     ├── TurnedDown         a request that the server answers with an error
     ├── SpoolError         a relay's folder that another process uses, or that is of another authority
     ├── UpstreamTrouble    a relay's server did not do what the relay asked of it
@@ -43,6 +44,10 @@ class Overloaded(AggregatorError):
 
 class Unwritable(AggregatorError):
     """What is appended to the store now would be lost; the sender should come again."""
+
+
+class SegmentLost(AggregatorError):
+    """A segment of the log is not where it was written, or is damaged: what is after it cannot be counted."""
 
 
 class TurnedDown(AggregatorError):

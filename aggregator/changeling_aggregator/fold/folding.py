@@ -106,7 +106,7 @@ def _fold(
             for done in _count(store, coming, seen, writing):
                 total += done
             break
-    total.behind = total.requests < waiting
+    total.behind = total.requests < waiting and stop()  # else the rest waits for what a journal still has
     if closing:
         close_what_ended(store, now)
         take_snapshots(store, now)

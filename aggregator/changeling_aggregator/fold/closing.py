@@ -11,6 +11,7 @@ from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSecon
 from sqlalchemy import Connection
 
 from ..store import ClosingKey, Store
+from ..store.catalogue import frontier_of_all
 from ..store.counted import seal_closings, sealed_period
 from ..store.early_ends import published_ends
 from ..store.log import first_unfolded, held_arrival, hold_arrivals, latest_arrival, set_back_arrivals, stop_appending
@@ -81,9 +82,9 @@ def _close(store: Store, now: UnixSeconds) -> bool:
 
 
 def _moment(connection: Connection, now: UnixSeconds) -> UnixSeconds:
-    """Now, or the first arrival that is not folded, if that is earlier."""
-    waiting = first_unfolded(connection)
-    return now if waiting is None else min(now, UnixSeconds(waiting / 1000))
+    """Now, or the first arrival that is not folded, if that is earlier; or what a server's journal may still bring."""
+    waiting = (first_unfolded(connection), frontier_of_all(connection))
+    return min([now, *(UnixSeconds(each / 1000) for each in waiting if each is not None)])
 
 
 def _ms(time: UnixSeconds) -> UnixMilliseconds:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-
 from ..store import ClosingKey, Store
 from ..store.counted import sealed_period
 from ..store.database import Transactions

@@ -6,11 +6,9 @@ the ids from then on. So a run that is killed anywhere, repeated, or overtaken b
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
 
-from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.refusal import Refusal
 
 from ..errors import Overtaken
@@ -29,12 +27,9 @@ from ..store.surveys import published_surveys
 from .ids_of_runs import ids_of_runs
 from .parts import Part
 from .pieces import Piece, moves_of
-from .running import run
+from .running import Executors, SparkExecutors, run
 from .session import Cluster, session
 from .unread import pieces_to_fold
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class SparkFold:
@@ -46,29 +41,29 @@ class SparkFold:
     def __init__(self, store: Store, cluster: Cluster, place: str) -> None:
         self._store, self._cluster, self._place = store, cluster, place
         self._stack = ExitStack()
-        self._spark: SparkSession | None = None
+        self._executors: Executors | None = None
 
     def await_start(self) -> None:
         """Start the session where there is none. Raises SparkTrouble."""
-        if self._spark is None:
-            self._spark = self._stack.enter_context(session(self._cluster))
+        if self._executors is None:
+            self._executors = SparkExecutors(self._stack.enter_context(session(self._cluster)))
 
     def fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
         """As `fold.fold`. Call `await_start` before. Raises SparkTrouble, and what the store and the place raise."""
         self.await_start()
-        assert self._spark is not None  # noqa: S101
-        spark = self._spark
+        assert self._executors is not None  # noqa: S101
+        executors = self._executors
         return in_turn(
-            self._store, now, closing, lambda writing: fold_once(self._store, spark, self._place, writing)
+            self._store, now, closing, lambda writing: fold_once(self._store, executors, self._place, writing)
         )
 
     def close(self) -> None:
         """End the session, and what runs in it."""
-        self._spark = None
+        self._executors = None
         self._stack.close()
 
 
-def fold_once(store: Store, spark: "SparkSession", place: str, writing: Transactions) -> FoldReport:
+def fold_once(store: Store, executors: Executors, place: str, writing: Transactions) -> FoldReport:
     """Fold what the log holds, in one run. Raises SparkTrouble; Overtaken where another folder counted some of it."""
     at = place_at(place)
     name = secrets.token_hex(8)
@@ -84,7 +79,7 @@ def fold_once(store: Store, spark: "SparkSession", place: str, writing: Transact
         return FoldReport()
     try:
         read = [*files, *exported]
-        found = run(spark, name, pieces, read, signed, ends, sealed, keys, place)
+        found = run(executors, name, pieces, read, signed, ends, sealed, keys, place)
         _hand_over(writing, pieces, found, files, exported)
     finally:
         with suppress(Overtaken):

@@ -31,9 +31,7 @@ def ids_of_runs(
     return written
 
 
-def _files(
-    connection: Connection, survey: SurveyId
-) -> Iterator[tuple[dict[int, bytes], list[tuple[ClosingKey, int]]]]:
+def _files(connection: Connection, survey: SurveyId) -> Iterator[tuple[dict[int, bytes], list[tuple[ClosingKey, int]]]]:
     query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
     ids: dict[int, bytes] = {}
     ended: list[tuple[ClosingKey, int]] = []

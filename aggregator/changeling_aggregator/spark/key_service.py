@@ -1,9 +1,9 @@
 """Private keys for the executors: handed out by the driver over the network, to those who show the run's token.
 
-Spark keeps what a task is made of in blocks, which may be written to disk. So a task holds no key but a token of
-its run, of 32 random bytes, and the process that runs it asks the driver: it shows the token by a code over an ephemeral public key,
-and gets the keys sealed to that one. Neither a disk nor a record of the network then opens an upload, as the ephemeral
-half lives in the process alone, and a token is worth nothing once its run has ended.
+Spark keeps what a task is made of in blocks, which may be written to disk. So a task holds no key but a token of its
+run, of 32 random bytes, and the process that runs it asks the driver: it shows the token by a code over an ephemeral
+public key, and gets the keys sealed to that one. Neither a disk nor a record of the network then opens an upload: the
+ephemeral half lives in the process alone, and a token is worth nothing once its run has ended.
 """
 
 import hmac

@@ -138,7 +138,7 @@ def uploads_of(survey: Survey, lots: Iterable[Lot]) -> tuple[list[LoggedRequest]
 
 
 def _joined(group: Group, lots: Sequence[Lot]) -> tuple[Records, list[NDArray[np.uint8]]]:
-    """The records of a group's lots, and for each track the bytes of every closing's symbol; zeros where there is none."""
+    """The records of a group's lots, and for each track the bytes of every closing's symbol; zeros for none."""
     records = np.frombuffer(b"".join(lot.closings for lot in lots), CLOSING)
     symbols = []
     for place, track in enumerate(group.tracks):

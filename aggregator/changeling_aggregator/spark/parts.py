@@ -57,7 +57,7 @@ class Part:
         self.files += other.files
 
     def whole(self) -> Counted:
-        """What all tasks' parts come to, once they are added: without surveys of which one part could not be counted."""
+        """What all parts come to, once they are added: without surveys that could not be counted in one of them."""
         counted = self.counted
         for survey in self.failed:
             counted.uncounted[survey] = self.uploads[survey]
@@ -110,7 +110,7 @@ class Part:
         )
         return cls(
             counted,
-            Counter({survey: count for survey, count in uploads}),
+            Counter(dict(uploads)),
             set(failed),
             {(stream, position): until for stream, position, until in along},
             [IdFile(*each) for each in files],

@@ -1,6 +1,6 @@
 """The part of the log that a run folds, as pieces of segments: what each task reads, each position once."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from changeling_protocol.quantities import UnixMilliseconds
@@ -14,6 +14,7 @@ BATCH_BYTES = 8 * 2**20
 """So much is opened at once, as the embedded fold does."""
 TASK_BYTES = 16 * 2**20
 """About so much of the log is one task's."""
+_BEGINNING, _END = UnixMilliseconds(0), UnixMilliseconds(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Piece:
     after: int
     until: int
     size: int
-    earliest: UnixMilliseconds = UnixMilliseconds(0)
-    latest: UnixMilliseconds = UnixMilliseconds(2**63 - 1)
+    earliest: UnixMilliseconds = _BEGINNING
+    latest: UnixMilliseconds = _END
 
     def read(self) -> Iterator[LoggedRequest]:
         """Its requests, in order. Raises SegmentLost, or ValueError where the file is damaged or lacks one of them."""
@@ -46,32 +47,6 @@ class Piece:
             yield LoggedRequest(row.arrival, self.stream, row.position, row.body)
         if position != self.until:
             raise ValueError(f"segment {self.name} ends before position {self.until} of stream {self.stream}")
-
-
-def each_once(pieces: Iterable[Piece], folded: Mapping[int, int]) -> list[Piece]:
-    """The pieces cut so that no position is in two of them, nor before a stream's cursor; without gaps.
-
-    folded: the cursors, by stream. What follows a gap in a stream is left out.
-    """
-    kept: list[Piece] = []
-    reached = dict(folded)
-    for piece in sorted(pieces, key=lambda each: (each.stream, each.after, -each.until)):
-        at = reached.get(piece.stream, 0)
-        if piece.after <= at < piece.until:
-            kept.append(
-                Piece(
-                    piece.place,
-                    piece.name,
-                    piece.stream,
-                    at,
-                    piece.until,
-                    piece.size,
-                    piece.earliest,
-                    piece.latest,
-                )
-            )
-            reached[piece.stream] = piece.until
-    return kept
 
 
 def moves_of(pieces: Iterable[Piece]) -> dict[int, tuple[int, int]]:
@@ -102,9 +77,7 @@ def batches_of(pieces: Sequence[Piece]) -> Iterator[list[LoggedRequest]]:
     size = 0
     for piece in pieces:
         for request in piece.read():
-            if batch and (
-                request.stream != batch[0].stream or len(batch) == BATCH_REQUESTS or size >= BATCH_BYTES
-            ):
+            if batch and (request.stream != batch[0].stream or len(batch) == BATCH_REQUESTS or size >= BATCH_BYTES):
                 yield batch
                 batch, size = [], 0
             batch.append(request)

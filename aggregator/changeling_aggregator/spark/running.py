@@ -1,6 +1,7 @@
 """One run on Spark: from pieces of the log and files of ids to what they add, all parts of it added up."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,42 @@ def buckets_of(pieces: Sequence[Piece], files: Sequence[IdFile]) -> int:
     return 1 + closings // BUCKET_CLOSINGS
 
 
+class Executors(ABC):
+    """What runs tasks, and the addresses between it and the driver. host: the driver's, to executors. bind: to it."""
+
+    host: str
+    bind: str
+
+    @abstractmethod
+    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+        """The packed parts of all buckets, once `tasks.open_pieces` and `tasks.count_lots` have run everywhere."""
+
+
+class SparkExecutors(Executors):
+    """Those of a Spark session."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self.host = spark.conf.get("spark.driver.host") or "127.0.0.1"
+        self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
+
+    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+        """Raises SparkTrouble."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+            opened = numbers.mapInArrow(partial(open_pieces, run, tasks), _LOTS)
+            lots = opened.repartitionById(run.spread.buckets, "bucket")
+            rows = lots.mapInArrow(partial(count_lots, run), "part binary").collect()
+        except (Py4JError, PySparkException) as error:
+            raise SparkTrouble(f"the fold on Spark has failed, and changed nothing: {first_line(error)}") from None
+        return [bytes(row.part) for row in rows]
+
+
 def run(
-    spark: "SparkSession",
+    executors: Executors,
     name: str,
     pieces: Sequence[Piece],
     files: Sequence[IdFile],
@@ -48,23 +83,14 @@ def run(
     name: the run's, which no other has. signed, ends, sealed, place: as `Run` has them. keys: private ones, by id.
     The files of ids that it names hold those of `files` too. Raises SparkTrouble.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     tasks: list[Sequence[Piece | IdFile]] = [*tasks_of(pieces), *([each] for each in files)]
     spread = Spread.drawn(buckets_of(pieces, files))
-    host = spark.conf.get("spark.driver.host") or "127.0.0.1"
-    service = KeyService(keys, host, spark.conf.get("spark.driver.bindAddress", host) or host)
+    service = KeyService(keys, executors.host, executors.bind)
+    whole = Part()
     try:
         shared = Run(name, dict(signed), dict(ends), dict(sealed), spread, service.source, place)
-        opened = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(open_pieces, shared, tasks), _LOTS)
-        lots = opened.repartitionById(spread.buckets, "bucket")
-        rows = lots.mapInArrow(partial(count_lots, shared), "part binary").collect()
-    except (Py4JError, PySparkException) as error:
-        raise SparkTrouble(f"the fold on Spark has failed, and changed nothing: {first_line(error)}") from None
+        for part in executors(shared, tasks):
+            whole.add(Part.unpacked(part))
     finally:
         service.close()
-    whole = Part()
-    for row in rows:
-        whole.add(Part.unpacked(bytes(row.part)))
     return whole

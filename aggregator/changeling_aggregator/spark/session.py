@@ -76,8 +76,8 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
 
-def _settings(cluster: Cluster) -> dict[str, object]:
-    settings: dict[str, object] = {
+def _settings(cluster: Cluster) -> dict[str, bool | float | int | str | None]:
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.executor.memory": cluster.executor_memory,
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",

@@ -31,9 +31,7 @@ class Spread:
         high, low, period = (secrets.randbits(64) | 1 for _ in range(3))
         return cls(buckets, high, low, period)
 
-    def bucket(
-        self, high: NDArray[np.uint64], low: NDArray[np.uint64], period: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def bucket(self, high: NDArray[np.uint64], low: NDArray[np.uint64], period: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of each closing, by its id's halves and its period."""
         mixed = high.astype(np.uint64) * np.uint64(self.high) + low.astype(np.uint64) * np.uint64(self.low)
         mixed += period.astype(np.uint64) * np.uint64(self.period)

@@ -5,12 +5,12 @@ counting holds a bucket, of which a run has more the more it reads.
 """
 
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from changeling_protocol import Survey
 from changeling_protocol.ending import EarlyEnd
@@ -76,7 +76,9 @@ class Run:
         return self.ends.get(survey.id, survey.calendar.periods)
 
 
-def open_pieces(run: Run, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def open_pieces(
+    run: Run, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """The lots in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
     surveys = run.surveys()
     for number in (each for batch in numbers for each in batch.column(0).to_pylist()):
@@ -184,7 +186,9 @@ def count_lots(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     seen: dict[SurveyId, dict[int, list[bytes]]] = {}
     whole = Part()
     for batch in batches:
-        for bucket, survey, group, closings, symbols in zip(*(batch.column(at).to_pylist() for at in range(5)), strict=True):
+        for bucket, survey, group, closings, symbols in zip(
+            *(batch.column(at).to_pylist() for at in range(5)), strict=True
+        ):
             if group == _PART:
                 whole.add(Part.unpacked(closings))
             elif group == _SEEN:
@@ -219,7 +223,7 @@ def _counted(
     run: Run, id_: SurveyId, lots: list[Lot], before: Mapping[int, bytes]
 ) -> tuple[Part, Mapping[ClosingKey, bytes]]:
     """What the lots of one survey add, and the ids that are counted with them."""
-    surveys = {id_: survey for known, survey in run.surveys().items() if known == id_}
+    surveys = {id_: run.surveys()[id_]}
     ends = {ended: EarlyEnd(ended, last) for ended, last in run.ends.items()}
     part = Part()
     try:
@@ -243,8 +247,4 @@ def _counted(
 
 def _file_name(run: Run, survey: SurveyId) -> str:
     """Of a file that no other task, nor another attempt at this one, writes."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    number = context.taskAttemptId() if context is not None else 0
-    return f"ids-{run.name}-{survey.hex()}-{number}.parquet"
+    return f"ids-{run.name}-{survey.hex()}-{secrets.token_hex(8)}.parquet"

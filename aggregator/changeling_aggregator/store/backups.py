@@ -1,7 +1,8 @@
 """A store's backup: one file, read in one transaction while servers go on, without what must never be copied.
 
 In it is all that was counted and published, and the ids of what is open: so what devices send again to a restored store
-counts once. Left out are the log, and the private halves of sealing keys. What was not folded is lost with the log.
+counts once. Left out are the log, in segments or not, and the private halves of sealing keys. What was
+not folded is lost with the log.
 """
 
 import os
@@ -49,7 +50,9 @@ _about = Table(
 
 A file with this table, and without Alembic's, is no store: no server starts on it.
 """
-_LEFT_OUT = {schema.log.name, schema.held.name, schema.thinned.name}
+_LEFT_OUT = {
+    each.name for each in (schema.log, schema.held, schema.thinned, schema.segments, schema.dropped, schema.doomed)
+}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
 _MOST_LOST_REVISIONS = 2**32

@@ -1,10 +1,13 @@
-"""A log with everything in it that a fold may meet: made from a seed, the same in every store but for seals and keys."""
+"""A log with all in it that a fold may meet, made from a seed: the same in every store but for seals and keys."""
 
 import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.segments.id_files import read_ids
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.id_files import registered_files
 from changeling_aggregator.store.log import append, open_stream
 from changeling_aggregator.store.schema import attendance, cursors, held, refusals, tallies
 from changeling_aggregator.store.surveys import add_survey
@@ -16,7 +19,7 @@ from ..aggregator.devices import Log, body
 from ..aggregator.test_hostile_clients import PLANS, honest, hostile
 from ..protocol.examples import AUTHORITY, survey
 
-START = 1_800_000_000
+START = 1_700_000_000
 PERIOD, PERIODS, GRACE = 60, 8, 200
 SURVEYS: list[Survey] = [
     replace(survey(plan, calendar=Calendar(START, PERIOD, PERIODS), grace=GRACE), question=f"{name}?")
@@ -73,14 +76,14 @@ class HostileLog:
                 append(connection, streams[place], [request], int(at * 1000))
 
 
-def prepared(store: Store) -> tuple[HostileLog, list[int]]:
+def prepared(store: Store, seed: int = 3) -> tuple[HostileLog, list[int]]:
     """Publish surveys and a key in a store; a log for it, and three streams."""
     key = Log.of(store, SURVEYS[0]).key
     with store.writing() as connection:
         for each in SURVEYS[1:]:
             add_survey(connection, each.id, each.signed_by(AUTHORITY))
         streams = [open_stream(connection) for _ in range(3)]
-    return HostileLog.made(key), streams
+    return HostileLog.made(key, seed), streams
 
 
 def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
@@ -90,3 +93,11 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
             table.name: sorted(tuple(row) for row in connection.execute(select(table)))
             for table in (tallies, attendance, refusals, cursors, held)
         }
+
+
+def counted_ids(store: Store) -> list[bytes]:
+    """Every id in the registered files."""
+    with store.reading() as connection:
+        files = registered_files(connection)
+    packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
+    return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]

@@ -6,7 +6,7 @@ from time import monotonic
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 
-from ..fold import FoldProcess, FoldReport, fold
+from ..fold import FoldEngine, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
 from ..store.clock import KeptTime, keep_time
@@ -30,7 +30,7 @@ class FoldLoop:
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, process: FoldProcess | None = None) -> None:
+    def __init__(self, store: Store, registry: Registry, clock: Clock, process: FoldEngine | None = None) -> None:
         self._store, self._registry, self._clock, self._process = store, registry, clock, process
         self._one_at_a_time = Lock()
         self._stop = Event()

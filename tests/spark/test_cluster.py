@@ -109,7 +109,7 @@ def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
 def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
     pair: Pair, spark_cluster: SparkCluster
 ) -> None:
-    """The command, killed with SIGKILL and given again; sealed by then are tallies, attendance and refusals the same."""
+    """The command, killed with SIGKILL and given again: tallies, attendance and refusals are the same."""
     command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
     command += ["--master", spark_cluster.master, "--shared", pair.place]
     before = contents(pair.store)

@@ -51,7 +51,7 @@ class SparkCluster:
 
     def python_runs(self, worker: int) -> bool:
         """Whether an executor of a worker has started Python, which it does for a fold's first task."""
-        return any(b"pyspark.daemon" in _command(each) for each in _offspring(self.workers[worker].pid))
+        return any(b"pyspark.daemon" in _command(each) for each in offspring(self.workers[worker].pid))
 
     def kill_worker(self, worker: int) -> None:
         """Kill a worker with SIGKILL, and everything that it had started."""
@@ -65,12 +65,19 @@ class SparkCluster:
     @staticmethod
     def kill_tree(pid: int) -> None:
         """Kill a process with SIGKILL, and everything that it had started."""
-        for each in [pid, *_offspring(pid)]:
+        for each in [pid, *offspring(pid)]:
             _signal(each, signal.SIGKILL)
 
-    def processor_seconds(self) -> float:
-        """What all processes of all workers have taken by now, without those that have ended and nobody waited for."""
-        return sum(_seconds(each) for worker in self.workers for each in [worker.pid, *_offspring(worker.pid)])
+    def most_mebibytes(self) -> tuple[float, float]:
+        """The most memory that an executor's Java process, and a Python process of one, has had."""
+        processes = [each for worker in self.workers for each in offspring(worker.pid)]
+        java = [_most_mebibytes(each) for each in processes if b"Backend" in _command(each)]
+        python = [_most_mebibytes(each) for each in processes if b"pyspark" in _command(each)]
+        return max(java, default=0.0), max(python, default=0.0)
+
+    def written_mebibytes(self) -> float:
+        """What the workers' scratch folder holds: what was shuffled, and what did not fit into memory."""
+        return sum(each.stat().st_size for each in (self.folder / "local").rglob("*") if each.is_file()) / 2**20
 
     def close(self) -> None:
         """Stop all of it."""
@@ -138,11 +145,12 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _offspring(pid: int) -> list[int]:
-    return [each for child in _children(pid) for each in (child, *_offspring(child))]
+def offspring(pid: int) -> list[int]:
+    """The process ids of all that a process has started, and these in turn."""
+    return [each for child in _children(pid) for each in (child, *offspring(child))]
 
 
-def _seconds(pid: int) -> float:
+def seconds_of(pid: int) -> float:
     """Processor seconds of a process and of its children that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -161,3 +169,11 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def _most_mebibytes(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from changeling_protocol import __version__
@@ -16,9 +17,11 @@ from changeling_statistics.instants import format_instant
 
 from ..errors import StoreError
 from ..ingest import Registry
+from ..spark.session import missing
 from ..store import AtRest, Store
 from ..store.clock import kept_time
 from ..store.embedded import LEAST_FREE_BYTES
+from ..store.id_files import IdFile, registered_files
 from ..store.log import first_unfolded, unfolded
 from ..store.migrating import found_version
 from ..store.opened import connected
@@ -90,6 +93,17 @@ def _of_files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
         yield Finding("disk", severity, f"{free / _GIB:.1f} GiB are free", remedy)
 
 
+def _of_spark(files: Sequence[IdFile]) -> Iterator[Finding]:
+    """Where Spark folds the store, or could: whether what that needs is here, and the files with ids that it wrote."""
+    if not files and find_spec("pyspark") is None:
+        return
+    lacking = missing()
+    if lacking is not None:
+        yield Finding("spark", Severity.DEGRADED, lacking, "needed where `changeling fold --engine spark` is run")
+    else:
+        yield Finding("spark", Severity.OK, f"its library and Java are here; {len(files)} files hold ids")
+
+
 def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterator[Finding]:
     registry = Registry(store)
     registry.refresh()
@@ -103,6 +117,8 @@ def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterato
             yield Finding(
                 "store-key", Severity.BAD, f"{error}", "give the one that the server has, with --store-key-file"
             )
+        files = registered_files(connection)
+    yield from _of_spark(files)
     yield from _of_keys(registry, now)
     for life in lives:
         if life.state(now) is KeyState.UNSIGNED:

@@ -57,6 +57,10 @@ class SparkFold:
             self._store, now, closing, lambda writing: fold_once(self._store, executors, self._place, writing)
         )
 
+    def turn_to(self, store: Store) -> None:
+        """Fold another store from now on, in the same session."""
+        self._store = store
+
     def close(self) -> None:
         """End the session, and what runs in it."""
         self._executors = None

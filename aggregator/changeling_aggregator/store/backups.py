@@ -36,6 +36,7 @@ from sqlalchemy.exc import DBAPIError
 from ..errors import StoreError
 from . import schema
 from .counted import ClosingKey
+from .id_files import registered_files
 from .log import stop_appending, unfolded
 from .opened import Store
 
@@ -88,7 +89,7 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
     """Write a backup of an open store, as it is at one moment, to a new file that its owner alone can read.
 
     now: Unix milliseconds. Nothing is left of the file where this raises.
-    Raises FileExistsError, OSError, or what the store raises.
+    Raises FileExistsError, OSError, StoreError where ids lie in files, or what the store raises.
     """
     if path.exists():
         raise FileExistsError(17, "is there already, and a backup overwrites nothing", str(path))
@@ -97,6 +98,8 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with store.reading() as source, _file(part).begin() as target:
+            if registered_files(source):
+                raise StoreError("ids lie in files beside the store, where Spark folds: run `changeling fold` first")
             about = {"version": schema.VERSION, "taken": now, "unfolded": unfolded(source)}
             _about.create(target)
             target.execute(insert(_about).values(about))

@@ -98,7 +98,8 @@ def _processor_seconds() -> float:
     """Of this process, and all that it started, ended or not."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     others: float = sum(map(seconds_of, offspring(os.getpid())))
-    return others + sum(each.ru_utime + each.ru_stime for each in used)
+    own: float = sum(each.ru_utime + each.ru_stime for each in used)
+    return others + own
 
 
 @contextmanager

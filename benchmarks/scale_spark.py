@@ -79,7 +79,8 @@ def exponent(seconds: dict[int, float]) -> float:
     """The slope of a line through the logarithms of sizes and times."""
     points = [(ln(size), ln(time_)) for size, time_ in seconds.items()]
     x, y = (sum(each) / len(points) for each in zip(*points, strict=True))
-    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    slope: float = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    return slope
 
 
 def median_of(taken: list[Taken]) -> Taken:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import SegmentLost
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.folding import in_turn
+from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row, encoded
 from changeling_aggregator.spark.folding import fold_once
@@ -17,7 +16,7 @@ from changeling_aggregator.store.schema import streams
 from sqlalchemy import update
 
 from .here import Here
-from .hostile_log import AFTER, contents, prepared
+from .hostile_log import contents, prepared
 
 
 @pytest.fixture
@@ -96,9 +95,9 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
         if name == "spark":
             (tmp_path / "shared").mkdir()
             shared = str(tmp_path / "shared")
-            in_turn(store, AFTER, False, lambda writing: fold_once(store, Here(), shared, writing))  # noqa: B023
+            fold_once(store, Here(), shared, store.writing)
         else:
-            fold(store, AFTER, closing=False)
+            fold_batch(store)
         found.append(contents(store))
         store.close()
     ours, theirs = found

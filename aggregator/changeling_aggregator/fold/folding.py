@@ -23,7 +23,7 @@ from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
 from ..store.runs import Run
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
-from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
+from .closing import arrivals_are_ahead, close_what_ended, recover_journals, set_arrivals_right, tidy_segments
 from .counting import Counted, count
 from .opening import Open, open_requests
 from .runs import add_ids
@@ -91,6 +91,7 @@ def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Tran
     with store.turn_to_fold() as writing:
         if writing is None:
             return FoldReport(stood_by=True)
+        recover_journals(store, now)
         if closing:
             set_arrivals_right(store, now)
         elif arrivals_are_ahead(store, now):
@@ -99,6 +100,7 @@ def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Tran
         if closing:
             close_what_ended(store, now)
             take_snapshots(store, now)
+        tidy_segments(store, writing)
         if total.requests:
             store.write_back()
         return total

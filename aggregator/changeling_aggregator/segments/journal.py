@@ -24,8 +24,9 @@ _RECORD = struct.Struct("<IIq")  # the body's length, a checksum of the rest, th
 
 
 class Read(NamedTuple):
-    """What a journal holds. start: Unix milliseconds, which no arrival in it is before."""
+    """What a journal holds. first: the first position. start: Unix milliseconds, which no arrival in it is before."""
 
+    first: int
     start: UnixMilliseconds
     rows: Sequence[Row]
 
@@ -86,9 +87,9 @@ def read_journal(path: Path) -> Read:
     """What was kept whole in a journal, in order. Raises OSError."""
     content = path.read_bytes()
     if len(content) < _HEAD.size or content[: len(_FORM)] != _FORM:
-        return Read(UnixMilliseconds(0), [])  # killed before anything was appended
+        return Read(2**62, UnixMilliseconds(0), [])  # killed before anything was appended
     _, first, start = _HEAD.unpack_from(content)
-    return Read(start, [Row(first + at, *each) for at, each in enumerate(_records(content))])
+    return Read(first, start, [Row(first + at, *each) for at, each in enumerate(_records(content))])
 
 
 def _records(content: bytes) -> Iterator[tuple[UnixMilliseconds, bytes]]:

@@ -17,18 +17,21 @@ from changeling_statistics.instants import format_instant
 
 from ..errors import StoreError
 from ..ingest import Registry
+from ..segments import place_at
 from ..spark.session import missing
 from ..store import AtRest, Store
+from ..store.catalogue import places_of, segment_bytes
 from ..store.clock import kept_time
 from ..store.embedded import LEAST_FREE_BYTES
 from ..store.id_files import IdFile, registered_files
 from ..store.log import first_unfolded, unfolded
 from ..store.migrating import found_version
 from ..store.opened import connected
+from ..store.recovery import silent_streams
 from ..store.schema import VERSION
 from ..store.sealing_keys import KeyState, key_lives, private_keys
 from .guarded_clock import MOST_STEP
-from .health import Severity, covered_until, troubles_of_keys
+from .health import MOST_SILENT_SECONDS, Severity, covered_until, held_up, troubles_of_keys
 
 ENOUGH_FREE_BYTES = 2**30
 SOON_SECONDS = 14 * 86_400
@@ -110,6 +113,7 @@ def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterato
     with store.reading() as connection:
         kept, lives = kept_time(connection), key_lives(connection)
         waiting, first = unfolded(connection), first_unfolded(connection)
+        silent, places, size = silent_streams(connection), places_of(connection), segment_bytes(connection)
         try:
             if at_rest is not None:
                 private_keys(connection, at_rest)
@@ -137,6 +141,15 @@ def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterato
         yield Finding(
             "clock", Severity.OK, f"it is {format_instant(UnixSeconds(int(now)))}, after all that the store knows"
         )
+    for place in places:
+        trouble = place_at(place).trouble()
+        remedy = "mount the folder here, or make room" if trouble else ""
+        detail = trouble or f"{size / _GIB:.1f} GiB of the log lie in segments, at {place}"
+        yield Finding("segments", Severity.BAD if trouble else Severity.OK, detail, remedy)
+    for each in silent:
+        if now - each.frontier / 1000 > MOST_SILENT_SECONDS:
+            remedy = "run a server or `changeling segments recover` where its folder is"
+            yield Finding("segments", Severity.BAD, f"nothing is sealed: {held_up(each)}", remedy)
     late = first is not None and now - first / 1000 > LONG_UNFOLDED_SECONDS
     remedy = "see that a server or `changeling fold` runs, and what its log says" if late else ""
     detail = f"{waiting} of the log wait to be counted"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, delete, exists, func, insert, select, update
 
 from ..errors import SegmentLost
 from .inserting import inserted
@@ -149,6 +149,13 @@ def drop(connection: Connection, requests: Iterable[tuple[int, int]]) -> None:
         inserted(connection, dropped, stream=stream, position=position)
 
 
+def places_of(connection: Connection) -> list[str]:
+    """The places of streams of which the fold may still need something."""
+    needed = (streams.c.frontier.is_not(None)) | exists().where(segments.c.stream == streams.c.id)
+    query = select(streams.c.place).where(streams.c.place.is_not(None), needed).distinct().order_by(streams.c.place)
+    return [*connection.execute(query).scalars()]
+
+
 def in_segments(connection: Connection) -> set[int]:
     """The streams that lie in segments."""
     return {*connection.execute(select(streams.c.id).where(streams.c.place.is_not(None))).scalars()}
@@ -156,7 +163,7 @@ def in_segments(connection: Connection) -> set[int]:
 
 def kept_rows(connection: Connection, segment: Segment, after: int = 0) -> "Iterator[Row]":
     """What is still wanted of a segment after a position, in order. Raises SegmentLost."""
-    named = _positions(connection, held if segment.cut else dropped, segment)
+    named = positions_in(connection, held if segment.cut else dropped, segment)
     for row in rows_of(segment, after):
         if (row.position in named) == segment.cut:
             yield row
@@ -204,7 +211,7 @@ def forget_doomed(connection: Connection, files: Iterable[tuple[str, str]]) -> N
         connection.execute(delete(doomed).where(*named), rows)
 
 
-def _positions(connection: Connection, table: Table, segment: Segment) -> set[int]:
+def positions_in(connection: Connection, table: Table, segment: Segment) -> set[int]:
     """The positions of a segment that stand in a table."""
     of_segment = table.c.stream == segment.stream, table.c.position.between(segment.first, segment.last)
     return {*connection.execute(select(table.c.position).where(*of_segment)).scalars()}

@@ -53,6 +53,11 @@ def open_stream(connection: Connection, place: str | None = None, files: str | N
     return number
 
 
+def length_of(connection: Connection, stream: int) -> int:
+    """How many requests were put into a stream."""
+    return int(connection.execute(select(streams.c.length).where(streams.c.id == stream)).scalar_one())
+
+
 def advance_arrival(connection: Connection, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
     """The arrival for what this transaction appends to the stream: `now`, or later where that is past.
 
@@ -191,12 +196,12 @@ def requests_after(
 def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[LoggedRequest]]:
     """What the fold has counted and what is not pruned, some at a time, stream by stream in order."""
     for stream, end in connection.execute(select(cursors.c.stream, cursors.c.position)).all():
-        kept = takewhile(lambda logged: logged.position <= end, _kept(connection, stream, at_once))  # noqa: B023
+        kept = takewhile(lambda logged: logged.position <= end, kept_requests(connection, stream, at_once))  # noqa: B023
         while some := [*islice(kept, at_once)]:
             yield some
 
 
-def _kept(connection: Connection, stream: int, at_once: int) -> Iterator[LoggedRequest]:
+def kept_requests(connection: Connection, stream: int, at_once: int = _CHUNK) -> Iterator[LoggedRequest]:
     """A stream's requests that are not pruned, in order."""
     in_rows = connection.execute(select(func.count()).select_from(log).where(log.c.stream == stream)).scalar_one()
     if in_rows:
@@ -235,6 +240,11 @@ def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]
 def stop_folding(connection: Connection) -> None:
     """Until this transaction ends nothing is folded: it reads what is counted by now, and no part of a batch."""
     connection.execute(select(cursors.c.stream).order_by(cursors.c.stream).with_for_update()).all()
+
+
+def counted_positions(connection: Connection) -> dict[int, int]:
+    """The position up to which the fold has counted each stream."""
+    return {row.stream: row.position for row in connection.execute(select(cursors.c.stream, cursors.c.position))}
 
 
 def folded(connection: Connection) -> int:

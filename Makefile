@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
+.PHONY: setup node browser java check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house bench-scale soak clean
 
 setup: $(VENV)/ready
 
@@ -34,7 +34,12 @@ browser:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null 2>&1 \
 		|| echo "there is no chromium, and none could be installed: tests/browser is skipped"
 
-test-heavy: setup browser
+# The fold on Spark needs Java. Where none is there, nor to be had, its tests on a cluster are skipped.
+java:
+	@command -v java >/dev/null || { apt-get update -qq && apt-get install -qq -y openjdk-17-jre-headless; } >/dev/null 2>&1 \
+		|| echo "there is no java, and none could be installed: tests/spark/test_cluster.py is skipped"
+
+test-heavy: setup browser java
 	$(BIN)/pytest tests -m heavy
 
 demo: setup
@@ -60,6 +65,9 @@ bench-house: setup
 
 bench-server: setup
 	$(BIN)/python -m benchmarks server
+
+bench-scale: setup java
+	$(BIN)/python -m benchmarks scale
 
 soak: setup
 	$(BIN)/python -m benchmarks soak

@@ -7,7 +7,7 @@ from .running import Program, run_program
 
 _SHOWN = ("histogram", "series", "change", "status")
 _KEPT = ("backup", "restore", "doctor")
-_MADE = ("authority", "survey", "keys", "token", "clock", "store")
+_MADE = ("authority", "survey", "keys", "token", "clock", "store", "segments")
 _OF_SERVER = (*_MADE, "serve", "fold", "relay", *_SHOWN, *_KEPT, "dev")
 _OF_CURATORS = ("release", "count", "ask")
 EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), **dict.fromkeys(_OF_CURATORS, "central")}

@@ -13,6 +13,7 @@ from changeling_aggregator.cli import (
     keys,
     relay,
     results,
+    segments,
     serve,
     store,
     survey,
@@ -40,7 +41,7 @@ app = typer.Typer(
 
 survey.app.command()(notice)
 groups = {"authority": authority, "survey": survey, "keys": keys, "token": tokens, "clock": clock, "store": store}
-for name, group in groups.items():
+for name, group in {**groups, "segments": segments}.items():
     app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)
 kept = (backup.backup, backup.restore, doctor.doctor)

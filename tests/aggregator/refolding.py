@@ -7,7 +7,7 @@ from heapq import merge
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.store import ClosingKey, LoggedRequest
-from changeling_aggregator.store.log import requests_after
+from changeling_aggregator.store.log import kept_requests
 from changeling_aggregator.store.schema import streams
 from changeling_protocol import Survey
 from changeling_statistics.tallies import Tallies
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 def whole_log(connection: Connection) -> Iterator[LoggedRequest]:
     """Every envelope not pruned, in the log's order."""
     numbers = connection.execute(select(streams.c.id)).scalars().all()
-    return merge(*(requests_after(connection, number, 0) for number in numbers))
+    return merge(*(kept_requests(connection, number) for number in numbers))
 
 
 def refold(

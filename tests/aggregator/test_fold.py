@@ -1,6 +1,7 @@
 """The fold: what counts, what is refused, and that it is a function of the log."""
 
 import os
+import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,8 +42,10 @@ from sqlalchemy.exc import OperationalError
 
 from ..contracts.stores import PLACES
 from ..protocol.examples import AUTHORITY, survey
+from . import devices
 from .devices import Log, Said, body, envelope, report
 from .refolding import present, refold, shown, whole_log
+from .segmented import lie_in_segments
 
 START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
 SYMBOLS = 13  # z = 3
@@ -54,10 +57,12 @@ on_sqlite = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 """For what looks at files, or takes long and does not depend on the database."""
 
 
-@pytest.fixture(params=PLACES)
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """On each kind of database."""
-    opened = PLACES[request.param](request).open()
+@pytest.fixture(params=[*PLACES, "segments"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """On each kind of database; and with a log that lies in segments."""
+    if request.param == "segments":
+        lie_in_segments(monkeypatch, tmp_path / "segments", devices, sys.modules[__name__])
+    opened = PLACES["sqlite" if request.param == "segments" else request.param](request).open()
     yield opened
     opened.close()
 
@@ -631,6 +636,7 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: p
     assert len(arrivals(log)) == 2
 
 
+@pytest.mark.parametrize("store", [*PLACES], indirect=True)  # of segments a line of the catalogue goes, for many
 def test_the_log_is_pruned_a_bounded_number_at_a_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each stream; what a fold leaves goes in the next."""
     monkeypatch.setattr("changeling_aggregator.store.pruning._MOST_AT_ONCE", 4)

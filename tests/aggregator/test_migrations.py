@@ -166,7 +166,7 @@ def test_the_command_line_shows_and_changes_the_version(
     outcome = store("upgrade")
     after(0, f"{VERSION} already")
     outcome = store("downgrade", "--to", "0000")
-    after(1, f"knows schema version {VERSION}, not '0000'")
+    after(1, "knows schema version", f"{VERSION}, not '0000'")
     move(place, "9999", future(""))
     outcome = store("version")
     after(0, "has schema version 9999", f"needs {VERSION}")

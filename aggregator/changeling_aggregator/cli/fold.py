@@ -2,15 +2,27 @@
 
 import signal
 from contextlib import closing, suppress
+from enum import StrEnum
 from pathlib import Path
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .files import read_store_key
 from .serve import interrupt
 from .store import STORE_HELP
+
+if TYPE_CHECKING:
+    from ..spark.folding import SparkFold
+    from ..store import Store
+
+
+class Engine(StrEnum):
+    """What folds: processes of this machine, or the executors of an Apache Spark cluster."""
+
+    EMBEDDED = "embedded"
+    SPARK = "spark"
 
 
 def fold(
@@ -20,13 +32,20 @@ def fold(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted, about every second.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
+    engine: Annotated[Engine, typer.Option(help="What folds: this machine, or Apache Spark.")] = Engine.EMBEDDED,
+    master: Annotated[str | None, typer.Option(help="URL of the Spark cluster's master, as spark://HOST:7077.")] = None,
+    shared: Annotated[
+        str | None,
+        typer.Option(help="For Spark: a folder, or an object store's URL, that this machine and all executors reach."),
+    ] = None,
+    executor_memory: Annotated[str, typer.Option(help="For Spark: the memory of each executor's Java process.")] = "1g",
 ) -> None:
     """Count what is uploaded and not counted yet, beside a server or without one.
 
     Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
     into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
     """
-    from ..fold import FoldProcess, OpeningProcesses
+    from ..fold import FoldEngine, FoldProcess, OpeningProcesses
     from ..fold.check import check as check_store
     from ..ingest import Registry
     from ..logs import log_in_json
@@ -38,6 +57,11 @@ def fold(
 
     if follow and check:
         raise ValueError("--check is done once: leave out --follow")
+    on_spark = engine is Engine.SPARK
+    if on_spark and check:
+        raise ValueError("--check folds on this machine: leave out --engine")
+    if on_spark != (master is not None) or on_spark != (shared is not None):
+        raise ValueError("--engine spark comes with --master and --shared, and they with it")
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
     with closing(Store.open(store, at_rest)) as opened:
@@ -52,7 +76,10 @@ def fold(
                 raise typer.Exit(1)
             typer.echo("folding the kept log again comes to the same")
             return
-        loop = FoldLoop(opened, Registry(opened), GuardedClock(kept), FoldProcess(store, at_rest))
+        process: FoldEngine = FoldProcess(store, at_rest)
+        if master is not None and shared is not None:
+            process = _spark_fold(opened, master, shared, executor_memory)
+        loop = FoldLoop(opened, Registry(opened), GuardedClock(kept), process)
         try:
             if not follow:
                 done = loop.fold_now()
@@ -67,3 +94,19 @@ def fold(
             typer.echo("changeling has stopped folding")
         finally:
             loop.close()
+
+
+def _spark_fold(store: "Store", master: str, shared: str, executor_memory: str) -> "SparkFold":
+    from ..errors import SparkTrouble
+    from ..spark.session import Cluster, missing
+
+    lacking = missing()
+    if lacking is not None:
+        raise SparkTrouble(lacking)
+    from ..segments import checked_place
+    from ..spark.folding import SparkFold
+
+    place = checked_place(shared)
+    if "://" not in place:
+        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return SparkFold(store, Cluster(master, executor_memory), place)

@@ -10,12 +10,14 @@ import typer
 from changeling_protocol.quantities import UnixSeconds
 
 from .files import read_public_key, read_store_key
+from .segments import SEGMENTS_HELP
 from .serve_checks import (
     checked_address,
     checked_admission,
     checked_authority,
     checked_clock,
     checked_front,
+    checked_segments,
     checked_store_key,
     host_and_port,
 )
@@ -55,6 +57,9 @@ def serve(
         typer.Option(
             help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.", callback=checked_store_key
         ),
+    ] = None,
+    segments: Annotated[
+        str | None, typer.Option(help=f"Where uploads lie. {SEGMENTS_HELP}", callback=checked_segments)
     ] = None,
     metrics_address: Annotated[
         str | None,
@@ -104,7 +109,14 @@ def serve(
             private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
             last, kept = latest_arrival(connection), kept_time(connection)
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
-        how = Settings(keys, clock, uploads_need_token=uploads_need_token, admission=admitting, requests_a_second=rate)
+        how = Settings(
+            keys,
+            clock,
+            uploads_need_token=uploads_need_token,
+            admission=admitting,
+            requests_a_second=rate,
+            segments=segments,
+        )
         service = Service(opened, how, FoldProcess(store, at_rest))
         server = make_server(service, front)
         log_in_json()

@@ -54,6 +54,13 @@ def checked_admission(name: str | None) -> str | None:
     return name
 
 
+def checked_segments(place: str | None) -> str | None:
+    """A folder, or an object store that segments can be kept in, with the libraries for it."""
+    from ..segments import checked_place
+
+    return None if place is None else checked_place(place)
+
+
 def checked_address(address: str | None) -> str | None:
     """HOST:PORT."""
     if address is not None:

@@ -82,7 +82,11 @@ def _copy(stored: Connection, scratch: Store) -> None:
         numbered = enumerate(rows, lengths[stream] + 1)
         lengths[stream] += len(rows)
         with scratch.writing() as connection:
-            connection.execute(insert(log), [{**row._mapping, "position": position} for position, row in numbered])
+            again = [
+                {"stream": stream, "position": position, "arrival": row.arrival, "envelope": row.body}
+                for position, row in numbered
+            ]
+            connection.execute(insert(log), again)
             connection.execute(update(streams).where(streams.c.id == stream).values(length=lengths[stream]))
 
 

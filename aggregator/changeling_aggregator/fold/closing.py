@@ -5,16 +5,21 @@ deleted that no open closing needs. For keys the grace is the longest of the sur
 for envelopes it is their own survey's, or that one where it is shorter.
 """
 
+import logging
 from math import ceil, floor
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from sqlalchemy import Connection
 
-from ..store import ClosingKey, Store
+from ..errors import SegmentLost, Unwritable
+from ..store import ClosingKey, Store, Transactions
+from ..store.catalogue import frontier_of_all
+from ..store.compaction import tidy
 from ..store.counted import seal_closings, sealed_period
 from ..store.early_ends import published_ends
 from ..store.log import first_unfolded, held_arrival, hold_arrivals, latest_arrival, set_back_arrivals, stop_appending
 from ..store.pruning import any_to_prune, prune
+from ..store.recovery import recover
 from ..store.sealing_keys import any_expired, destroy_expired
 from ..store.surveys import published_surveys, readable
 from ..store.thinning import spent_requests, thin
@@ -23,6 +28,8 @@ MOST_RETENTION_SECONDS = 90 * 86_400
 """No survey keeps expired keys and folded envelopes longer than that, whatever its grace."""
 MOST_AHEAD_MS = 60_000
 """Arrivals this far ahead of a clock that is believed come of one that was wrong."""
+
+_log = logging.getLogger("changeling")
 
 
 def close_what_ended(store: Store, now: UnixSeconds) -> None:
@@ -33,6 +40,25 @@ def close_what_ended(store: Store, now: UnixSeconds) -> None:
     """
     store.forget_overwritten(changed=_close(store, now))
     store.give_back()
+
+
+def recover_journals(store: Store, now: UnixSeconds) -> None:
+    """Have the log go on with what servers that are gone had acknowledged. now: Unix seconds.
+
+    Where that fails it is tried again next time, and nothing is sealed meanwhile.
+    """
+    try:
+        recover(store, _ms(now))
+    except (SegmentLost, Unwritable, OSError) as error:
+        _log.warning("a journal cannot be recovered, so nothing is sealed", extra={"why": f"{error}"})
+
+
+def tidy_segments(store: Store, writing: Transactions) -> None:
+    """Write small segments anew as larger ones, and delete files of no use; where that fails, another time."""
+    try:
+        tidy(store, writing)
+    except (SegmentLost, Unwritable) as error:
+        _log.warning("segments cannot be put in order", extra={"why": f"{error}"})
 
 
 def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
@@ -81,9 +107,9 @@ def _close(store: Store, now: UnixSeconds) -> bool:
 
 
 def _moment(connection: Connection, now: UnixSeconds) -> UnixSeconds:
-    """Now, or the first arrival that is not folded, if that is earlier."""
-    waiting = first_unfolded(connection)
-    return now if waiting is None else min(now, UnixSeconds(waiting / 1000))
+    """Now, or the first arrival that is not folded, if that is earlier; or what a server's journal may still bring."""
+    waiting = (first_unfolded(connection), frontier_of_all(connection))
+    return min([now, *(UnixSeconds(each / 1000) for each in waiting if each is not None)])
 
 
 def _ms(time: UnixSeconds) -> UnixMilliseconds:

@@ -33,7 +33,7 @@ Seen: TypeAlias = Callable[[Mapping[ClosingKey, bytes]], Iterable[tuple[ClosingK
 What is given, each time, is sorted ids laid end to end.
 """
 
-_OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
+OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
 """What a defect raises in counting a survey; a store that fails, or memory that ends, is no survey's own trouble."""
 
 _log = logging.getLogger("changeling")
@@ -95,7 +95,7 @@ def count(
         last = ends[id_].last if id_ in ends else surveys[id_].calendar.periods
         try:
             counted.add(_count_survey(surveys[id_], last, sheaves, requests, seen))
-        except _OF_A_SURVEY:
+        except OF_A_SURVEY:
             uploads = sum(len(sheaf.numbers) for sheaf in sheaves.values())
             _log.exception("%d uploads of survey %s cannot be counted", uploads, id_.hex())
             counted.uncounted[id_] += uploads
@@ -126,7 +126,7 @@ def _count_survey(
 ) -> Counted:
     counted = Counted(Counter())
     rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))
-    fresh = _fresh_closings(counted, survey, last, rows, seen)
+    fresh = fresh_closings(counted, survey, last, rows, seen)
     for upload, until in early_uploads(fresh, survey):
         request = requests[request_number(upload)]
         at = request.stream, request.position
@@ -136,7 +136,7 @@ def _count_survey(
     return counted
 
 
-def _fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
+def fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
     closings = judged(rows.closings.filter(pl.col("standing") > 0), survey, last)
     good = closings.filter(pl.col(REFUSAL).is_null())

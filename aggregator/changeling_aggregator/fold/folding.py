@@ -23,12 +23,13 @@ from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
 from ..store.runs import Run
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
-from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
+from .closing import arrivals_are_ahead, close_what_ended, recover_journals, set_arrivals_right, tidy_segments
 from .counting import Counted, count
 from .opening import Open, open_requests
 from .runs import add_ids
 from .seen import SeenIds
 from .snapshots import take_snapshots
+from .taking_over import take_over_files
 
 
 @dataclass(slots=True)
@@ -78,27 +79,43 @@ def fold(
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """
+    remembered = seen or SeenIds()
+    return in_turn(store, now, closing, lambda writing: _fold(store, stop, batch, open_, remembered, writing))
+
+
+def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Transactions], FoldReport]) -> FoldReport:
+    """Fold in this process's turn, if it is given it: before and after counting, what every fold does there.
+
+    now, closing: as `fold` has them. count: counts what the log holds, in transactions of the turn.
+    """
     with store.turn_to_fold() as writing:
         if writing is None:
             return FoldReport(stood_by=True)
-        return _fold(store, now, closing, stop, batch, open_, seen or SeenIds(), writing)
+        recover_journals(store, now)
+        if closing:
+            set_arrivals_right(store, now)
+        elif arrivals_are_ahead(store, now):
+            return FoldReport()
+        total = count(writing)
+        if closing:
+            close_what_ended(store, now)
+            take_snapshots(store, now)
+        tidy_segments(store, writing)
+        if total.requests:
+            store.write_back()
+        return total
 
 
 def _fold(
     store: Store,
-    now: UnixSeconds,
-    closing: bool,
     stop: Callable[[], bool],
     batch: int,
     open_: Open,
     seen: SeenIds,
     writing: Transactions,
 ) -> FoldReport:
+    take_over_files(store, writing)
     total = FoldReport()
-    if closing:
-        set_arrivals_right(store, now)
-    elif arrivals_are_ahead(store, now):
-        return total
     with store.reading() as connection:
         waiting = unfolded(connection)
     while total.requests < waiting and not stop():
@@ -106,12 +123,7 @@ def _fold(
             for done in _count(store, coming, seen, writing):
                 total += done
             break
-    total.behind = total.requests < waiting
-    if closing:
-        close_what_ended(store, now)
-        take_snapshots(store, now)
-    if total.requests:
-        store.write_back()
+    total.behind = total.requests < waiting and stop()  # else the rest waits for what a journal still has
     return total
 
 

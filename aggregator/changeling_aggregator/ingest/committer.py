@@ -21,8 +21,9 @@ from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
 from ..store import Store
-from ..store.counted import RefusalCounts, add_refusals
-from ..store.log import append, open_stream, stop_appending, unfolded
+from ..store.counted import RefusalCounts
+from ..store.log import unfolded
+from .writers import writer_for
 
 MOST_WAITING_BYTES = 64 * 2**20
 RETRY_SECONDS = 1.0
@@ -34,6 +35,7 @@ MOST_UNFOLDED = 10**6
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
+_UNWRITTEN = "uploads cannot be written to the store, and are turned away"
 _log = logging.getLogger("changeling")
 
 Done: TypeAlias = Callable[[Exception | None], None]
@@ -50,20 +52,24 @@ class Committer:
     """Appends to a stream of its own.
 
     clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads.
+    segments: the place of segments, as `checked_place` gives it; None for rows of the store.
     """
 
     def __init__(
-        self, store: Store, clock: Callable[[], UnixSeconds], most_store_bytes: int = MOST_STORE_BYTES
+        self,
+        store: Store,
+        clock: Callable[[], UnixSeconds],
+        most_store_bytes: int = MOST_STORE_BYTES,
+        segments: str | None = None,
     ) -> None:
         self._store, self._clock, self._most_store_bytes = store, clock, most_store_bytes
-        with store.writing() as connection:
-            self._stream = open_stream(connection)
+        self._writer = writer_for(store, clock, segments)
         self._changed = Condition()
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._refused: RefusalCounts = Counter()
         self._closing = False
-        self._failed = False
+        self._failed: str | None = None
         self._looked = 0.0
         self._full: str | None = None
         self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
@@ -80,6 +86,11 @@ class Committer:
             self._changed.notify()
         if self._thread.ident is not None:
             self._thread.join()
+        self._writer.close()
+
+    def flush(self) -> None:
+        """Let the fold find all that was acknowledged. Raises what keeps it from that."""
+        self._writer.flush()
 
     @property
     def running(self) -> bool:
@@ -94,7 +105,7 @@ class Committer:
         if self._full:
             return self._full
         if self._failed:
-            return "uploads cannot be written to the store, and are turned away"
+            return self._failed
         if self._waiting_bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
@@ -149,7 +160,7 @@ class Committer:
                 error, self._looked = raised, 0.0
                 if not closing:
                     self.count_refused(refused)
-            self._failed = error is not None
+            self._failed = None if error is None else _UNWRITTEN if not isinstance(error, Unwritable) else f"{error}"
             _acknowledge(batch, error)
 
     def _fullness(self) -> str | None:
@@ -163,21 +174,17 @@ class Committer:
         return None
 
     def _commit(self, bodies: Sequence[bytes], refused: RefusalCounts) -> None:
-        if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
+        if monotonic() >= self._looked + LOOK_SECONDS or not (self._store.in_place() and self._writer.in_place()):
             # SQLite itself writes on into a file that has no name any more.
-            if trouble := self._store.trouble():
+            if trouble := self._store.trouble() or self._writer.trouble():
                 raise Unwritable(trouble)
             self._full = self._fullness()
             self._looked = monotonic()
         if self._full and bodies:
             raise Overloaded(self._full)
         began = perf_counter()
-        with self._store.writing() as connection:
-            if bodies:
-                append(connection, self._stream, bodies, UnixMilliseconds(int(self._clock() * 1000)))
-            elif self._failed or self._full:
-                stop_appending(connection)  # which changes nothing, and is written all the same
-            add_refusals(connection, refused)
+        if bodies or refused or self._failed or self._full:
+            self._writer.write(bodies, refused, UnixMilliseconds(int(self._clock() * 1000)))
         self.commits.observe(perf_counter() - began)
 
 

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from changeling_protocol import __version__
@@ -16,16 +17,21 @@ from changeling_statistics.instants import format_instant
 
 from ..errors import StoreError
 from ..ingest import Registry
+from ..segments import place_at
+from ..spark.session import missing
 from ..store import AtRest, Store
+from ..store.catalogue import places_of, segment_bytes
 from ..store.clock import kept_time
 from ..store.embedded import LEAST_FREE_BYTES
+from ..store.id_files import IdFile, registered_files
 from ..store.log import first_unfolded, unfolded
 from ..store.migrating import found_version
 from ..store.opened import connected
+from ..store.recovery import silent_streams
 from ..store.schema import VERSION
 from ..store.sealing_keys import KeyState, key_lives, private_keys
 from .guarded_clock import MOST_STEP
-from .health import Severity, covered_until, troubles_of_keys
+from .health import MOST_SILENT_SECONDS, Severity, covered_until, held_up, troubles_of_keys
 
 ENOUGH_FREE_BYTES = 2**30
 SOON_SECONDS = 14 * 86_400
@@ -90,12 +96,24 @@ def _of_files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
         yield Finding("disk", severity, f"{free / _GIB:.1f} GiB are free", remedy)
 
 
+def _of_spark(files: Sequence[IdFile]) -> Iterator[Finding]:
+    """Where Spark folds the store, or could: whether what that needs is here, and the files with ids that it wrote."""
+    if not files and find_spec("pyspark") is None:
+        return
+    lacking = missing()
+    if lacking is not None:
+        yield Finding("spark", Severity.DEGRADED, lacking, "needed where `changeling fold --engine spark` is run")
+    else:
+        yield Finding("spark", Severity.OK, f"its library and Java are here; {len(files)} files hold ids")
+
+
 def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterator[Finding]:
     registry = Registry(store)
     registry.refresh()
     with store.reading() as connection:
         kept, lives = kept_time(connection), key_lives(connection)
         waiting, first = unfolded(connection), first_unfolded(connection)
+        silent, places, size = silent_streams(connection), places_of(connection), segment_bytes(connection)
         try:
             if at_rest is not None:
                 private_keys(connection, at_rest)
@@ -103,6 +121,8 @@ def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterato
             yield Finding(
                 "store-key", Severity.BAD, f"{error}", "give the one that the server has, with --store-key-file"
             )
+        files = registered_files(connection)
+    yield from _of_spark(files)
     yield from _of_keys(registry, now)
     for life in lives:
         if life.state(now) is KeyState.UNSIGNED:
@@ -121,6 +141,15 @@ def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterato
         yield Finding(
             "clock", Severity.OK, f"it is {format_instant(UnixSeconds(int(now)))}, after all that the store knows"
         )
+    for place in places:
+        trouble = place_at(place).trouble()
+        remedy = "mount the folder here, or make room" if trouble else ""
+        detail = trouble or f"{size / _GIB:.1f} GiB of the log lie in segments, at {place}"
+        yield Finding("segments", Severity.BAD if trouble else Severity.OK, detail, remedy)
+    for each in silent:
+        if now - each.frontier / 1000 > MOST_SILENT_SECONDS:
+            remedy = "run a server or `changeling segments recover` where its folder is"
+            yield Finding("segments", Severity.BAD, f"nothing is sealed: {held_up(each)}", remedy)
     late = first is not None and now - first / 1000 > LONG_UNFOLDED_SECONDS
     remedy = "see that a server or `changeling fold` runs, and what its log says" if late else ""
     detail = f"{waiting} of the log wait to be counted"

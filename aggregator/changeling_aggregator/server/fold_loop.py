@@ -1,16 +1,18 @@
 """The fold in the background of a serving process: about every second, and on demand, one at a time."""
 
 import logging
+from collections.abc import Callable
 from threading import Event, Lock, Thread
 from time import monotonic
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 
-from ..fold import FoldProcess, FoldReport, fold
+from ..fold import FoldEngine, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
 from ..store.clock import KeptTime, keep_time
 from ..store.log import unfolded
+from ..store.recovery import Silent, silent_streams
 from .clock import Clock
 from .guarded_clock import AT_THE_START, GuardedClock
 
@@ -26,12 +28,22 @@ _log = logging.getLogger("changeling")
 class FoldLoop:
     """Has the log of a store folded, and looks whether other processes published something on it.
 
-    process: folds; where there is none the loop's own thread does.
+    process: folds; where there is none the loop's own thread does. flush: lets the fold find all that was acknowledged.
+    silent: the streams of which the store may not have all, with the time up to which it has, in Unix milliseconds.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, process: FoldProcess | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        process: FoldEngine | None = None,
+        flush: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store, self._registry, self._clock, self._process = store, registry, clock, process
+        self._flush = flush
+        self.silent: list[Silent] = []
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
@@ -68,6 +80,7 @@ class FoldLoop:
 
     def fold_now(self) -> FoldReport:
         """Fold to the log's end, waiting for a fold in hand, also of another process. Raises what the store raises."""
+        self._flush()
         total, end = FoldReport(), monotonic() + MOST_STANDING_BY_SECONDS
         while not self._stop.is_set():
             total += self._fold_some()
@@ -110,6 +123,8 @@ class FoldLoop:
                 self.failures += 1
                 raise
             self.uncounted |= report.uncounted.keys()
+            with self._store.reading() as connection:
+                self.silent = silent_streams(connection)
             _tell(report)
             self.failures = 0
             if not report.behind:

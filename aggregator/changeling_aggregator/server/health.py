@@ -14,10 +14,13 @@ from changeling_statistics.durations import SECONDS
 from ..fold.closing import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey, Registry
 from ..store.at_rest import IN_CLEAR
+from ..store.recovery import Silent
 from .service import Service
 
 MOST_FAILURES = 3
 """So many failures of the fold in a row are more than a busy disk."""
+MOST_SILENT_SECONDS = 60.0
+"""A server that lives lets the store know of what it acknowledged within seconds."""
 WARNING_SECONDS = 14 * 86_400
 WARNING_SHARE = 10
 """Before the last key expires operators are warned, for so long or this part of its life, whichever is shorter."""
@@ -59,6 +62,11 @@ def status_of(troubles: Iterable[Trouble]) -> Severity:
     return max((trouble.severity for trouble in troubles), key=[*Severity].index, default=Severity.OK)
 
 
+def held_up(silent: Silent) -> str:
+    """Which journal the fold waits for, in words."""
+    return f"the journal of stream {silent.stream} in {silent.place} is not recovered"
+
+
 def covered_until(keys: Iterable[SealingKey], now: UnixSeconds) -> SealingKey | None:
     """The last of the keys that follow the one valid now without a gap; None where none is valid.
 
@@ -76,6 +84,9 @@ def _of_the_process(service: Service) -> Iterator[Trouble]:
         yield Trouble("fold", Severity.BAD, "the thread that folds has died")
     elif service.folding.failures >= MOST_FAILURES:
         yield Trouble("fold", Severity.BAD, "the fold fails: the log says why")
+    for each in service.folding.silent:
+        if service.clock() - each.frontier / 1000 > MOST_SILENT_SECONDS:
+            yield Trouble("segments", Severity.DEGRADED, f"nothing is sealed: {held_up(each)}")
     if trouble := service.committer.trouble:
         yield Trouble("uploads", Severity.BAD, trouble)
     if (clock := service.guarded_clock) and (doubt := clock.doubt):

@@ -15,8 +15,9 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from ..store.catalogue import segment_bytes
 from ..store.log import first_unfolded, unfolded
-from ..store.schema import refusals, streams
+from ..store.schema import refusals, segments, streams
 from .health import Severity, covered_until, troubles_of
 from .refusals import refused_so_far
 from .service import Service
@@ -103,6 +104,10 @@ def _of_the_store(connection: Connection, now: float) -> Iterator[Metric]:
     appended = connection.execute(select(func.coalesce(func.sum(streams.c.length), 0))).scalar_one()
     yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", int(appended))
     yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", unfolded(connection))
+    size = segment_bytes(connection)
+    yield GaugeMetricFamily("changeling_segments_bytes", "What the segments in the catalogue take.", size)
+    count = connection.execute(select(func.count()).select_from(segments)).scalar_one()
+    yield GaugeMetricFamily("changeling_segments", "How many segments the catalogue has.", int(count))
     first = first_unfolded(connection)
     lag = 0.0 if first is None else max(0.0, now - first / 1000)
     yield GaugeMetricFamily("changeling_fold_lag_seconds", "How long the first of that has waited.", lag)

@@ -34,7 +34,7 @@ class Settings:
     uploads_need_token: whether who uploads shows a token of an app. admission: the operator's own rule for uploads.
     requests_a_second: the most from one network, on average; 0 for any number.
     most_store_bytes: with more in the store uploads are turned away, whoever sent what fills it, until what is due is
-    deleted.
+    deleted. segments: the place where uploads lie as segments, as `checked_place` gives it; None for the store itself.
     """
 
     authority: Sequence[bytes]
@@ -43,6 +43,7 @@ class Settings:
     uploads_need_token: bool = False
     admission: Admission | None = None
     requests_a_second: int = 0
+    segments: str | None = None
 
 
 class Service:
@@ -55,8 +56,8 @@ class Service:
         self.store, self.settings, self.clock = store, settings, settings.clock
         self.registry = Registry(store)
         self.registry.refresh()
-        self.committer = Committer(store, self.clock, settings.most_store_bytes)
-        self.folding = FoldLoop(store, self.registry, self.clock, folding)
+        self.committer = Committer(store, self.clock, settings.most_store_bytes, settings.segments)
+        self.folding = FoldLoop(store, self.registry, self.clock, folding, self.committer.flush)
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()

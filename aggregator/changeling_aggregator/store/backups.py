@@ -1,7 +1,8 @@
 """A store's backup: one file, read in one transaction while servers go on, without what must never be copied.
 
 In it is all that was counted and published, and the ids of what is open: so what devices send again to a restored store
-counts once. Left out are the log, and the private halves of sealing keys. What was not folded is lost with the log.
+counts once. Left out are the log, in segments or not, and the private halves of sealing keys. What was
+not folded is lost with the log.
 """
 
 import os
@@ -35,6 +36,7 @@ from sqlalchemy.exc import DBAPIError
 from ..errors import StoreError
 from . import schema
 from .counted import ClosingKey
+from .id_files import registered_files
 from .log import stop_appending, unfolded
 from .opened import Store
 
@@ -49,7 +51,9 @@ _about = Table(
 
 A file with this table, and without Alembic's, is no store: no server starts on it.
 """
-_LEFT_OUT = {schema.log.name, schema.held.name, schema.thinned.name}
+_LEFT_OUT = {
+    each.name for each in (schema.log, schema.held, schema.thinned, schema.segments, schema.dropped, schema.doomed)
+}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
 _MOST_LOST_REVISIONS = 2**32
@@ -85,7 +89,7 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
     """Write a backup of an open store, as it is at one moment, to a new file that its owner alone can read.
 
     now: Unix milliseconds. Nothing is left of the file where this raises.
-    Raises FileExistsError, OSError, or what the store raises.
+    Raises FileExistsError, OSError, StoreError where ids lie in files, or what the store raises.
     """
     if path.exists():
         raise FileExistsError(17, "is there already, and a backup overwrites nothing", str(path))
@@ -94,6 +98,8 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with store.reading() as source, _file(part).begin() as target:
+            if registered_files(source):
+                raise StoreError("ids lie in files beside the store, where Spark folds: run `changeling fold` first")
             about = {"version": schema.VERSION, "taken": now, "unfolded": unfolded(source)}
             _about.create(target)
             target.execute(insert(_about).values(about))

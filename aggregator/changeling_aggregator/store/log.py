@@ -3,17 +3,21 @@
 What is folded goes in time (`pruning`); what is not has no gaps. An arrival is given out in the transaction that
 appends, and no other is given out until that transaction ends. So (arrival, stream, position) is the order of commits,
 over all streams and however many append: whatever a reader has not seen comes after everything that it has.
+
+A stream's requests are rows of this database, or lie in segments that its `catalogue` names; what is read is the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from typing import Any, NamedTuple
+from itertools import islice, takewhile
+from typing import NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
-from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken
-from .schema import cursors, log, store, streams
+from .catalogue import frontier_of_all, kept_rows, rows_of, segments_of
+from .schema import cursors, log, segments, store, streams
 
 _CHUNK = 500
 _ADVANCE = (
@@ -38,11 +42,20 @@ class LoggedRequest(NamedTuple):
     body: bytes
 
 
-def open_stream(connection: Connection) -> int:
-    """The number of a new, empty stream, which no other process gets."""
-    number: int = connection.execute(insert(streams).values(length=0).returning(streams.c.id)).scalar_one()
+def open_stream(connection: Connection, place: str | None = None, files: str | None = None) -> int:
+    """The number of a new, empty stream, which no other process gets.
+
+    place, files: of one that lies in segments, where they are and how the names of all of them begin.
+    """
+    row = {"length": 0, "place": place, "files": files}
+    number: int = connection.execute(insert(streams).values(row).returning(streams.c.id)).scalar_one()
     connection.execute(insert(cursors).values(stream=number, position=0, pruned=0))
     return number
+
+
+def length_of(connection: Connection, stream: int) -> int:
+    """How many requests were put into a stream."""
+    return int(connection.execute(select(streams.c.length).where(streams.c.id == stream)).scalar_one())
 
 
 def advance_arrival(connection: Connection, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
@@ -81,6 +94,10 @@ def set_back_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
     for stream, position in _behind(connection):
         ahead = log.c.stream == stream, log.c.position > position, log.c.arrival > back
         connection.execute(update(log).where(*ahead).values(arrival=back))
+        for each in (segments.c.earliest, segments.c.latest):
+            of_segments = segments.c.stream == stream, segments.c.last > position, each > back
+            connection.execute(update(segments).where(*of_segments).values({each.name: back}))
+    connection.execute(update(streams).where(streams.c.frontier > back).values(frontier=back))
     last = select(func.coalesce(func.max(streams.c.id), 0)).scalar_subquery()  # so that the next arrival is after these
     connection.execute(update(store).where(store.c.arrival > back).values(arrival=back, stream=last))
 
@@ -133,11 +150,14 @@ def unread(
     """The next requests that the fold has not counted, in the log's order.
 
     after: the positions by stream of what is being counted, which is left out.
-    Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end.
+    Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end, or where what comes
+    next may have others before it that only a server's journal has.
     """
-    requests, size = [], 0
+    requests, size, frontier = [], 0, frontier_of_all(connection)
     behind = {**dict(_behind(connection)), **(after or {})}
     for logged in merge(*(requests_after(connection, *each) for each in behind.items())):
+        if frontier is not None and logged.arrival >= frontier:
+            break
         requests.append(logged)
         size += len(logged.body)
         if len(requests) == most or size >= most_bytes:
@@ -168,16 +188,28 @@ def requests_after(
     while rows := connection.execute(query, {"after": position}).all():
         yield from map(LoggedRequest._make, rows)
         position = rows[-1].position
+    for segment in segments_of(connection, segments.c.stream == stream, segments.c.last > position):
+        for row in rows_of(segment, position):
+            yield LoggedRequest(row.arrival, stream, row.position, row.body)
 
 
-def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[Row[Any]]]:
-    """Rows of the log that the fold has counted and that are not pruned, some at a time, stream by stream in order."""
+def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[LoggedRequest]]:
+    """What the fold has counted and what is not pruned, some at a time, stream by stream in order."""
     for stream, end in connection.execute(select(cursors.c.stream, cursors.c.position)).all():
-        after = 0
-        query = select(log).where(log.c.stream == stream, log.c.position <= end).order_by(log.c.position).limit(at_once)
-        while rows := connection.execute(query.where(log.c.position > after)).all():
-            yield rows
-            after = rows[-1].position
+        kept = takewhile(lambda logged: logged.position <= end, kept_requests(connection, stream, at_once))  # noqa: B023
+        while some := [*islice(kept, at_once)]:
+            yield some
+
+
+def kept_requests(connection: Connection, stream: int, at_once: int = _CHUNK) -> Iterator[LoggedRequest]:
+    """A stream's requests that are not pruned, in order."""
+    in_rows = connection.execute(select(func.count()).select_from(log).where(log.c.stream == stream)).scalar_one()
+    if in_rows:
+        yield from requests_after(connection, stream, 0, at_once)
+    else:
+        for segment in segments_of(connection, segments.c.stream == stream):
+            for row in kept_rows(connection, segment):
+                yield LoggedRequest(row.arrival, stream, row.position, row.body)
 
 
 def cursors_after(requests: Sequence[LoggedRequest]) -> dict[int, tuple[int, int]]:
@@ -210,6 +242,11 @@ def stop_folding(connection: Connection) -> None:
     connection.execute(select(cursors.c.stream).order_by(cursors.c.stream).with_for_update()).all()
 
 
+def counted_positions(connection: Connection) -> dict[int, int]:
+    """The position up to which the fold has counted each stream."""
+    return {row.stream: row.position for row in connection.execute(select(cursors.c.stream, cursors.c.position))}
+
+
 def folded(connection: Connection) -> int:
     """How many requests the fold has counted, since the store was made."""
     return int(connection.execute(select(func.coalesce(func.sum(cursors.c.position), 0))).scalar_one())
@@ -222,6 +259,15 @@ def unfolded(connection: Connection) -> int:
 
 
 def first_unfolded(connection: Connection) -> UnixMilliseconds | None:
-    """The arrival of the first request that the fold has not counted; None at the log's end."""
-    first = (next(requests_after(connection, stream, position, 1)) for stream, position in _behind(connection))
-    return min((logged.arrival for logged in first), default=None)
+    """The arrival of the first request that the fold has not counted, or an earlier one; None at the log's end.
+
+    Of a segment the earliest arrival is told, so that no file is read for this.
+    """
+    return min((_next_arrival(connection, *each) for each in _behind(connection)), default=None)
+
+
+def _next_arrival(connection: Connection, stream: int, position: int) -> UnixMilliseconds:
+    of_segments = segments.c.stream == stream, segments.c.last > position
+    earliest = connection.execute(select(segments.c.earliest).where(*of_segments).order_by(segments.c.first).limit(1))
+    arrival: UnixMilliseconds | None = earliest.scalar_one_or_none()
+    return next(requests_after(connection, stream, position, 1)).arrival if arrival is None else arrival

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ..errors import StoreError
 from .at_rest import IN_CLEAR, AtRest
+from .catalogue import segment_bytes
 from .database import Database, Transactions
 from .embedded import EmbeddedDatabase
 from .versions import claim
@@ -91,8 +92,10 @@ class Store:
         self._database.give_back()
 
     def bytes_kept(self) -> int:
-        """About how many bytes all that it holds takes, without what was deleted."""
-        return self._database.bytes_kept()
+        """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
+        with self.reading() as connection:
+            in_segments = segment_bytes(connection)
+        return self._database.bytes_kept() + in_segments
 
     def in_place(self) -> bool:
         """Whether what is appended now goes where it was going; asked before each commit."""

@@ -1,7 +1,8 @@
 """Deleting from the log the envelopes that are folded, once everything they count for is sealed.
 
 That is a grace after their arrival, as a closing comes after its period has ended. Where one came before, its envelope
-is held until the closing is sealed. So every closing that is not sealed can be folded again.
+is held until the closing is sealed. So every closing that is not sealed can be folded again. Of segments those go of
+which nothing is wanted; one of which something is held is cut, and stays until that is over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, update
 
-from .schema import cursors, held, log
+from .catalogue import Segment, drop, in_segments, replace_segments, segments_of
+from .schema import cursors, held, log, segments, streams
 
 _MOST_AT_ONCE = 20_000
 """The most envelopes of a stream, or of those held, that are deleted at once: appending has to wait meanwhile."""
@@ -27,15 +29,19 @@ def hold(connection: Connection, until: Mapping[tuple[int, int], UnixMillisecond
 
 def discard(connection: Connection, requests: Sequence[tuple[int, int]]) -> None:
     """Delete requests, by stream and position, that are folded and hold nothing which could be counted again."""
-    if requests:
+    lying = in_segments(connection) if requests else set()
+    drop(connection, (each for each in requests if each[0] in lying))
+    if rows := [{"of": stream, "at": at} for stream, at in requests if stream not in lying]:
         named = log.c.stream == bindparam("of"), log.c.position == bindparam("at")
-        connection.execute(delete(log).where(*named), [{"of": stream, "at": at} for stream, at in requests])
+        connection.execute(delete(log).where(*named), rows)
 
 
 def any_to_prune(connection: Connection, arrival: UnixMilliseconds, now: UnixMilliseconds) -> bool:
     """Whether `prune` would find anything."""
     ended = connection.execute(select(held.c.until).where(held.c.until < now).limit(1)).first()
-    return ended is not None or any(True for _ in _over(connection, arrival, most=1))
+    if ended is not None or any(True for _ in _over(connection, arrival, most=1)):
+        return True
+    return bool(_segments_over(connection, arrival) or _let_go(connection))
 
 
 def prune(connection: Connection, arrival: UnixMilliseconds, now: UnixMilliseconds) -> None:
@@ -54,11 +60,30 @@ def prune(connection: Connection, arrival: UnixMilliseconds, now: UnixMillisecon
         for table in (log, held):
             named = table.c.stream == bindparam("of"), table.c.position == bindparam("at")
             connection.execute(delete(table).where(*named), rows)
+    for segment in _segments_over(connection, arrival):
+        this = segments.c.stream == segment.stream, segments.c.first == segment.first
+        connection.execute(update(segments).where(*this).values(cut=True))
+        passed = cursors.c.stream == segment.stream, cursors.c.pruned < segment.last
+        connection.execute(update(cursors).where(*passed).values(pruned=segment.last))
+    replace_segments(connection, _let_go(connection), None)
+
+
+def _segments_over(connection: Connection, arrival: UnixMilliseconds) -> list[Segment]:
+    """The segments that are folded and arrived before a time, and are not cut yet."""
+    counted = segments.c.last <= cursors.c.position
+    return segments_of(connection, counted, segments.c.latest < arrival, ~segments.c.cut)
+
+
+def _let_go(connection: Connection) -> list[Segment]:
+    """The segments that are cut, and of which nothing is held."""
+    of_segment = held.c.stream == segments.c.stream, held.c.position.between(segments.c.first, segments.c.last)
+    return segments_of(connection, segments.c.cut, ~exists().where(*of_segment))
 
 
 def _over(connection: Connection, arrival: UnixMilliseconds, most: int) -> Iterator[tuple[int, int, int]]:
     """Per stream, which positions (after, until] are next to go: folded, not pruned, arrived before `arrival`."""
-    query = select(cursors).where(cursors.c.pruned < cursors.c.position)
+    query = select(cursors).join(streams, streams.c.id == cursors.c.stream)
+    query = query.where(streams.c.place.is_(None), cursors.c.pruned < cursors.c.position)
     for row in connection.execute(query).all():
         until = min(row.position, row.pruned + most)
         of_range = and_(log.c.stream == row.stream, log.c.position > row.pruned, log.c.position <= until)

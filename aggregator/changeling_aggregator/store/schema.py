@@ -6,7 +6,7 @@ Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fix
 from sqlalchemy import BigInteger, Boolean, Column, Identity, Integer, LargeBinary, MetaData, String, Table
 
 PROGRAM = "changeling-aggregator"
-VERSION = "0001"
+VERSION = "0003"
 """Of these tables: the last file in `migrations`, which makes them of those of the version before."""
 
 metadata = MetaData()
@@ -74,9 +74,45 @@ streams = Table(
     metadata,
     Column("id", Integer, Identity(), primary_key=True),
     Column("length", BigInteger, nullable=False),
+    Column("place", String),
+    Column("files", String),
+    Column("frontier", BigInteger),
 )
 """One stream a server process; its envelopes have the positions 1 to `length`, without gaps. The database numbers
-them."""
+them. Where a stream lies in segments: their place, and how the names of all its files begin. frontier: all of the
+stream that arrived before is in the catalogue, and nothing before it is to come; null where nothing is to come that
+the catalogue does not have."""
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("stream", Integer, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("last", BigInteger, nullable=False),
+    Column("earliest", BigInteger, nullable=False),
+    Column("latest", BigInteger, nullable=False),
+    Column("name", String, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("cut", Boolean, nullable=False),
+)
+"""The catalogue: files with the positions `first` to `last` of a stream, no two with the same. An arrival in a file
+counts as no earlier and no later than `earliest` and `latest`. cut: only what is held of it is still wanted."""
+
+dropped = Table(
+    "dropped",
+    metadata,
+    Column("stream", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+)
+"""What of the segments counts as deleted; it is gone once its segment is written anew."""
+
+doomed = Table(
+    "doomed",
+    metadata,
+    Column("place", String, primary_key=True),
+    Column("name", String, primary_key=True),
+)
+"""Files that no catalogue names any more, or not yet: whoever has the turn to fold deletes them."""
 
 log = Table(
     "log",
@@ -152,6 +188,16 @@ runs = Table(
 )
 """The ids counted for a closing that is not sealed: runs of sorted ids, each longer than the next and cut into chunks,
 which are named by the first id in them."""
+
+id_files = Table(
+    "id_files",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("place", String, nullable=False),
+    Column("survey", LargeBinary(16), nullable=False),
+    Column("size", BigInteger, nullable=False),
+)
+"""Files with ids counted for closings that were not sealed then, which stand in no run; `size` is how many."""
 
 refusals = Table(
     "refusals",

@@ -11,10 +11,12 @@ from changeling_protocol import MalformedBytes
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from changeling_protocol.sealing import head_of
 from changeling_protocol.wire import decode_upload_request
-from sqlalchemy import Connection, bindparam, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, exists, select, update
 
+from .catalogue import kept_rows, positions_in, segments_of
 from .inserting import inserted
-from .schema import cursors, held, log, thinned
+from .pruning import discard
+from .schema import cursors, held, log, segments, thinned
 
 _MOST_AT_ONCE = 20_000
 _MOST_BYTES = 64 * 2**20
@@ -57,9 +59,7 @@ def spent_requests(
 def thin(connection: Connection, found: list[Spent]) -> None:
     """Delete what `spent_requests` found, and remember how far it looked."""
     for each in found:
-        named = log.c.stream == each.stream, log.c.position == bindparam("at")
-        if each.positions:
-            connection.execute(delete(log).where(*named), [{"at": position} for position in each.positions])
+        discard(connection, [(each.stream, position) for position in each.positions])
         of_level = thinned.c.stream == each.stream, thinned.c.grace == each.grace
         if not inserted(connection, thinned, stream=each.stream, grace=each.grace, position=each.until):
             connection.execute(update(thinned).where(*of_level).values(position=each.until))
@@ -89,6 +89,15 @@ def _requests(
                 return
             yield row.position, row.envelope, row.is_held
         after = rows[-1].position
+    of_stream = segments.c.stream == stream, segments.c.last > after, segments.c.first <= until, ~segments.c.cut
+    for segment in segments_of(connection, *of_stream):
+        if segment.earliest >= before:
+            return
+        keeping = positions_in(connection, held, segment)
+        for logged in kept_rows(connection, segment, after):
+            if logged.arrival >= before or logged.position > until:
+                return
+            yield logged.position, logged.body, logged.position in keeping
 
 
 def _longest(body: bytes, graces: Mapping[SurveyId, int], otherwise: int) -> int:

@@ -1,0 +1,35 @@
+"""Where the committer puts uploads is a `LogWriter`: rows of the store, or segments."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from changeling_protocol.quantities import UnixMilliseconds
+
+from ..store.counted import RefusalCounts
+
+
+class LogWriter(ABC):
+    """Writes to a stream of its own; one thread at a time."""
+
+    @abstractmethod
+    def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
+        """Append requests, which are durable when this returns, and count refusals. Raises what keeps it from that.
+
+        now: Unix milliseconds. Where both are empty it tries whether it could write.
+        """
+
+    def in_place(self) -> bool:
+        """Whether what is written now goes where it was going; asked before each write."""
+        return True
+
+    def trouble(self) -> str | None:
+        """Why nothing should be written, as far as can be told at once; None where all is well."""
+        return None
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Let the fold find all that was written. Raises what keeps it from that."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End, once the fold can find all that was written."""

@@ -1,0 +1,48 @@
+"""The ids that the database's runs hold, written to files for executors to read."""
+
+from collections.abc import Iterator, Mapping
+
+from changeling_protocol.quantities import SurveyId
+from sqlalchemy import Connection, select
+
+from ..segments import Place
+from ..segments.id_files import write_ids
+from ..store import ClosingKey
+from ..store.id_files import IdFile
+from ..store.runs import ID_BYTES, read_run
+from ..store.schema import runs
+
+_FILE_BYTES = 2**20 * ID_BYTES
+
+
+def ids_of_runs(
+    connection: Connection, place: Place, run: str, sealed: Mapping[SurveyId, int]
+) -> dict[IdFile, list[tuple[ClosingKey, int]]]:
+    """Write the ids of closings that are not sealed; returns the files, with the runs that each ends with.
+
+    run: names the files. Every run is in the list of the file that has the last of it.
+    """
+    written: dict[IdFile, list[tuple[ClosingKey, int]]] = {}
+    for survey in sealed:
+        for ids, ended in _files(connection, survey):
+            name = f"ids-{run}-{survey.hex()}-run{len(written)}.parquet"
+            size = write_ids(place, name, ids)
+            written[IdFile(place.name, name, survey, size)] = ended
+    return written
+
+
+def _files(connection: Connection, survey: SurveyId) -> Iterator[tuple[dict[int, bytes], list[tuple[ClosingKey, int]]]]:
+    query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
+    ids: dict[int, bytes] = {}
+    ended: list[tuple[ClosingKey, int]] = []
+    size = 0
+    for period, number in sorted(tuple(row) for row in connection.execute(query)):
+        for piece in read_run(connection, (survey, period), number):
+            ids[period] = ids.get(period, b"") + piece
+            size += len(piece)
+            if size >= _FILE_BYTES:
+                yield ids, ended
+                ids, ended, size = {}, [], 0
+        ended.append(((survey, period), number))
+    if ids or ended:
+        yield ids, ended

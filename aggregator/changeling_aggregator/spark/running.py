@@ -1,0 +1,96 @@
+"""One run on Spark: from pieces of the log and files of ids to what they add, all parts of it added up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from changeling_protocol.quantities import SurveyId
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ..errors import SparkTrouble
+from ..store.id_files import IdFile
+from .key_service import KeyService
+from .parts import Part
+from .pieces import Piece, tasks_of
+from .session import first_line
+from .spread import Spread
+from .tasks import Run, count_lots, open_pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BUCKET_CLOSINGS = 500_000
+"""A bucket has no more closings, ids that were seen among them, than about so many."""
+_LEAST_CLOSING_BYTES = 20
+"""What a closing with a report takes of an upload, at least."""
+_LOTS = "bucket int, survey binary, `group` int, closings binary, symbols array<binary>"
+
+
+def buckets_of(pieces: Sequence[Piece], files: Sequence[IdFile]) -> int:
+    """How many buckets keep each of them small, whatever the log holds."""
+    closings = sum(piece.size for piece in pieces) // _LEAST_CLOSING_BYTES + sum(file.size for file in files)
+    return 1 + closings // BUCKET_CLOSINGS
+
+
+class Executors(ABC):
+    """What runs tasks, and the addresses between it and the driver. host: the driver's, to executors. bind: to it."""
+
+    host: str
+    bind: str
+
+    @abstractmethod
+    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+        """The packed parts of all buckets, once `tasks.open_pieces` and `tasks.count_lots` have run everywhere."""
+
+
+class SparkExecutors(Executors):
+    """Those of a Spark session."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self.host = spark.conf.get("spark.driver.host") or "127.0.0.1"
+        self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
+
+    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+        """Raises SparkTrouble."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+            opened = numbers.mapInArrow(partial(open_pieces, run, tasks), _LOTS)
+            lots = opened.repartitionById(run.spread.buckets, "bucket")
+            rows = lots.mapInArrow(partial(count_lots, run), "part binary").collect()
+        except (Py4JError, PySparkException) as error:
+            raise SparkTrouble(f"the fold on Spark has failed, and changed nothing: {first_line(error)}") from None
+        return [bytes(row.part) for row in rows]
+
+
+def run(
+    executors: Executors,
+    name: str,
+    pieces: Sequence[Piece],
+    files: Sequence[IdFile],
+    signed: Mapping[SurveyId, bytes],
+    ends: Mapping[SurveyId, int],
+    sealed: Mapping[SurveyId, int],
+    keys: Mapping[bytes, X25519PrivateKey],
+    place: str,
+) -> Part:
+    """What these pieces add, after the ids in these files.
+
+    name: the run's, which no other has. signed, ends, sealed, place: as `Run` has them. keys: private ones, by id.
+    The files of ids that it names hold those of `files` too. Raises SparkTrouble.
+    """
+    tasks: list[Sequence[Piece | IdFile]] = [*tasks_of(pieces), *([each] for each in files)]
+    spread = Spread.drawn(buckets_of(pieces, files))
+    service = KeyService(keys, executors.host, executors.bind)
+    whole = Part()
+    try:
+        shared = Run(name, dict(signed), dict(ends), dict(sealed), spread, service.source, place)
+        for part in executors(shared, tasks):
+            whole.add(Part.unpacked(part))
+    finally:
+        service.close()
+    return whole

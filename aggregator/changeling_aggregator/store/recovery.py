@@ -1,0 +1,111 @@
+"""What a server that was killed has left in its journals, made segments of by whoever finds the server gone.
+
+The lock on a stream's files ends with its process. Until its journals are recovered nothing is sealed beyond what the
+catalogue has of it, so nothing that was acknowledged in time becomes late.
+"""
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from changeling_protocol.quantities import UnixMilliseconds
+from sqlalchemy import Connection, select
+
+from ..segments import place_at
+from .catalogue import move_frontier, segments_of
+from .log import length_of
+from .opened import Store
+from .rolling import roll, segment_name, write_segment
+from .schema import segments, streams
+
+if TYPE_CHECKING:
+    from ..segments.folder import Folder
+
+_log = logging.getLogger("changeling")
+
+
+class Silent(NamedTuple):
+    """A stream of which its server may have more than the catalogue. frontier: Unix milliseconds."""
+
+    stream: int
+    place: str
+    files: str
+    frontier: UnixMilliseconds
+
+
+def silent_streams(connection: Connection) -> list[Silent]:
+    """The streams with a frontier: their servers are busy, or gone."""
+    query = select(streams.c.id, streams.c.place, streams.c.files, streams.c.frontier)
+    return [Silent(*row) for row in connection.execute(query.where(streams.c.frontier.is_not(None)))]
+
+
+def recover(store: Store, now: UnixMilliseconds) -> list[Silent]:
+    """Make segments of what servers that are gone have left; returns the streams for which it did.
+
+    now: Unix milliseconds. Raises SegmentLost, Unwritable or OSError where a folder cannot be used.
+    """
+    with store.reading() as connection:
+        silent = silent_streams(connection)
+    return [each for each in silent if _recover(store, each, now)]
+
+
+def give_up(store: Store, stream: int) -> bool:
+    """Count what the catalogue has of a stream, and nothing else: its folder is lost. False where nothing waits."""
+    with store.writing() as connection:
+        if stream not in {each.stream for each in silent_streams(connection)}:
+            return False
+        move_frontier(connection, stream, None)
+    return True
+
+
+def _recover(store: Store, silent: Silent, now: UnixMilliseconds) -> bool:
+    """Whether its server was gone."""
+    from ..segments.folder import Folder  # there are none where there are no files to lock
+    from ..segments.ownership import Owned
+
+    folder = place_at(silent.place)
+    assert isinstance(folder, Folder)  # noqa: S101
+    if not folder.path.is_dir():  # of another machine, perhaps
+        return False
+    try:
+        owned = Owned(folder, silent.files)
+    except BlockingIOError:
+        return False
+    done = False
+    try:
+        _roll_journals(store, silent, folder, now)
+        done = True
+    finally:
+        owned.let_go(done=done)
+    _log.warning("recovered what a server had acknowledged", extra={"stream": silent.stream})
+    return True
+
+
+def _roll_journals(store: Store, silent: Silent, folder: "Folder", now: UnixMilliseconds) -> None:
+    from ..segments.journal import SUFFIX, read_journal
+
+    journals = [folder.path / each.name for each in folder.kept(f"{silent.files}-") if each.name.endswith(SUFFIX)]
+    read = [read_journal(path) for path in journals]
+    # A write that failed was not acknowledged: its positions are those with which the next journal begins.
+    firsts = [journal.first for journal in read[1:]]
+    for journal, end in zip(read, [*firsts, 2**63], strict=True):
+        with store.reading() as connection:
+            length = length_of(connection, silent.stream)
+        rows = [row for row in journal.rows if length < row.position < end]
+        if rows:
+            written = write_segment(folder, silent.stream, segment_name(silent.files, rows[0].position), rows)
+            with store.writing() as connection:
+                roll(connection, folder, written, journal.start, UnixMilliseconds(rows[-1].arrival + 1), now)
+    with store.writing() as connection:
+        move_frontier(connection, silent.stream, None)
+    for path in journals:
+        path.unlink(missing_ok=True)
+    _remove_unnamed(store, silent, folder)
+
+
+def _remove_unnamed(store: Store, silent: Silent, folder: "Folder") -> None:
+    """Delete what was written and did not come into the catalogue."""
+    with store.reading() as connection:
+        named = {each.name for each in segments_of(connection, segments.c.stream == silent.stream)}
+    for each in [*folder.kept(f"{silent.files}-")]:
+        if each.name not in named:
+            folder.remove(each.name)

@@ -1,0 +1,138 @@
+"""Measure 2 of what is beyond one machine: what kills in mid-fold, repeated uploads and two folds at once change.
+
+A log with repeated, late, early, malformed and foreign uploads is folded on a real cluster; whatever happens meanwhile,
+tallies, attendance and refusals must be those of the embedded fold, row by row.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from changeling_aggregator.errors import SparkTrouble
+from changeling_aggregator.fold import fold
+from changeling_aggregator.spark.folding import SparkFold
+from changeling_aggregator.spark.session import Cluster
+from changeling_aggregator.store import Store
+from changeling_protocol.quantities import UnixSeconds
+
+from tests.spark.cluster import SparkCluster, cluster
+from tests.spark.hostile_log import AFTER, contents, prepared
+
+DRIVERS = 5
+WORKERS = 5
+"""So many times each is killed, a little later each time."""
+STEP_SECONDS = 0.4
+_SAME = ("tallies", "attendance", "refusals")
+
+
+def measure() -> dict[str, float | None]:
+    """How many kills, and folds at once, there were; and after how many of them the tallies were other ones."""
+    with tempfile.TemporaryDirectory() as place, cluster(Path(place) / "cluster") as running:
+        folder = Path(place)
+        whole, expected = _prepared(folder)
+        drivers = [_driver_killed(running, whole, folder, at * STEP_SECONDS) for at in range(DRIVERS)]
+        at_once = _two_at_once(running, whole, folder)
+        workers = _workers_killed(running, whole, folder)
+    return {
+        "2_drivers_killed": len(drivers),
+        "2_workers_killed": len(workers),
+        "2_differences": sum(each != expected for each in (*drivers, *workers, at_once)),
+    }
+
+
+def _prepared(folder: Path) -> tuple[Path, dict[str, list[Any]]]:
+    """A store to copy, and what the embedded fold comes to."""
+    store = Store.open(folder / "whole.db")
+    log, streams = prepared(store)
+    log.append_to(store, streams)
+    store.close()
+    shutil.copy(folder / "whole.db", folder / "embedded.db")
+    store = Store.open(folder / "embedded.db")
+    fold(store, UnixSeconds(AFTER), closing=False)
+    found = _counted(store)
+    store.close()
+    return folder / "whole.db", found
+
+
+def _counted(store: Store) -> dict[str, list[Any]]:
+    return {name: rows for name, rows in contents(store).items() if name in _SAME}
+
+
+@contextmanager
+def _copied(whole: Path, folder: Path) -> Iterator[tuple[Path, Path]]:
+    """A copy of the store, and a shared folder."""
+    with tempfile.TemporaryDirectory(dir=folder) as copy:
+        (Path(copy) / "shared").mkdir()
+        yield Path(shutil.copy(whole, Path(copy) / "server.db")), Path(copy) / "shared"
+
+
+def _command(running: SparkCluster, store: Path, shared: Path) -> list[str]:
+    command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(store), "--engine", "spark"]
+    return [*command, "--master", running.master, "--shared", str(shared)]
+
+
+def _started(command: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+
+
+def _driver_killed(running: SparkCluster, whole: Path, folder: Path, later: float) -> dict[str, list[Any]]:
+    """The driver is killed so many seconds after the first task has begun, then the command is given again."""
+    with _copied(whole, folder) as (store, shared):
+        with _started(_command(running, store, shared)) as killed:
+            _until(lambda: killed.poll() is not None or running.python_runs(0) or running.python_runs(1))
+            time.sleep(later)
+            running.kill_tree(killed.pid)
+        subprocess.run(_command(running, store, shared), check=True, capture_output=True)  # noqa: S603
+        return _in(store)
+
+
+def _two_at_once(running: SparkCluster, whole: Path, folder: Path) -> dict[str, list[Any]]:
+    """The command is given twice at once, and once more for what is left where one stood by."""
+    with _copied(whole, folder) as (store, shared):
+        for process in [_started(_command(running, store, shared)) for _ in range(2)]:
+            process.wait()
+        return _in(store)
+
+
+def _workers_killed(running: SparkCluster, whole: Path, folder: Path) -> list[dict[str, list[Any]]]:
+    """By turns one of the two workers is killed in mid-fold, with its executor; another takes its place after."""
+    found = []
+    for at in range(WORKERS):
+        with _copied(whole, folder) as (path, shared), closing(Store.open(path)) as store:
+            with closing(SparkFold(store, Cluster(running.master), str(shared))) as engine:
+                engine.await_start()
+                folding = threading.Thread(target=_fold, args=(engine,))
+                folding.start()
+                _until(lambda: running.python_runs(at % 2) or not folding.is_alive())  # noqa: B023
+                time.sleep(at * STEP_SECONDS / 4)
+                running.kill_worker(at % 2)
+                folding.join()
+                running.restart_worker(at % 2)
+                _fold(engine)
+            found.append(_counted(store))
+    return found
+
+
+def _fold(engine: SparkFold) -> None:
+    with suppress(SparkTrouble):
+        engine.fold(UnixSeconds(AFTER), closing=False)
+
+
+def _in(path: Path) -> dict[str, list[Any]]:
+    with closing(Store.open(path)) as store:
+        return _counted(store)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 300
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError("the fold on Spark has not begun")
+        time.sleep(0.02)

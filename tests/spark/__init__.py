@@ -1,0 +1,1 @@
+"""The fold on Spark: what its tasks do, without Java; and all of it on a real cluster."""

@@ -1,0 +1,179 @@
+"""A standalone Spark cluster on loopback, a master and workers each a process of its own, from the pip package."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WHY_NOT = "there is no Java here" if shutil.which("java") is None else None
+HOST = "127.0.0.1"
+START_SECONDS = 90
+
+
+@dataclass
+class SparkCluster:
+    """folder: of its logs and of what workers write. cores, memory: of each worker."""
+
+    folder: Path
+    cores: int = 1
+    memory: str = "1g"
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, workers: int = 2) -> None:
+        """Start the master, then the workers, and wait until they know each other."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        port = _free_port()
+        self.master = f"spark://{HOST}:{port}"
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(_free_port())]
+        self._master = self._run("master", "org.apache.spark.deploy.master.Master", *arguments)
+        _await_port(port)
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        """Start one more worker, and wait until the master has it."""
+        self.workers.append(self._worker(len(self.workers)))
+
+    def _worker(self, number: int) -> "subprocess.Popen[bytes]":
+        arguments = ["--host", HOST, "--webui-port", str(_free_port()), "--cores", str(self.cores)]
+        arguments += ["--memory", self.memory, "--work-dir", str(self.folder / f"work{number}"), self.master]
+        started = self._run(f"worker{number}", "org.apache.spark.deploy.worker.Worker", *arguments)
+        log = self.folder / f"worker{number}.log"
+        _await(lambda: b"Successfully registered with master" in log.read_bytes(), f"worker {number} did not register")
+        return started
+
+    def python_runs(self, worker: int) -> bool:
+        """Whether an executor of a worker has started Python, which it does for a fold's first task."""
+        return any(b"pyspark.daemon" in _command(each) for each in offspring(self.workers[worker].pid))
+
+    def kill_worker(self, worker: int) -> None:
+        """Kill a worker with SIGKILL, and everything that it had started."""
+        self.kill_tree(self.workers[worker].pid)
+        self.workers[worker].wait()
+
+    def restart_worker(self, worker: int) -> None:
+        """Start another in the place of one that was killed."""
+        self.workers[worker] = self._worker(worker)
+
+    @staticmethod
+    def kill_tree(pid: int) -> None:
+        """Kill a process with SIGKILL, and everything that it had started."""
+        for each in [pid, *offspring(pid)]:
+            _signal(each, signal.SIGKILL)
+
+    def most_mebibytes(self) -> tuple[float, float]:
+        """The most memory that an executor's Java process, and a Python process of one, has had."""
+        processes = [each for worker in self.workers for each in offspring(worker.pid)]
+        java = [_most_mebibytes(each) for each in processes if b"Backend" in _command(each)]
+        python = [_most_mebibytes(each) for each in processes if b"pyspark" in _command(each)]
+        return max(java, default=0.0), max(python, default=0.0)
+
+    def written_mebibytes(self) -> float:
+        """What the workers' scratch folder holds: what was shuffled, and what did not fit into memory."""
+        return sum(each.stat().st_size for each in (self.folder / "local").rglob("*") if each.is_file()) / 2**20
+
+    def close(self) -> None:
+        """Stop all of it."""
+        for process in [*self.workers, self._master]:
+            self.kill_tree(process.pid)
+            process.wait()
+
+    def _run(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen([home / "bin" / "spark-class", *arguments], stdout=log, stderr=log, env=environment)
+
+
+@contextmanager
+def cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[SparkCluster]:
+    """A cluster for as long as the context lasts."""
+    running = SparkCluster(folder, cores)
+    try:
+        running.start(workers)
+        yield running
+    finally:
+        running.close()
+
+
+def _free_port() -> int:
+    with socket.create_server((HOST, 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def _await_port(port: int) -> None:
+    def open_() -> bool:
+        try:
+            socket.create_connection((HOST, port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    _await(open_, "the master does not listen")
+
+
+def _await(holds: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(otherwise)
+        time.sleep(0.05)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def offspring(pid: int) -> list[int]:
+    """The process ids of all that a process has started, and these in turn."""
+    return [each for child in _children(pid) for each in (child, *offspring(child))]
+
+
+def seconds_of(pid: int) -> float:
+    """Processor seconds of a process and of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _most_mebibytes(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)

@@ -1,0 +1,128 @@
+"""The fold on a real cluster: a master and two workers, each a process; kills; and what lies on disks meanwhile."""
+
+import base64
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.fold import FoldReport, fold
+from changeling_aggregator.spark import pieces, running
+from changeling_aggregator.spark.folding import SparkFold
+from changeling_aggregator.spark.session import Cluster
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.id_files import registered_files
+from changeling_aggregator.store.sealing_keys import private_keys
+
+from .cluster import SparkCluster
+from .hostile_log import AFTER, contents, counted_ids, prepared
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+
+class Pair:
+    """A store for Spark, and what the embedded fold made of the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place, self.path = str(folder / "shared"), folder / "ours.db"
+        Path(self.place).mkdir()
+        self.store = Store.open(self.path)
+        log, streams = prepared(self.store)
+        log.append_to(self.store, streams)
+        self.store.close()
+        shutil.copy(self.path, folder / "theirs.db")
+        theirs = Store.open(folder / "theirs.db")
+        fold(theirs, AFTER, closing=False)
+        self.expected = contents(theirs)
+        theirs.close()
+        self.store = Store.open(self.path)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request a segment and a task of its own, and some buckets."""
+    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 2)
+    monkeypatch.setattr(pieces, "TASK_BYTES", 1)
+    monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for it, two minutes at most."""
+    end = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(pair: Pair, spark_cluster: SparkCluster) -> None:
+    """Byte by byte. Neither a private key, in any form, nor an id lies in what Spark wrote, nor is a key in any log."""
+    with pair.store.reading() as connection:
+        keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
+    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
+        engine.await_start()
+        assert engine.fold(AFTER, closing=False).requests == 60
+        assert contents(pair.store) == pair.expected
+        files = [path for path in spark_cluster.folder.rglob("*") if path.is_file()]
+        written = {path: path.read_bytes() for path in files}
+    assert any("shuffle" in path.name for path in written)
+    assert any(path.name == "stderr" for path in written)
+    for key in keys:
+        for form in (key, key.hex().encode(), base64.b64encode(key)[:40], repr(key)[2:-1].encode()):
+            assert not [path for path, content in written.items() if form in content]
+    some = counted_ids(pair.store)
+    assert len(some) > 20
+    assert not [path for path, content in written.items() for id_ in some if id_ in content]
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
+    pair: Pair, spark_cluster: SparkCluster
+) -> None:
+    """SIGKILL to it and its executor, as soon as that one's Python runs; the other does what is left."""
+    reports: list[FoldReport] = []
+    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
+        engine.await_start()
+        folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
+        folding.start()
+        until(lambda: spark_cluster.python_runs(0))
+        spark_cluster.kill_worker(0)
+        assert folding.is_alive()
+        folding.join()
+    spark_cluster.restart_worker(0)
+    assert [each.requests for each in reports] == [60]
+    assert contents(pair.store) == pair.expected
+
+
+def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
+    pair: Pair, spark_cluster: SparkCluster
+) -> None:
+    """The command, killed with SIGKILL and given again: tallies, attendance and refusals are the same."""
+    command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
+    command += ["--master", spark_cluster.master, "--shared", pair.place]
+    before = contents(pair.store)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+        until(lambda: spark_cluster.python_runs(0) or spark_cluster.python_runs(1))
+        spark_cluster.kill_tree(killed.pid)
+    assert contents(pair.store) == before
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("114 envelopes, ")
+    found = contents(pair.store)
+    for table in ("tallies", "attendance", "refusals"):
+        assert found[table] == pair.expected[table]
+    with pair.store.reading() as connection:
+        named = {each.name for each in registered_files(connection)}
+    assert {path.name for path in Path(pair.place).iterdir()} == named

@@ -1,0 +1,111 @@
+"""What else is at a store whose ids lie in files: backups, versions, the doctor, and the command's own words."""
+
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.errors import SegmentLost, SparkTrouble, StoreError
+from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.folding import in_turn
+from changeling_aggregator.server import examining
+from changeling_aggregator.server.health import Severity
+from changeling_aggregator.spark import session
+from changeling_aggregator.spark.folding import fold_once
+from changeling_aggregator.spark.session import Cluster
+from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.store.backups import back_up
+from changeling_aggregator.store.migrating import migrate
+from changeling_aggregator.store.opened import connected
+from changeling_commands.__main__ import main as run
+
+from .here import Here
+from .hostile_log import AFTER, contents, prepared
+
+
+@pytest.fixture
+def folded(tmp_path: Path) -> Path:
+    """A store that was folded on Spark."""
+    store = Store.open(tmp_path / "server.db")
+    log, streams = prepared(store)
+    log.append_to(store, streams)
+    (tmp_path / "shared").mkdir()
+    shared = str(tmp_path / "shared")
+    in_turn(store, AFTER, False, lambda writing: fold_once(store, Here(), shared, writing))
+    store.close()
+    return tmp_path / "server.db"
+
+
+def test_a_backup_asks_for_the_ids_first(folded: Path, tmp_path: Path) -> None:
+    """One without them would count again what devices send again."""
+    store = Store.open(folded)
+    before = contents(store)
+    with pytest.raises(StoreError, match="run `changeling fold` first"):
+        back_up(store, tmp_path / "backup.db", 0)
+    fold(store, AFTER, closing=False)
+    back_up(store, tmp_path / "backup.db", 0)
+    assert contents(store) == before
+    store.close()
+
+
+def test_an_earlier_version_gets_no_store_whose_ids_lie_in_files(folded: Path) -> None:
+    """It would count what is in them again."""
+    with connected(folded) as database, pytest.raises(ValueError, match="there are files of ids"):
+        migrate(database, "0002")
+    store = Store.open(folded)
+    fold(store, AFTER, closing=False)
+    store.close()
+    with connected(folded) as database:
+        assert migrate(database, "0002").after == "0002"
+
+
+def test_without_its_ids_nothing_is_folded(folded: Path, tmp_path: Path) -> None:
+    """Whatever engine is to fold: the file is named, and the store as it was."""
+    store = Store.open(folded)
+    before = contents(store)
+    file = next((tmp_path / "shared").iterdir())
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(SegmentLost, match=file.name):
+        fold(store, AFTER, closing=False)
+    assert contents(store) == before
+    file.write_bytes(content)
+    fold(store, AFTER, closing=False)
+    assert not [*(tmp_path / "shared").iterdir()]
+    store.close()
+
+
+def test_the_doctor_names_a_missing_java(folded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without being alarmed: a server needs none."""
+
+    def found() -> list[tuple[Severity, str]]:
+        findings = examining.examine(str(folded), AtRest(), [], AFTER)
+        return [(each.severity, each.detail) for each in findings if each.name == "spark"]
+
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert found() == [(Severity.DEGRADED, session.NEEDS_JAVA)]
+    monkeypatch.setattr(examining, "missing", lambda: None)
+    ((severity, detail),) = found()
+    assert severity is Severity.OK
+    assert detail.endswith("files hold ids")
+
+
+def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(SparkTrouble, match="Java 17"), session.session(Cluster("spark://127.0.0.1:1")):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--engine", "spark"], "comes with --master and --shared"),
+        (["--master", "spark://127.0.0.1:1"], "comes with --master and --shared"),
+        (["--engine", "spark", "--master", "m", "--shared", "s", "--check"], "leave out --engine"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    folded: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence that says which."""
+    assert run(["fold", "--store", str(folded), *options]) != 0
+    assert says in " ".join(capsys.readouterr().err.split())

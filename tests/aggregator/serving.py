@@ -164,17 +164,20 @@ def eventually(read: Callable[[], object], expected: object) -> bool:
 
 @contextmanager
 def in_process(service: Service, raises: bool = True) -> Iterator[Callable[..., httpx.Response]]:
-    """A service in this process; gives what GETs a path from it, with headers. raises: also what a defect raises."""
+    """A service in this process; gives what asks it for a path, with headers, by a GET or as told.
+
+    raises: also what a defect raises.
+    """
     app = make_app(service)
 
-    async def get(path: str, headers: dict[str, str]) -> httpx.Response:
+    async def ask(path: str, headers: dict[str, str], method: str) -> httpx.Response:
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app, raise_app_exceptions=raises), base_url="http://here"
         ) as http:
-            return await http.get(path, headers=headers)
+            return await http.request(method, path, headers=headers)
 
     service.start()
     try:
-        yield lambda path, headers=None: asyncio.run(get(path, headers or {}))
+        yield lambda path, headers=None, method="GET": asyncio.run(ask(path, headers or {}, method))
     finally:
         service.close()

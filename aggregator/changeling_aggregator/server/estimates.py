@@ -21,6 +21,7 @@ from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from .admission import require_reader
 from .answers import answered
+from .caching import cache_control
 from .described import described
 from .estimate_schemas import described_as
 from .formats import MEDIA_TYPES, Format, encoded, format_of
@@ -63,7 +64,8 @@ async def _answer(request: Request, kind: Kind) -> Response:
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     key = published.survey.id, shown.revision, published.last, question, form
-    headers = {"etag": _tag(key), "cache-control": "private, no-cache", "vary": "accept"}
+    kept = cache_control(published, shown.looked, service.clock())
+    headers = {"etag": _tag(key), "cache-control": kept, "vary": "accept"}
     if _matches(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
     content = service.estimating.kept(key)

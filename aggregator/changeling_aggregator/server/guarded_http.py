@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from .addresses import network_of
+from .caching import UNKEPT
 from .connections import Connections
 from .refusals import Refused, count_refused
 
@@ -148,5 +149,6 @@ class GuardedHttp(HttpToolsProtocol):
             return
         body = ErrorAnswer(code, detail).encode()
         head = f"HTTP/1.1 {STATUS[code]} \r\ncontent-type: {PROBLEM}\r\ncontent-length: {len(body)}\r\n"
+        head += f"cache-control: {UNKEPT}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
         self.transport.close()

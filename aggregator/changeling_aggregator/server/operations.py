@@ -17,6 +17,7 @@ from ..store.counted import refusals_of
 from ..store.log import unfolded
 from ..store.tokens import TokenScope
 from .admission import may, require, require_reader
+from .caching import UNKEPT
 from .described import Described, described
 from .health import Severity, status_of, troubles_of
 from .requests import read_body, service_of, survey_in_path
@@ -86,7 +87,7 @@ def show_status(request: Request) -> Response:
     }
     if may(request, TokenScope.FOLD):
         content |= _for_operators(service, survey)
-    return JSONResponse(content, headers={"cache-control": "no-store"})
+    return JSONResponse(content, headers={"cache-control": UNKEPT})
 
 
 def _for_operators(service: Service, survey: Survey) -> dict[str, Any]:
@@ -171,4 +172,4 @@ async def show_ready(request: Request) -> Response:
         "fold_age": round(service.folding.age, 1),
         "fold_failures": service.folding.failures,
     }
-    return JSONResponse(content, 503 if worst is Severity.BAD else 200)
+    return JSONResponse(content, 503 if worst is Severity.BAD else 200, {"cache-control": UNKEPT})

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from ..errors import Overloaded, TurnedDown, Unwritable
+from .caching import UNKEPT
 from .refusals import count_refused
 
 RETRY_AFTER_SECONDS = 5
@@ -31,9 +32,10 @@ def packed(body: bytes) -> Response:
 
 
 def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a request that is turned down, which is counted."""
+    """The answer to a request that is turned down, which is counted; no cache keeps it."""
     count_refused(code)
-    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], headers, media_type=PROBLEM)
+    unkept = {**(headers or {}), "cache-control": UNKEPT}
+    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], unkept, media_type=PROBLEM)
 
 
 def _turned_down(_: Request, error: Exception) -> Response:

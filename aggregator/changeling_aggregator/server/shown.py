@@ -83,7 +83,12 @@ class Shown:
         nodes: dict[PlanNode, NodeTally] = {}
         closings: dict[GroupClosing, Attendance] = {}
         for (period, group, _), lot in self.lots.items():
-            closings[group, period] = closings.get((group, period), Attendance()) + lot.attendance
+            other = closings.get((group, period))
+            if other is None:  # no node ends at two closings
+                closings[group, period] = lot.attendance
+                nodes.update(lot.nodes)
+                continue
+            closings[group, period] = other + lot.attendance
             for node, tally in lot.nodes.items():
                 nodes[node] = nodes[node] + tally if node in nodes else tally
         minimum = self.survey.minimum

@@ -118,7 +118,7 @@ def _series_rows(solution: Solution, until: int) -> Iterator[tuple[Node, Floats]
     else:
         for time, alone, _ in online_rows(solution.network, until):
             if alone is not None:
-                yield Node(0, time), known.enrolment.scale(time) * alone[: len(known)]
+                yield Node(0, time), known.enrolment.scales[time] * alone[: len(known)]
 
 
 def _window_rows(solution: Solution, width: int, until: int) -> Iterator[tuple[Node, Floats]]:
@@ -137,7 +137,7 @@ def _window_rows(solution: Solution, width: int, until: int) -> Iterator[tuple[N
     else:
         for time, _, over in online_rows(solution.network, until, width):
             if over is not None:
-                yield Node(time - width, time), known.enrolment.scale(time) * over[: len(known)]
+                yield Node(time - width, time), known.enrolment.scales[time] * over[: len(known)]
 
 
 def _by_blocks(solution: Solution, ends: list[int], starts: list[int]) -> Iterator[tuple[Node, Floats]]:

@@ -43,13 +43,13 @@ class _State:
         self.part[row] = -1
         self._free.append(row)
 
-    def update(self, start: int, end: int, edge: int, variance: float) -> None:
-        """One more edge between two rows of one part."""
-        P, known = self.planned, slice(edge + 1)
+    def update(self, start: int, end: int, edge: int, first: int, variance: float) -> None:
+        """One more edge between two rows of one part. first: in the weights of edges before the two do not differ."""
+        P, known = self.planned, slice(first, edge + 1)
         toward = P[end] - P[start]
         gain = (toward / (toward[end] - toward[start] + variance))[:, None]
         innovation = self.weights[start, known] - self.weights[end, known]
-        innovation[edge] = 1.0
+        innovation[-1] = 1.0
         self.weights[:, known] += np.multiply(gain, innovation, out=self._products[:, known])
         P -= gain * toward
 
@@ -95,6 +95,7 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
     row_of: dict[int, int] = {0: state.add(0)}
     bounds = np.searchsorted(network.end, np.arange(until + 2)).tolist()
     starts, variances = network.start.tolist(), network.variance.tolist()
+    firsts = _first_differing(network)
     for period in range(1, until + 1):
         here = row_of[period] = state.add(period)
         for edge in range(bounds[period], bounds[period + 1]):
@@ -102,7 +103,7 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
             if edge == bounds[period]:
                 state.begin(here, i, edge, variances[edge])
             elif state.part[i] == state.part[here]:
-                state.update(i, here, edge, variances[edge])
+                state.update(i, here, edge, firsts[edge], variances[edge])
             elif state.part[here] == GROUND:
                 state.join(state.part == state.part[i], here, i, edge, variances[edge], -1.0)
             else:
@@ -116,3 +117,16 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
         )
         for time in dropped[period]:
             state.drop(row_of.pop(time))
+
+
+def _first_differing(network: Network) -> list[int]:
+    """For each edge, the first on whose weight the estimate of the change over it may hang, as it is known before.
+
+    If no edge that ends within an edge's span begins before it, nothing that ended before the span tells anything of
+    that change: the weights are 0, exactly. So in a hierarchy a short node takes a few steps, however late it closes.
+    """
+    firsts: list[int] = np.searchsorted(network.end, network.start, side="right").tolist()
+    for edge, (first, start) in enumerate(zip(firsts, network.start.tolist(), strict=True)):
+        if network.start[first:edge].min(initial=start) < start:
+            firsts[edge] = 0
+    return firsts

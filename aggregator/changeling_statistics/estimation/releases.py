@@ -6,11 +6,11 @@ designer expects, never on what was answered, nor on how many reported on the no
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from changeling_protocol import Node, Survey
+from changeling_protocol import ExpectedChanges, Node, Randomizer, ReleasePlan, Survey
 from changeling_protocol.quantities import NodeNumber, TrackNumber
 from numpy.typing import NDArray
 
@@ -68,6 +68,15 @@ class Releases:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @cached_property
+    def by_randomizer(self) -> tuple[tuple[Randomizer, Indices], ...]:
+        """The edges of the nodes that were reported through each randomizer. Tracks often have one in common."""
+        numbers: dict[Randomizer, list[int]] = {}
+        for number in np.unique(self.track).tolist():
+            numbers.setdefault(self.survey.plan.tracks[number].randomizer, []).append(number)
+        edges = (np.flatnonzero(np.isin(self.track, tracks)).astype(np.intp) for tracks in numbers.values())
+        return tuple(zip(numbers, edges, strict=True))
 
     @cached_property
     def changes(self) -> Floats:
@@ -173,14 +182,12 @@ class Releases:
         values, covariances = np.empty((len(self), z)), np.empty((len(self), z, z))
         products = np.full((len(self), z, z), np.nan)
         changed, bounded = np.full(len(self), np.nan), np.zeros(len(self), dtype=np.bool_)
-        for number, track in enumerate(self.survey.plan.tracks):
-            at = np.flatnonzero(self.track == number)
-            if len(at):
-                decoded = counterpart_of(track.randomizer).estimates([self.tallies[e] for e in at])
-                values[at], covariances[at] = decoded.values, decoded.covariances
-                changed[at], bounded[at] = decoded.changed, decoded.upper_bound
-                if decoded.products is not None:
-                    products[at] = decoded.products
+        for randomizer, at in self.by_randomizer:
+            decoded = counterpart_of(randomizer).estimates([self.tallies[e] for e in at.tolist()])
+            values[at], covariances[at] = decoded.values, decoded.covariances
+            changed[at], bounded[at] = decoded.changed, decoded.upper_bound
+            if decoded.products is not None:
+                products[at] = decoded.products
         # Edges from time 0 are reports of states, and first answers.
         conserved = np.flatnonzero((self.network.start > 0) & self.survey.closed)
         values[conserved], covariances[conserved] = without_sum(values[conserved], covariances[conserved])
@@ -198,11 +205,12 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     depends on an answer. docs/mathematics.md, "Who is missing".
     """
     planned, least = plan_nodes(survey.plan), max(1, survey.minimum)
-    there = [tallies.nodes.get(key) for key in planned.keys]
+    there = list(map(tallies.nodes.get, planned.keys))
     at = [place for place, tally in enumerate(there) if tally is not None and tally.reports >= least]
     known = [tally for place in at if (tally := there[place]) is not None]
     enrolment = Enrolment.of(tallies.attendance, survey)
-    track, start, end = planned.track[at], planned.start[at], planned.end[at]
+    start, end = planned.start[at], planned.end[at]
+    of_report = _of_reports(survey.plan, len(survey.answers), survey.expected, survey.closed)[at]
     return Releases(
         survey=survey,
         nodes=tuple(
@@ -210,10 +218,12 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
             for place, tally in zip(at, known, strict=True)
         ),
         tallies=tuple(known),
-        track=track,
+        track=planned.track[at],
         group=planned.group[at],
         expansion=enrolment.stands_for[end] / np.array([tally.reports for tally in known], np.float64),
-        network=_network(survey, track, start, end, enrolment),
+        network=Network(
+            survey.calendar.periods, start, end, of_report * enrolment.stands_for[end] ** 2 / enrolment.heard[end]
+        ),
         enrolment=enrolment,
     )
 
@@ -233,22 +243,32 @@ def planned_variances(survey: Survey, number: TrackNumber, end: Indices, heard: 
     The second term is the sampling error, as if entries were drawn afresh for every node. In truth nodes have sampling
     errors in common; so the figure decides how nodes are weighed, and is not published.
     """
-    plan, answers, expected = survey.plan, len(survey.answers), survey.expected
-    track = plan.tracks[number]
-    chance = float(shares(survey)[plan.group_of(number)]) * track.reports / track.count
-    start = end - track.width
-    variance = expected_variances(track.randomizer, start, end, expected, survey.closed)
-    if chance < 1:
-        since = start if track.reports_changes else np.zeros_like(end)
-        variance = variance + (1 - chance) * expected_spreads(answers, expected, since, end)
-    planned: Floats = np.maximum(variance, LEAST_VARIANCE) * stands_for**2 / (chance * heard)
+    of_report = _of_report(survey.plan, len(survey.answers), survey.expected, survey.closed, number, end)
+    planned: Floats = of_report * stands_for**2 / heard
     return planned
 
 
-def _network(survey: Survey, track: Indices, start: Indices, end: Indices, enrolment: Enrolment) -> Network:
-    variance = np.empty(len(end))
-    for number in np.unique(track).tolist():
-        at = track == number
-        there = end[at]
-        variance[at] = planned_variances(survey, number, there, enrolment.heard[there], enrolment.stands_for[there])
-    return Network(survey.calendar.periods, start, end, variance)
+def _of_report(
+    plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool, number: TrackNumber, end: Indices
+) -> Floats:
+    """1/π · {variance of a report + (1 - π) E δ²} on each of some nodes of a track, shape (nodes,)."""
+    track = plan.tracks[number]
+    group = plan.groups[plan.group_of(number)]
+    chance = group.share / plan.total_share * track.reports / track.count
+    start = end - track.width
+    variance = expected_variances(track.randomizer, start, end, expected, closed)
+    if chance < 1:
+        since = start if track.reports_changes else np.zeros_like(end)
+        variance = variance + (1 - chance) * expected_spreads(answers, expected, since, end)
+    return np.maximum(variance, LEAST_VARIANCE) / chance
+
+
+@lru_cache(maxsize=16)
+def _of_reports(plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool) -> Floats:
+    """`_of_report` of all nodes of a plan, in the order of `plan_nodes`. It hangs on no tally, so it is made once."""
+    planned = plan_nodes(plan)
+    variance = np.empty(len(planned.end))
+    for number in range(len(plan.tracks)):
+        at = planned.track == number
+        variance[at] = _of_report(plan, answers, expected, closed, TrackNumber(number), planned.end[at])
+    return variance

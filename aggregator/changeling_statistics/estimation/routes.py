@@ -53,67 +53,91 @@ class Routes:
         number = i * F - i * (i + 1) // 2 + j - i - 1
         return np.where((self.times[i] == start) & (self.times[j] == end), number, -1).astype(np.intp)
 
-    @cached_property
+    @property
     def expected(self) -> Floats:
         """The length of each pair's chain, shape (F(F-1)/2,); inf if there is none."""
-        distance: Floats = self._shortest[0][self.first, self.times[self.second]]
-        return distance
+        return self._of_pairs[0]
 
-    @cached_property
-    def hops(self) -> NDArray[np.int64]:
+    @property
+    def hops(self) -> NDArray[np.int32]:
         """How many edges each pair's chain has, shape (F(F-1)/2,); 0 if there is none."""
-        counts: NDArray[np.int64] = np.diff(self.incidence.indptr).astype(np.int64)
-        return counts
+        return self._of_pairs[1]
 
-    @cached_property
+    @property
     def told(self) -> NDArray[np.bool_]:
         """Whether every edge of a pair's chain tells who changed, shape (F(F-1)/2,); true if it has none."""
-        silent = self.incidence @ (~self.tells).astype(np.float64)
-        told: NDArray[np.bool_] = silent == 0
-        return told
+        return self._of_pairs[2]
+
+    def chains(self, pairs: Indices | None = None) -> Any:
+        """Which edges the chains of p pairs are made of: sparse, shape (p, E).
+
+        pairs: their numbers; None for all, which is worked out once.
+        """
+        return self._all_chains if pairs is None else self._chains(pairs)
 
     @cached_property
-    def incidence(self) -> Any:
-        """Which edges each pair's chain is made of: sparse, shape (F(F-1)/2, E)."""
-        from scipy.sparse import csr_matrix
+    def _all_chains(self) -> Any:
+        return self._chains(np.arange(len(self.first), dtype=np.intp))
 
-        predecessors = self._shortest[1]
-        pairs = np.flatnonzero(np.isfinite(self.expected))
-        at, source = self.times[self.second[pairs]].copy(), self.first[pairs]
+    def _chains(self, pairs: Indices) -> Any:
+        from scipy.sparse import csr_matrix  # late: it loads slowly
+
+        last = self._shortest.last
+        at, source = self.times[self.second[pairs]], self.first[pairs]
+        going = np.flatnonzero(last[at, source] >= 0)
         rows, columns = [], []
-        while len(pairs):
-            before = predecessors[source, at].astype(np.intp)
-            rows.append(pairs)
-            columns.append(self._edge(np.minimum(before, at), np.maximum(before, at)))
-            going = before != self.times[source]
-            pairs, at, source = pairs[going], before[going], source[going]
+        while len(going):
+            edge = last[at[going], source[going]]
+            rows.append(going)
+            columns.append(edge)
+            at[going] = self.start[edge]
+            going = going[at[going] != self.times[source[going]]]
         row = np.concatenate([*rows, np.zeros(0, np.intp)])
         column = np.concatenate([*columns, np.zeros(0, np.intp)])
-        return csr_matrix((np.ones(len(row)), (row, column)), shape=(len(self.first), len(self.start)))
+        return csr_matrix((np.ones(len(row)), (row, column)), shape=(len(pairs), len(self.start)))
 
     @cached_property
-    def _shortest(self) -> tuple[Floats, NDArray[np.int32]]:
-        from scipy.sparse import csgraph, csr_matrix
+    def _of_pairs(self) -> tuple[Floats, NDArray[np.int32], NDArray[np.bool_]]:
+        at, found = (self.times[self.second], self.first), self._shortest
+        return found.length[at], found.hops[at], found.told[at]
 
-        n = self.periods + 1
-        start, end, length = self.start[self._distinct], self.end[self._distinct], self.length[self._distinct]
-        links = csr_matrix((length, (start, end)), shape=(n, n))
-        distance, before = csgraph.dijkstra(links, directed=True, indices=self.times, return_predecessors=True)
-        return distance, before
+    @cached_property
+    def _shortest(self) -> "_Shortest":
+        """Edge by edge in the order of their ends: what leads to the start of an edge is known by then."""
+        shape = self.periods + 1, len(self.times)
+        length, told = np.full(shape, np.inf), np.ones(shape, np.bool_)
+        hops, last = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
+        length[self.times, np.arange(shape[1])] = 0.0
+        distinct = self._distinct[np.lexsort((self.start[self._distinct], self.end[self._distinct]))]
+        earlier = np.searchsorted(self.times, self.start[distinct], side="right")
+        for edge, sources in zip(distinct.tolist(), earlier.tolist(), strict=True):
+            start, end = self.start[edge], self.end[edge]
+            there = length[start, :sources] + self.length[edge]
+            better = np.flatnonzero(there < length[end, :sources])
+            length[end, better], last[end, better] = there[better], edge
+            hops[end, better] = hops[start, better] + 1
+            told[end, better] = told[start, better] & self.tells[edge]
+        return _Shortest(length, hops, told, last)
 
     @cached_property
     def _distinct(self) -> Indices:
         """The edges of distinct spans: of several over one span, the first."""
-        return np.unique(self._keys, return_index=True)[1].astype(np.intp)
+        keys = self.start * (self.periods + 1) + self.end
+        first: Indices = np.unique(keys, return_index=True)[1].astype(np.intp)
+        return first
 
-    @cached_property
-    def _keys(self) -> Indices:
-        return self.start * (self.periods + 1) + self.end
 
-    def _edge(self, start: Indices, end: Indices) -> Indices:
-        """The numbers of the edges over these spans, of the same shape."""
-        keys = self._keys[self._distinct]
-        return self._distinct[np.searchsorted(keys, start * (self.periods + 1) + end)]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shortest:
+    """The shortest chains from F times to the times 0..T, each of shape (T+1, F).
+
+    length, hops, told: as of `Routes`. last: the last edge of a chain, -1 if there is none.
+    """
+
+    length: Floats
+    hops: NDArray[np.int32]
+    told: NDArray[np.bool_]
+    last: NDArray[np.int32]
 
 
 def routes(

@@ -95,16 +95,18 @@ class Sampling:
         added: Floats = common * (apart - values**2 / entries)
         return added, bounded
 
-    def changed_between(self, ways: Routes, pairs: Indices) -> tuple[Floats, NDArray[np.bool_]]:
+    def changed_between(self, ways: Routes, pairs: Indices | None = None) -> tuple[Floats, NDArray[np.bool_]]:
         """The diagonals of Q, or upper limits, between some pairs of times; and which are exact.
 
-        ways: the chains between these times. pairs: the numbers of p of its pairs. Returns shape (p, z) and (p,).
+        ways: the chains between these times. pairs: the numbers of p of its pairs; None for all.
+        Returns shape (p, z) and (p,).
         """
-        hops, V = ways.hops[pairs], self.known_histograms
-        exact = ways.told[pairs] & ((hops == 1) | ((hops > 1) & self._never_back))
-        chained = exact | ((hops > 0) & (ways.expected[pairs] <= 1))
-        changed = ways.incidence[pairs] @ np.diagonal(self.products, axis1=1, axis2=2)[self._links.source]
-        apart = V[ways.times[ways.first[pairs]]] + V[ways.times[ways.second[pairs]]]
+        at = slice(None) if pairs is None else pairs
+        hops, V = ways.hops[at], self.known_histograms
+        exact = ways.told[at] & ((hops == 1) | ((hops > 1) & self._never_back))
+        chained = exact | ((hops > 0) & (ways.expected[at] <= 1))
+        changed = ways.chains(pairs) @ np.diagonal(self.products, axis1=1, axis2=2)[self._links.source]
+        apart = V[ways.times[ways.first[at]]] + V[ways.times[ways.second[at]]]
         return np.where(chained[:, None], changed, apart), exact
 
     def joint_covariance(self, rows: Floats, until: int) -> Floats:
@@ -228,7 +230,7 @@ class Sampling:
         by_chain = exact | ((routes.hops > 0) & (routes.expected <= 1))
         apart, F = np.where(by_chain, 0.0, used), len(routes.times)
         on_times = (np.bincount(routes.first, apart, F) + np.bincount(routes.second, apart, F)).astype(np.float64)
-        load: Floats = routes.incidence.T @ np.where(by_chain, used, 0.0)
+        load: Floats = routes.chains().T @ np.where(by_chain, used, 0.0)
         return load, on_times, bool((np.abs(on_pair[~exact]) > NOTHING).any())
 
     def _routes(self, active: Indices) -> Routes:
@@ -242,10 +244,15 @@ class Sampling:
         return self._routes_between(np.arange(1, self.releases.network.periods + 1, dtype=np.intp))
 
     def _routes_between(self, times: Indices) -> Routes:
+        links, periods = self._links, self.releases.network.periods
+        return routes(periods, links.start, links.end, self._link_lengths, links.tells, times)
+
+    @cached_property
+    def _link_lengths(self) -> Floats:
+        """The share of entries that is expected to change on each link, above 0."""
         links, expected = self._links, self.releases.survey.expected
         spans = zip(links.start.tolist(), links.end.tolist(), strict=True)
-        length = np.array([max(expected.share_changed(s, e), 1e-6 * (e - s)) for s, e in spans])
-        return routes(self.releases.network.periods, links.start, links.end, length, links.tells, times)
+        return np.array([max(expected.share_changed(s, e), 1e-6 * (e - s)) for s, e in spans])
 
     @cached_property
     def _never_back(self) -> bool:

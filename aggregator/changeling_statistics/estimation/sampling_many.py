@@ -182,7 +182,7 @@ class ManySampling:
     def _between(self) -> Between:
         own = self.sampling
         ways, times = own.all_routes, own.releases.network.periods + 1
-        changed, exact = own.changed_between(ways, np.arange(len(ways.first), dtype=np.intp))
+        changed, exact = own.changed_between(ways)
         at = ways.times[ways.first], ways.times[ways.second]
         all_changed = np.zeros((times, times, changed.shape[1]))
         all_changed[at] = changed

@@ -59,7 +59,7 @@ class Counted(Counterpart[R_co]):
         if self.randomizer.symbols * z * z > BLOCK:
             return super().estimates(tallies)
         by_symbol = self.symbol_values
-        O = np.array([tally.slots for tally in tallies], dtype=np.float64)
+        O = np.concatenate([tally.slots for tally in tallies]).reshape(len(tallies), -1).astype(np.float64)
         covariances = (O @ by_symbol.covariances).reshape(-1, z, z)
         products: Floats | None = None
         if self.randomizer.space.reports_changes and not by_symbol.upper_bound:

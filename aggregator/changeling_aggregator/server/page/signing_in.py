@@ -9,12 +9,13 @@ from starlette.responses import JSONResponse, Response
 from ...errors import TurnedDown
 from ...store.tokens import TokenScope, hash_of
 from ..admission import needs_secure, session_cookie, signed_in
+from ..caching import UNKEPT
 from ..requests import read_body, service_of
 from ..sessions import LIFE_SECONDS
 
 MOST_FORM_BYTES = 1024
 _OWN_SITE = {"same-origin", "none"}
-_UNKEPT = {"cache-control": "no-store"}
+_UNKEPT = {"cache-control": UNKEPT}
 
 
 async def who_is_signed_in(request: Request) -> Response:

@@ -15,7 +15,8 @@ async function answered(response) {
 
 export async function ask(path, parameters = []) {
   const query = new URLSearchParams(parameters).toString();
-  const response = await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" } });
+  // Whoever opens the page wants what is shown now: a browser's cache asks whether what it has still holds.
+  const response = await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" }, cache: "no-cache" });
   return (await answered(response)).json();
 }
 

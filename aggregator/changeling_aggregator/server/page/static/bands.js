@@ -1,5 +1,6 @@
 // Lines with bands: what is known, how well, and where nothing is.
 
+import { escaped, thinned } from "./drawable.js";
 import { colour, lineOf } from "./plots.js";
 
 const faint = (hex) => `${hex}2e`; // a colour at some 18% of its strength
@@ -14,9 +15,10 @@ function known(points) {
   return found.filter((each) => each.length);
 }
 
-// points: {time, value, low, high, words}; value null where nothing is known. low, high: null where their width is not.
-export function traces(name, number, points) {
+// all: {time, value, low, high, words}, of which as many are drawn as can be told apart; value null where nothing is known. low, high: null where their width is not.
+export function traces(name, number, all) {
   const line = lineOf(number);
+  const points = thinned(all);
   const found = [];
   for (const run of known(points.map((each) => (each.low === null ? { ...each, value: null } : each)))) {
     const there = run.map((each) => each.time);
@@ -36,7 +38,7 @@ export function traces(name, number, points) {
   found.push({
     x: points.map((each) => each.time), y: points.map((each) => each.value), customdata: points.map((each) => each.words),
     mode: few ? "lines+markers" : "lines", line: { ...line, width: 2 }, marker: { size: 5 }, connectgaps: false,
-    name, hovertemplate: "%{customdata}",
+    name: escaped(name), hovertemplate: "%{customdata}",
   });
   return found;
 }

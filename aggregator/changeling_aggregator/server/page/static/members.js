@@ -1,12 +1,13 @@
 // Who takes part, and what was refused.
 
+import { thinned } from "./drawable.js";
 import { at, element, onceOpened, table } from "./elements.js";
 import { colour, draw } from "./plots.js";
 import { MOST_ROWS, dayOf, timeAxis, timeOf } from "./series.js";
 import { count, share } from "./words.js";
 
 export function drawMembers(survey, series, status) {
-  const all = series.series.map((each) => (each.values === null ? { period: each.period } : each));
+  const all = thinned(series.series.map((each) => (each.values === null ? { period: each.period } : each)));
   const known = series.series.filter((each) => each.values !== null);
   const joined = new Map(status.closings.map((each) => [each.period, each]));
   const times = all.map((each) => timeOf(survey, each.period));

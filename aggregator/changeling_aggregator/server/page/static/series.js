@@ -1,6 +1,7 @@
 // A survey's histograms over time: as a chart, in numbers, and the latest by itself.
 
 import { grounds, traces } from "./bands.js";
+import { stepOf } from "./drawable.js";
 import { at, drawing, element, onceOpened, table } from "./elements.js";
 import { draw } from "./plots.js";
 import { count, moment, periods, plural, runs, share, spanOf } from "./words.js";
@@ -66,6 +67,8 @@ function notes(survey, series, view, late) {
   said.push(view.bands === "intervals"
     ? `Each band by itself holds the true figure with a chance of ${level}; of many, some do not.`
     : `All bands together hold every true figure with a chance of ${level}.`);
+  const step = stepOf(series.series.length);
+  if (step > 1) said.push(`The charts draw one period in ${count(step)}; all of them are in the CSV.`);
   said.push("Figures are not clipped: a small share may come out below zero.");
   return said;
 }

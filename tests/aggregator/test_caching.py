@@ -1,0 +1,120 @@
+"""What caches are told of: open results stand a while, closed ones are the reader's own, errors are kept by nobody."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import Calendar
+
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .devices import Log, report
+from .serving import in_process
+
+START, PERIOD, GRACE = 1_800_000_000, 7200, 36_000
+RESULTS = ("histogram", "series", "change?after=0&until=1", "windows?width=1", "series?format=csv")
+
+
+class Asked:
+    """A server with an open survey of four periods, whose clock is set."""
+
+    def __init__(self, store: Store, period: int = PERIOD, grace: int = GRACE) -> None:
+        self.log = Log.of(store, survey(calendar=Calendar(START, period, 4), grace=grace))
+        self.now = float(START)
+        self.service = Service(store, Settings(PINNED, lambda: self.now))
+
+    @property
+    def due(self) -> float:
+        """How long after a period closes its answers are due, in seconds."""
+        return self.log.survey.skew + self.log.survey.spread
+
+    def path(self, what: str) -> str:
+        return f"/v1/surveys/{self.log.survey.id.hex()}/{what}"
+
+    def fold(self, *periods: int) -> None:
+        self.log.append_reports(self.now, [report(period, 3) for period in periods])
+        self.service.folding.fold_now()
+
+
+@pytest.fixture
+def asked(store: Store) -> Asked:
+    return Asked(store)
+
+
+def _most(answer: httpx.Response) -> int:
+    kind, _, seconds = answer.headers["cache-control"].partition(", max-age=")
+    assert kind == "public"
+    return int(seconds)
+
+
+def _later(asked: Asked, get: Callable[..., httpx.Response]) -> list[int]:
+    return [_most(get(asked.path(each))) for each in RESULTS]
+
+
+def test_open_results_stand_until_the_next_closing_is_due(asked: Asked) -> None:
+    """A minute at most while late reports may still change them; once all is shown for good, a day."""
+    with in_process(asked.service) as get:
+        asked.now = START + PERIOD + asked.due + 1
+        asked.fold(1)
+        assert _later(asked, get) == [60] * len(RESULTS)
+        asked.now = START + 2 * PERIOD + asked.due - 20.5
+        assert _later(asked, get) == [20] * len(RESULTS)
+        asked.now += 40
+        assert _later(asked, get) == [0] * len(RESULTS)
+        asked.now = START + 4 * PERIOD + GRACE + 10**6
+        asked.fold(2, 3, 4)
+        assert _later(asked, get) == [86_400] * len(RESULTS)
+
+
+def test_with_nothing_provisional_results_stand_for_an_hour_at_most(store: Store) -> None:
+    """Where the grace is over before the next closing is due, nothing changes until then."""
+    asked = Asked(store, period=10 * PERIOD, grace=1000)
+    with in_process(asked.service) as get:
+        asked.now = START + 10 * PERIOD + asked.due + 1
+        asked.fold(1)
+        asked.now += 2000
+        asked.service.folding.fold_now()
+        assert _most(get(asked.path("series"))) == 3600
+        asked.now = START + 20 * PERIOD + asked.due - 100
+        assert _most(get(asked.path("series"))) == 100
+
+
+def test_closed_results_are_the_readers_own_and_errors_are_not_kept(asked: Asked) -> None:
+    """Without a token, of no survey, of nothing, at no route, and before anything is shown: no cache keeps that."""
+    closed = survey(calendar=Calendar(START, PERIOD, 5))
+    with asked.service.store.writing() as connection:
+        add_survey(connection, closed.id, closed.signed_by(AUTHORITY), public=False)
+    asked.service.registry.refresh()
+    there = f"/v1/surveys/{closed.id.hex()}/series"
+    with in_process(asked.service) as get:
+        wrong = [
+            asked.path("series"),
+            asked.path("series?x=1"),
+            there,
+            "/v1/surveys/00/series",
+            "/v1/none",
+            "/page/no.js",
+        ]
+        answers = [get(path) for path in wrong] + [get("/v1/fold", method="POST"), get("/v1/uploads")]
+        assert [each.status_code for each in answers] == [409, 422, 401, 404, 404, 404, 401, 405]
+        assert {each.headers["cache-control"] for each in answers} == {"no-store"}
+
+
+def test_head_and_304_have_the_headers_of_the_answer(asked: Asked) -> None:
+    """The same tag, the same time to keep it, the same `Vary`; a 304 has nothing else of it."""
+    with in_process(asked.service) as get:
+        asked.now = START + 2 * PERIOD + asked.due + 1
+        asked.fold(1, 2)
+        for path in map(asked.path, RESULTS):
+            whole, head = get(path), get(path, method="HEAD")
+            unchanged = get(path, {"if-none-match": whole.headers["etag"]})
+            head_unchanged = get(path, {"if-none-match": whole.headers["etag"]}, method="HEAD")
+            assert [each.status_code for each in (whole, head, unchanged, head_unchanged)] == [200, 200, 304, 304]
+            assert unchanged.content == b""
+            for each in (head, unchanged, head_unchanged):
+                for name in ("etag", "cache-control", "vary"):
+                    assert each.headers[name] == whole.headers[name]
+            assert head.headers["content-length"] == str(len(whole.content))
+            assert whole.headers["vary"] == "accept"

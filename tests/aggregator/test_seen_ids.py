@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from changeling_aggregator.fold.halves import SortedIds
 from changeling_aggregator.fold.ids import are_in, ids_in
 from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.fold.seen import SeenIds
@@ -28,8 +29,8 @@ def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_byte
         with store.writing() as connection:
             runs = add_ids(connection, added)
         for key, run in runs.items():
-            if random.random() < 0.5:
-                seen.remember(key, run, added[key])
+            if random.random() < 0.7:
+                seen.remember(key, run, SortedIds.of(added[key]))
         for key, ids in fresh.items():
             known[key] |= ids
 
@@ -40,9 +41,9 @@ def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: 
     with suppress(RuntimeError), store.writing() as connection:
         lost = add_ids(connection, {key: bytes(16)})
         raise RuntimeError
-    seen.remember(key, lost[key], bytes(16))  # which nobody does
+    seen.remember(key, lost[key], SortedIds.of(bytes(16)))  # which nobody does
     with store.writing() as connection:
-        assert add_ids(connection, {key: b"\1" * 16})[key].number == lost[key].number
+        assert add_ids(connection, {key: b"\1" * 16})[key].run.number == lost[key].run.number
     assert _looked_up(store, seen, {}, {key: {bytes(16), b"\1" * 16}}) == {key: {bytes(16)}}
 
 
@@ -54,7 +55,7 @@ def test_what_is_read_before_it_is_remembered_takes_memory_once(store: Store, mo
         with store.writing() as connection:
             runs = add_ids(connection, {key: ids})
         assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
-        seen.remember(key, runs[key], ids)
+        seen.remember(key, runs[key], SortedIds.of(ids))
     monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
     assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
 
@@ -77,7 +78,8 @@ def _looked_up(
     packed = {key: b"".join(sorted(ids)) for key, ids in wanted.items()}
     fresh = {key: set(ids) for key, ids in wanted.items()}
     with store.reading() as connection:
-        for key, piece in seen.near(connection, written, packed):
+        sorted_ids = {key: SortedIds.of(ids) for key, ids in written.items()}
+        for key, piece in seen.near(connection, sorted_ids, packed):
             ids = ids_in(packed[key])
             fresh[key] -= {id_.tobytes() for id_ in ids[are_in(ids, ids_in(piece))]}
     return fresh

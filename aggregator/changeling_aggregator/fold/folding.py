@@ -21,12 +21,12 @@ from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.database import Transactions
 from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
-from ..store.runs import Run
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
 from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
 from .counting import Counted, count
+from .halves import SortedIds
 from .opening import Open, open_requests
-from .runs import add_ids
+from .runs import Added, add_ids
 from .seen import SeenIds
 from .snapshots import take_snapshots
 
@@ -132,13 +132,13 @@ def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transa
 
     What is being written counts as seen: so it does not matter whether the next one sees it in the store.
     """
-    ids: Mapping[ClosingKey, bytes] = {}
-    written: Future[tuple[FoldReport, Mapping[ClosingKey, Run]]] | None = None
+    ids: Mapping[ClosingKey, SortedIds] = {}
+    written: Future[tuple[FoldReport, Mapping[ClosingKey, Added]]] | None = None
 
-    def done(written: Future[tuple[FoldReport, Mapping[ClosingKey, Run]]]) -> FoldReport:
+    def done(written: Future[tuple[FoldReport, Mapping[ClosingKey, Added]]]) -> FoldReport:
         report, runs = written.result()
-        for key, run in runs.items():
-            seen.remember(key, run, ids[key])
+        for key, added in runs.items():
+            seen.remember(key, added, ids[key])
         return report
 
     with ThreadPoolExecutor(1, "writing") as pool:
@@ -148,13 +148,14 @@ def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transa
                 counted = count(batch.requests, batch.opened, batch.surveys, look, batch.ends)
             if written is not None:
                 yield done(written)
-            written, ids = pool.submit(_write, batch, counted, writing), counted.ids
+            written = pool.submit(_write, batch, counted, writing)
+            ids = {key: SortedIds.of(packed) for key, packed in counted.ids.items()}
         if written is not None:
             yield done(written)
 
 
-def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Run]]:
-    """Returns the runs that hold the ids of a closing alone, too."""
+def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Added]]:
+    """Returns where the ids of each closing are, too."""
     with writing() as connection:
         advance_cursors(connection, cursors_after(batch.requests))
         add_tallies(connection, counted.tallies)

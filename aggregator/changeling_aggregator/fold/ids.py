@@ -28,8 +28,8 @@ def high_halves(ids: Ids) -> Halves:
 def first_of_each(ids: Ids) -> Places:
     """The places of the first of each id, in the order of ids."""
     high = high_halves(ids)
-    order = np.argsort(high)
-    if not _any_alike(high[order]):
+    order = _order(high)
+    if order is not None:
         return order
     order = np.lexsort((ids[:, 1], high))
     ordered = ids[order]
@@ -59,10 +59,24 @@ def merged_ids(runs: Iterable[bytes]) -> bytes:
     """Several sorted runs of ids, no id in two of them, as one."""
     ids = ids_in(b"".join(runs))
     high = high_halves(ids)
-    order = np.argsort(high, kind="stable")  # which finds the runs, and merges them
-    if _any_alike(high[order]):
+    order = _order(high)
+    if order is None:
         order = np.lexsort((ids[:, 1], high))
-    return ids[order].tobytes()
+    return ids.take(order, axis=0).tobytes()
+
+
+def _order(high: Halves) -> Places | None:
+    """The order of high halves that all differ; None where some are alike.
+
+    First the places are written over the lowest bits, which hardly ever tell anything, as numbers by themselves are
+    sorted in a third of the time.
+    """
+    low = np.uint64(len(high).bit_length())
+    ordered = np.sort(high >> low << low | np.arange(len(high), dtype=np.uint64))
+    if not _any_alike(ordered >> low):
+        return (ordered & ((np.uint64(1) << low) - np.uint64(1))).view(np.int64)
+    order = np.argsort(high)
+    return None if _any_alike(high[order]) else order
 
 
 def _any_alike(ordered: Halves) -> bool:

@@ -6,6 +6,7 @@ long. Runs are read and written in pieces, so that memory does not grow with the
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -14,33 +15,64 @@ from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_r
 from .ids import merged_ids
 
 _MOST_ALIKE = 7
-"""So many runs of about one length a closing has at most; with one more they become one."""
+"""So many runs of about one length a closing has; with one more they become one, at once or soon."""
+_MOST_REWRITTEN = 4
+"""How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
+_LEAST_REWRITTEN_BYTES = 32 * 2**20
+"""So much it rewrites in any case."""
 
 
-def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Run]:
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Where the ids are that were added to a closing.
+
+    run: the one that holds them. merged: the runs that it took the place of, with all that was in them.
+    """
+
+    run: Run
+    merged: Sequence[Run] = ()
+
+
+def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Added]:
     """Add ids to those counted. added: by closing, sorted, laid end to end, none of them counted before.
 
-    Returns the runs that hold these ids alone.
+    Where that would rewrite much more than it adds, some closings have more runs until the next time.
     """
     runs = runs_of(connection, added)
-    merging = {key: kept[runs_kept([run.size for run in kept], len(added[key])) :] for key, kept in runs.items()}
-    next_number = {key: kept[-1].number + 1 for key, kept in runs.items()}
-    short: list[ClosingKey] = []
-    alone: dict[ClosingKey, Run] = {}
+    merging = _merging(runs, added)
+    short: dict[ClosingKey, bytes] = {}
+    done: dict[ClosingKey, Added] = {}
     for key, ids in added.items():
-        number = next_number.get(key, 0)
-        if not merging.get(key):
-            alone[key] = Run(number, ids[:ID_BYTES], len(ids))
-        elif sum(run.size for run in merging[key]) <= CHUNK_BYTES:
-            short.append(key)
+        number = runs[key][-1].number + 1 if key in runs else 0
+        others = merging.get(key, [])
+        size = sum(run.size for run in others)
+        first = min([ids[:ID_BYTES], *(run.first for run in others)])
+        done[key] = Added(Run(number, first, size + len(ids)), others)
+        if size <= CHUNK_BYTES:
+            short[key] = ids
         else:
-            for piece in merged([*(read_run(connection, key, run.number) for run in merging[key]), [ids]]):
+            for piece in merged([*(read_run(connection, key, run.number) for run in others), [ids]]):
                 put_runs(connection, [(key, number, piece)])
-    some = read_runs(connection, ((key, run.number) for key in short for run in merging[key]))
-    put_runs(connection, ((key, next_number[key], merged_ids([*chunks, added[key]])) for key, chunks in some.items()))
-    put_runs(connection, ((key, run.number, added[key]) for key, run in alone.items()))
-    drop_runs(connection, ((key, run.number) for key, those in merging.items() for run in those))
-    return alone
+            drop_runs(connection, ((key, run.number) for run in others))  # so that the next one takes their room
+    chunks = read_runs(connection, ((key, run.number) for key in short for run in done[key].merged))
+    whole = {key: merged_ids([*chunks[key], ids]) if key in chunks else ids for key, ids in short.items()}
+    put_runs(connection, ((key, done[key].run.number, ids) for key, ids in whole.items()))
+    drop_runs(connection, ((key, run.number) for key in short for run in done[key].merged))
+    return done
+
+
+def _merging(
+    runs: Mapping[ClosingKey, Sequence[Run]], added: Mapping[ClosingKey, bytes]
+) -> dict[ClosingKey, Sequence[Run]]:
+    """The runs that are rewritten with what is added: of closings with the most runs first, if it is too much."""
+    left = max(_LEAST_REWRITTEN_BYTES, _MOST_REWRITTEN * sum(map(len, added.values())))
+    merging: dict[ClosingKey, Sequence[Run]] = {}
+    for key, kept in sorted(runs.items(), key=lambda item: -len(item[1])):
+        others = kept[runs_kept([run.size for run in kept], len(added[key])) :]
+        if left > 0:
+            merging[key] = others
+            left -= sum(run.size for run in others)
+    return merging
 
 
 def runs_kept(sizes: Sequence[int], size: int) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
+from sqlalchemy import Connection
 
 from ..errors import Overtaken
 from ..store import ClosingKey, Store
@@ -134,24 +135,32 @@ def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transa
     """
     ids: Mapping[ClosingKey, SortedIds] = {}
     written: Future[tuple[FoldReport, Mapping[ClosingKey, Added]]] | None = None
+    remembered = False
 
-    def done(written: Future[tuple[FoldReport, Mapping[ClosingKey, Added]]]) -> FoldReport:
+    def remember() -> FoldReport:
+        nonlocal remembered
+        assert written is not None  # noqa: S101
         report, runs = written.result()
-        for key, added in runs.items():
+        for key, added in () if remembered else runs.items():
             seen.remember(key, added, ids[key])
+        remembered = True
         return report
+
+    def look(connection: Connection, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
+        if written is not None and written.done() and written.exception() is None:
+            remember()  # what the store may show by now, and would be read from it
+        return seen.near(connection, ids, wanted)
 
     with ThreadPoolExecutor(1, "writing") as pool:
         for batch in coming:
             with store.reading() as connection:
-                look = partial(seen.near, connection, ids)
-                counted = count(batch.requests, batch.opened, batch.surveys, look, batch.ends)
+                counted = count(batch.requests, batch.opened, batch.surveys, partial(look, connection), batch.ends)
             if written is not None:
-                yield done(written)
-            written = pool.submit(_write, batch, counted, writing)
+                yield remember()
+            written, remembered = pool.submit(_write, batch, counted, writing), False
             ids = {key: SortedIds.of(packed) for key, packed in counted.ids.items()}
         if written is not None:
-            yield done(written)
+            yield remember()
 
 
 def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Added]]:

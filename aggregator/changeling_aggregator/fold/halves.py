@@ -4,6 +4,7 @@ A bit stands for each of many equal parts of the range that a high half is in: o
 bits say so, and the few others are searched for. Where somebody has chosen ids that share parts, it is slower.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -34,9 +35,9 @@ class HighHalves:
         shift = np.uint64(64 - length)
         bits = np.zeros(1 << length - 3, np.uint8)
         if len(halves):
-            byte, bit = _places_of_bits(halves, shift)
+            byte, bit = _bits_of(halves, shift)
             begins = np.flatnonzero(np.concatenate([[True], byte[1:] != byte[:-1]]))
-            bits[byte[begins]] = np.bitwise_or.reduceat(np.left_shift(np.uint8(1), bit), begins)
+            bits[byte[begins]] = np.bitwise_or.reduceat(bit, begins)
         return cls(halves, shift, bits)
 
     @property
@@ -44,16 +45,23 @@ class HighHalves:
         """How much memory they take, in bytes."""
         return self.halves.nbytes + self.bits.nbytes
 
-    def found(self, others: Halves) -> Places:
-        """The places of those sorted high halves that are among these."""
-        byte, bit = _places_of_bits(others, self.shift)
-        likely = np.flatnonzero(np.right_shift(self.bits[byte], bit) & np.uint8(1))
-        if not len(likely):
-            return likely
-        few = others[likely]
-        at = np.searchsorted(self.halves, few)
-        at[at == len(self.halves)] = 0
-        return likely[self.halves[at] == few]
+
+def found_in(others: Halves, each: Iterable[HighHalves]) -> list[Places]:
+    """For each, the places of those sorted high halves of others that are among it."""
+    bits: dict[np.uint64, tuple[Places, NDArray[np.uint8]]] = {}
+    found = []
+    for high in each:
+        if high.shift not in bits:
+            bits[high.shift] = _bits_of(others, high.shift)
+        byte, bit = bits[high.shift]
+        likely = np.flatnonzero(high.bits[byte] & bit)
+        if len(likely):
+            few = others[likely]
+            at = np.searchsorted(high.halves, few)
+            at[at == len(high.halves)] = 0
+            likely = likely[high.halves[at] == few]
+        found.append(likely)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +77,7 @@ class SortedIds:
         return cls(packed, HighHalves.of(high_halves(ids_in(packed))))
 
 
-def _places_of_bits(halves: Halves, shift: np.uint64) -> tuple[Places, NDArray[np.uint8]]:
-    """The bytes that their parts' bits are in, and the places of the bits in them."""
+def _bits_of(halves: Halves, shift: np.uint64) -> tuple[Places, NDArray[np.uint8]]:
+    """The bytes that the bits of their parts are in, and what is in such a byte with that bit alone."""
     part = (halves >> shift).view(np.int64)
-    return part >> 3, (part & 7).astype(np.uint8)
+    return part >> 3, np.left_shift(np.uint8(1), (part & 7).astype(np.uint8))

@@ -4,7 +4,7 @@ The high halves alone nearly always tell ids apart, and sort fast. Where they do
 halves are looked at: slower, and as exact.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +55,10 @@ def are_in(ids: Ids, others: Ids) -> NDArray[np.bool_]:
     return found
 
 
-def merged_ids(runs: Iterable[bytes]) -> bytes:
+def merged_ids(runs: Sequence[bytes]) -> bytes:
     """Several sorted runs of ids, no id in two of them, as one."""
+    if len(runs) == 1:
+        return runs[0]
     ids = ids_in(b"".join(runs))
     high = high_halves(ids)
     order = _order(high)

@@ -20,6 +20,8 @@ _MOST_REWRITTEN = 4
 """How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
 _LEAST_REWRITTEN_BYTES = 32 * 2**20
 """So much it rewrites in any case."""
+_AT_ONCE_BYTES = 4 * 2**20
+"""What is no more is read, merged and written in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +42,38 @@ def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[C
     """
     runs = runs_of(connection, added)
     merging = _merging(runs, added)
-    short: dict[ClosingKey, bytes] = {}
     done: dict[ClosingKey, Added] = {}
     for key, ids in added.items():
-        number = runs[key][-1].number + 1 if key in runs else 0
-        others = merging.get(key, [])
-        size = sum(run.size for run in others)
+        others = merging.get(key, ())
         first = min([ids[:ID_BYTES], *(run.first for run in others)])
-        done[key] = Added(Run(number, first, size + len(ids)), others)
-        if size <= CHUNK_BYTES:
-            short[key] = ids
+        size = len(ids) + sum(run.size for run in others)
+        done[key] = Added(Run(runs[key][-1].number + 1 if key in runs else 0, first, size), others)
+    for keys in _together(done):
+        names = [(key, run.number) for key in keys for run in done[key].merged]
+        if done[keys[0]].run.size > _AT_ONCE_BYTES:
+            (key,) = keys
+            for piece in merged([*(read_run(connection, *name) for name in names), [added[key]]]):
+                put_runs(connection, [(key, done[key].run.number, piece)])
         else:
-            for piece in merged([*(read_run(connection, key, run.number) for run in others), [ids]]):
-                put_runs(connection, [(key, number, piece)])
-            drop_runs(connection, ((key, run.number) for run in others))  # so that the next one takes their room
-    chunks = read_runs(connection, ((key, run.number) for key in short for run in done[key].merged))
-    whole = {key: merged_ids([*chunks[key], ids]) if key in chunks else ids for key, ids in short.items()}
-    put_runs(connection, ((key, done[key].run.number, ids) for key, ids in whole.items()))
-    drop_runs(connection, ((key, run.number) for key in short for run in done[key].merged))
+            chunks = read_runs(connection, names)
+            whole = {key: merged_ids([*chunks.get(key, []), added[key]]) for key in keys}
+            put_runs(connection, ((key, done[key].run.number, ids) for key, ids in whole.items()))
+        drop_runs(connection, names)  # whose room the next take
     return done
+
+
+def _together(done: Mapping[ClosingKey, Added]) -> Iterator[list[ClosingKey]]:
+    """The closings, in parts that fit into memory; what does not by itself is a part of its own."""
+    part: list[ClosingKey] = []
+    size = 0
+    for key, added in done.items():
+        size += added.run.size
+        if part and size > _AT_ONCE_BYTES:
+            yield part
+            part, size = [], added.run.size
+        part.append(key)
+    if part:
+        yield part
 
 
 def _merging(
@@ -106,7 +121,7 @@ def merged(runs: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
     while any(pieces):
         bound = min(piece[-ID_BYTES:] for piece in pieces if piece)
         below = [_up_to(piece, bound) for piece in pieces]
-        left += _sorted([piece[:end] for piece, end in zip(pieces, below, strict=True) if end])
+        left += merged_ids([piece[:end] for piece, end in zip(pieces, below, strict=True) if end])
         pieces = [
             piece[end:] or next(source, b"") if end else piece
             for piece, end, source in zip(pieces, below, sources, strict=True)
@@ -123,7 +138,3 @@ def _up_to(ids: bytes, bound: bytes) -> int:
     """How many bytes the ids up to and with this one take."""
     places = range(0, len(ids), ID_BYTES)
     return ID_BYTES * bisect_right(places, bound, key=lambda place: ids[place : place + ID_BYTES])
-
-
-def _sorted(runs: Sequence[bytes]) -> bytes:
-    return runs[0] if len(runs) == 1 else merged_ids(runs)

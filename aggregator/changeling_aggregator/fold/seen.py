@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from ..store import ClosingKey
 from ..store.runs import CHUNK_BYTES, Run, chunks_near, read_run, runs_of
-from .halves import HighHalves, SortedIds
+from .halves import HighHalves, SortedIds, found_in
 from .ids import high_halves, ids_in
 from .runs import Added
 
@@ -43,11 +43,13 @@ class SeenIds:
         for key, packed in wanted.items():
             ids = ids_in(packed)
             high = high_halves(ids)
-            if key in written and len(written[key].high.found(high)):
+            if key in written and len(found_in(high, [written[key].high])[0]):
                 yield key, written[key].packed
-            for run in runs.get(key, []):
-                halves = self._halves(connection, key, run, len(ids))
-                near = packed if halves is None else ids[halves.found(high)].tobytes()
+            halves = {run: self._halves(connection, key, run, len(ids)) for run in runs.get(key, ())}
+            known = {run: each for run, each in halves.items() if each is not None}
+            places = dict(zip(known, found_in(high, known.values()), strict=True))
+            for run in halves:
+                near = ids[places[run]].tobytes() if run in places else packed
                 for piece in chunks_near(connection, key, run.number, near):
                     yield key, piece
 

@@ -139,9 +139,10 @@ def _closing_periods(plan: ReleasePlan) -> Integers:
 
 def _integers(packed: bytes, width: int) -> NDArray[np.unsignedinteger[Any]]:
     """Big-endian integers of 1 to 8 bytes each."""
-    columns = np.frombuffer(packed, np.uint8).reshape(-1, width).T
+    table = np.frombuffer(packed, np.uint8)
     if width == 1:
-        return np.frombuffer(packed, np.uint8)
+        return table
+    columns = table.reshape(-1, width).T
     integers: NDArray[np.uint64] = columns[0].astype(np.uint64)
     for column in columns[1:]:
         integers = integers << np.uint64(8) | column

@@ -140,9 +140,10 @@ def _count_survey(
 
 def _fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
-    closings = judged(rows.closings.filter(pl.col("standing") > 0), survey, last)
-    good = closings.filter(pl.col(REFUSAL).is_null())
-    for reason, refused in closings.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
+    answered = rows.closings["standing"] > 0
+    closings = judged(_filtered(rows.closings, answered), survey, last)
+    good = _filtered(closings, closings[REFUSAL].is_null())
+    for reason, refused in closings[REFUSAL].drop_nulls().value_counts().iter_rows():
         counted.refused[survey.id, Refusal(reason)] += refused
 
     row = good["row"].to_numpy()
@@ -161,7 +162,12 @@ def _fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRow
         counted.refused[survey.id, Refusal.DUPLICATE] += duplicates
         fresh = {key: ids_in(ids)[counts[firsts[key]]].tobytes() for key, ids in counted.ids.items()}
         counted.ids = {key: ids for key, ids in fresh.items() if ids}
-    return good.filter(counts)
+    return _filtered(good, pl.Series(counts))
+
+
+def _filtered(closings: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
+    """The rows that are wanted; nothing is copied where all are, as most often."""
+    return closings if wanted.all() else closings.filter(wanted)
 
 
 def _by_period(periods: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

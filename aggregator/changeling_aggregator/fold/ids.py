@@ -38,20 +38,18 @@ def first_of_each(ids: Ids) -> Places:
     return firsts
 
 
-def halves_in(high: Halves, others: Halves) -> NDArray[np.bool_]:
-    """Which of some sorted high halves are among others, sorted too."""
-    at = np.searchsorted(others, high)
-    at[at == len(others)] = 0
-    return others[at] == high if len(others) else np.zeros(len(high), bool)
-
-
 def are_in(ids: Ids, others: Ids) -> NDArray[np.bool_]:
     """Which of some sorted ids are among others, sorted too."""
+    if not len(others):
+        return np.zeros(len(ids), bool)
     high, also = high_halves(ids), high_halves(others)
-    found = halves_in(high, also)
-    for place in np.flatnonzero(found).tolist():
-        first, last = np.searchsorted(also, high[place], "left"), np.searchsorted(also, high[place], "right")
-        found[place] = ids[place, 1] in others[first:last, 1]
+    at = np.searchsorted(also, high)
+    at[at == len(also)] = 0
+    alike = also[at] == high
+    found: NDArray[np.bool_] = alike & (others[at, 1] == ids[:, 1])
+    for place in np.flatnonzero(alike & ~found).tolist():
+        last = np.searchsorted(also, high[place], "right")
+        found[place] = ids[place, 1] in others[at[place] : last, 1]
     return found
 
 

@@ -413,9 +413,14 @@ def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
 @on_sqlite
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30))
-def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
+@pytest.mark.parametrize("at_once", [2**22, 50 * 16], ids=["in_memory", "in_pieces"])
+def test_runs_hold_every_id_in_few_pieces(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int, sizes: list[int]
+) -> None:
     """Each is sorted and at least twice as long as the next, and ids are found in the chunks that are read."""
     monkeypatch.setattr("changeling_aggregator.store.runs.CHUNK_BYTES", 3 * 16)
+    monkeypatch.setattr("changeling_aggregator.fold.runs.CHUNK_BYTES", 3 * 16)
+    monkeypatch.setattr("changeling_aggregator.fold.runs._AT_ONCE_BYTES", at_once)
     random, ids, key = Random(1), set(), (os.urandom(16), 1)
     with store.writing() as connection:
         for size in sizes:
@@ -437,6 +442,34 @@ def test_runs_hold_every_id_in_few_pieces(store: Store, monkeypatch: pytest.Monk
             near = [b"".join(chunks_near(connection, key, run.number, wanted)) for run in runs]
             assert sum(wanted in [piece[i : i + 16] for i in range(0, len(piece), 16)] for piece in near) == 1
             assert all(len(piece) <= 3 * 16 for piece in near)
+
+
+@on_sqlite
+def test_a_transaction_rewrites_no_more_than_some_times_what_it_adds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left over is merged by those after it, so that no closing has many more runs than it should."""
+    monkeypatch.setattr("changeling_aggregator.fold.runs._LEAST_REWRITTEN_BYTES", 0)
+    survey, random = os.urandom(16), Random(2)
+    keys = [(survey, period) for period in range(1, 41)]
+    ids: dict[tuple[bytes, int], list[bytes]] = {key: [] for key in keys}
+    most_rewritten = most_runs = 0
+    for _ in range(60):
+        fresh = {key: sorted(random.randbytes(16) for _ in range(3)) for key in keys}
+        with store.writing() as connection:
+            added = add_ids(connection, {key: b"".join(some) for key, some in fresh.items()})
+        most_rewritten = max(most_rewritten, sum(run.size for each in added.values() for run in each.merged))
+        for key, some in fresh.items():
+            ids[key] += some
+        with store.reading() as connection:
+            runs = runs_of(connection, keys)
+            most_runs = max(most_runs, *map(len, runs.values()))
+    assert most_rewritten < 6 * 40 * 3 * 16
+    assert most_runs <= 20
+    with store.reading() as connection:
+        for key in keys:
+            kept = b"".join(piece for run in runs[key] for piece in read_run(connection, key, run.number))
+            assert sorted(kept[at : at + 16] for at in range(0, len(kept), 16)) == sorted(ids[key])
 
 
 @settings(max_examples=100)

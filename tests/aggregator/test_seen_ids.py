@@ -4,11 +4,16 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
-from changeling_aggregator.fold.ids import are_in, ids_in
+from changeling_aggregator.fold.halves import HighHalves, SortedIds, found_in
+from changeling_aggregator.fold.ids import are_in, first_of_each, ids_in, merged_ids
 from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.store import ClosingKey, Store
+from changeling_aggregator.store.runs import runs_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SURVEY = bytes(range(16))
 
@@ -28,8 +33,8 @@ def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_byte
         with store.writing() as connection:
             runs = add_ids(connection, added)
         for key, run in runs.items():
-            if random.random() < 0.5:
-                seen.remember(key, run, added[key])
+            if random.random() < 0.7:
+                seen.remember(key, run, SortedIds.of(added[key]))
         for key, ids in fresh.items():
             known[key] |= ids
 
@@ -40,9 +45,9 @@ def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: 
     with suppress(RuntimeError), store.writing() as connection:
         lost = add_ids(connection, {key: bytes(16)})
         raise RuntimeError
-    seen.remember(key, lost[key], bytes(16))  # which nobody does
+    seen.remember(key, lost[key], SortedIds.of(bytes(16)))  # which nobody does
     with store.writing() as connection:
-        assert add_ids(connection, {key: b"\1" * 16})[key].number == lost[key].number
+        assert add_ids(connection, {key: b"\1" * 16})[key].run.number == lost[key].run.number
     assert _looked_up(store, seen, {}, {key: {bytes(16), b"\1" * 16}}) == {key: {bytes(16)}}
 
 
@@ -54,9 +59,61 @@ def test_what_is_read_before_it_is_remembered_takes_memory_once(store: Store, mo
         with store.writing() as connection:
             runs = add_ids(connection, {key: ids})
         assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
-        seen.remember(key, runs[key], ids)
+        seen.remember(key, runs[key], SortedIds.of(ids))
     monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
     assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
+
+
+def test_runs_that_were_merged_are_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was in them is in memory, and is found there in the run that took their place; they take no room."""
+    key, seen, random = (SURVEY, 1), SeenIds(), Random(6)
+    ids: set[bytes] = set()
+    monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
+    for _ in range(30):
+        fresh = {random.randbytes(16) for _ in range(50)}
+        packed = b"".join(sorted(fresh))
+        with store.writing() as connection:
+            added = add_ids(connection, {key: packed})
+        seen.remember(key, added[key], SortedIds.of(packed))
+        ids |= fresh
+        other = {random.randbytes(16)}
+        assert _looked_up(store, seen, {}, {key: {*random.sample(sorted(ids), 20), *other}}) == {key: other}
+    with store.reading() as connection:
+        assert len(seen._kept) == len(runs_of(connection, [key])[key]) < 10
+
+
+EDGES = [0, 1, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+@settings(max_examples=200)
+@given(
+    known=st.lists(st.integers(0, 2**64 - 1) | st.sampled_from(EDGES), max_size=40),
+    shared=st.integers(0, 63),
+    others=st.lists(st.integers(0, 2**64 - 1) | st.sampled_from(EDGES), max_size=40),
+)
+def test_high_halves_are_found_whatever_they_are(known: list[int], shared: int, others: list[int]) -> None:
+    """Also where somebody chose them so that they share their first bits, or are the same."""
+    known = sorted([*known, *(number >> shared for number in known)])
+    others = sorted([*others, *known[::2], *(number ^ 1 for number in known[::3])])
+    (places,) = found_in(np.array(others, np.uint64), [HighHalves.of(np.array(known, np.uint64))])
+    assert places.tolist() == [place for place, number in enumerate(others) if number in known]
+
+
+@settings(max_examples=200)
+@given(
+    high=st.lists(st.sampled_from([*EDGES, 4, 5, 6, 7, 2**63 + 1]), max_size=60),
+    low=st.lists(st.integers(0, 2), min_size=60, max_size=60),
+)
+def test_ids_are_sorted_and_looked_up_whatever_bits_they_share(high: list[int], low: list[int]) -> None:
+    """The first of each in the order of ids; and which of them are among others."""
+    ids = [each.to_bytes(8) + low[at].to_bytes(8) for at, each in enumerate(high)]
+    first = first_of_each(ids_in(b"".join(ids))).tolist()
+    assert first == [ids.index(each) for each in sorted(set(ids))]
+    some, others = sorted(set(ids[::2])), sorted(set(ids[1::3]))
+    found = are_in(ids_in(b"".join(some)), ids_in(b"".join(others)))
+    assert found.tolist() == [each in others for each in some]
+    rest = sorted(set(ids) - set(some))
+    assert merged_ids([b"".join(some), b"".join(rest)]) == b"".join(sorted(set(ids)))
 
 
 @pytest.fixture
@@ -77,7 +134,8 @@ def _looked_up(
     packed = {key: b"".join(sorted(ids)) for key, ids in wanted.items()}
     fresh = {key: set(ids) for key, ids in wanted.items()}
     with store.reading() as connection:
-        for key, piece in seen.near(connection, written, packed):
+        sorted_ids = {key: SortedIds.of(ids) for key, ids in written.items()}
+        for key, piece in seen.near(connection, sorted_ids, packed):
             ids = ids_in(packed[key])
             fresh[key] -= {id_.tobytes() for id_ in ids[are_in(ids, ids_in(piece))]}
     return fresh

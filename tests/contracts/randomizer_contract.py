@@ -222,6 +222,20 @@ class RandomizerContract:
         np.testing.assert_array_equal(whole.slots, parts.slots)
         assert counterpart.tally(symbols[:0]).reports == 0
 
+    def test_many_nodes_are_tallied_at_once_as_each_is(self, randomizer):
+        """Also those of which there is nothing, and many nodes with few reports; of no node there is no tally."""
+        generator, counterpart = np.random.default_rng(8), counterpart_of(randomizer)
+        for count, reports in ((3, 300), (2000, 10), (0, 0)):
+            symbols = generator.integers(0, randomizer.symbols, reports).astype(np.uint64)
+            of = 2 * generator.integers(0, max(count // 2, 1), reports)
+            tallies = counterpart.tallies(symbols, of, count)
+            assert len(tallies) == count
+            for node in range(count):
+                alone = counterpart.tally(symbols[of == node])
+                assert tallies[node].reports == alone.reports
+                assert tallies[node].slots.dtype == np.int64
+                np.testing.assert_array_equal(tallies[node].slots, alone.slots)
+
     def test_the_likelihoods_are_those_of_the_listed_alphabet(self, small_one):
         """For every pair of inputs the classes of symbols give the curve of the listed ones."""
         for u, v in {pair for kind in PairKind for pair in all_pairs(small_one.space, kind)}:

@@ -1,7 +1,9 @@
 """HPKE's base mode: what RFC 9180 and the library say, and nothing else opens."""
 
+import sys
+
 import pytest
-from changeling_protocol import hpke
+from changeling_protocol import hpke, sealing
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -69,3 +71,20 @@ def test_nothing_is_shared_with_a_key_of_low_order():
         hpke.seal(b"", low, b"", EPHEMERAL)
     with pytest.raises(ValueError, match="shared key"):
         hpke.unseal(bytes(48), PRIVATE, b"")
+
+
+def test_an_envelope_opens_alike_whether_the_library_brings_hpke_or_not(monkeypatch):
+    """Older versions of `cryptography` have none; what is altered opens with neither."""
+    library = sealing._library_unseal()
+    monkeypatch.delattr("cryptography.hazmat.primitives.hpke")
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.hpke", None)
+    own = sealing._library_unseal()
+    assert own is hpke.unseal
+    assert library is not own
+    sealed = hpke.seal(b"plaintext", PRIVATE.public_key(), b"info", EPHEMERAL)
+    altered = sealed[:-1] + bytes([sealed[-1] ^ 1])
+    for unseal in (library, own):
+        assert unseal(sealed, PRIVATE, b"info") == b"plaintext"
+        for wrong in (altered, b"", bytes(48), bytes(60)):
+            with pytest.raises((InvalidTag, ValueError)):
+                unseal(wrong, PRIVATE, b"info")

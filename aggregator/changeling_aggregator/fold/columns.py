@@ -7,6 +7,7 @@ or node it is about, and from a report's row follows the row of its closing.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -118,10 +119,16 @@ def _reports(block: _Block, track: Track, place: int) -> ReportRows:
     last = min((block.kind.end - track.first) // track.width, track.count)
     nodes = np.arange(first, max(last, first - 1) + 1)
     written = _integers(b"".join(block.sheaf.symbols[place]), symbol_bytes(track.randomizer))
-    upload, node = np.nonzero(written.reshape(block.uploads, len(nodes)))
-    spanned = len(block.closings)
-    closing = block.first + np.searchsorted(block.closings, track.first + nodes * track.width)
-    return ReportRows(upload * spanned + closing[node], nodes[node], written[written > 0] - np.uint64(1))
+    begins = np.arange(block.first, block.first + block.uploads * len(block.closings), len(block.closings) or 1)
+    ends = np.searchsorted(block.closings, track.first + nodes * track.width)
+    closing = (begins[:, None] + ends).ravel()
+    of, symbol, closing = among(written > 0, np.tile(nodes, block.uploads), written, closing)
+    return ReportRows(closing, of, symbol.astype(np.uint64) - np.uint64(1))
+
+
+def among(wanted: NDArray[np.bool_], *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """The columns' rows that are wanted; nothing is copied where all are, as most often."""
+    return columns if wanted.all() else tuple(column[wanted] for column in columns)
 
 
 @lru_cache(maxsize=64)
@@ -130,9 +137,12 @@ def _closing_periods(plan: ReleasePlan) -> Integers:
     return np.array(closings(plan, 0, max(track.last for track in plan.tracks)), np.int64)
 
 
-def _integers(packed: bytes, width: int) -> NDArray[np.uint64]:
+def _integers(packed: bytes, width: int) -> NDArray[np.unsignedinteger[Any]]:
     """Big-endian integers of 1 to 8 bytes each."""
-    columns = np.frombuffer(packed, np.uint8).reshape(-1, width).T
+    table = np.frombuffer(packed, np.uint8)
+    if width == 1:
+        return table
+    columns = table.reshape(-1, width).T
     integers: NDArray[np.uint64] = columns[0].astype(np.uint64)
     for column in columns[1:]:
         integers = integers << np.uint64(8) | column

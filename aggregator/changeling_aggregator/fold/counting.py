@@ -12,18 +12,19 @@ from typing import TypeAlias
 
 import numpy as np
 import polars as pl
-from changeling_protocol import Standing, Survey
+from changeling_protocol import Randomizer, Standing, Survey
+from changeling_protocol.calendar import MOST_PERIODS
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, UnixMilliseconds
 from changeling_protocol.refusal import Refusal
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.randomizers import Counterpart, counterpart_of
 from changeling_statistics.tallies import Attendance, NodeTally
 from numpy.typing import NDArray
 
 from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey
 from ..store.counted import RefusalCounts
 from .checks import REFUSAL, early_uploads, judged
-from .columns import UploadRows
+from .columns import UploadRows, among
 from .ids import are_in, first_of_each, ids_in
 from .opening import Kind, Opened, Sheaf, request_number
 
@@ -38,6 +39,7 @@ OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueErr
 
 _log = logging.getLogger("changeling")
 
+_FEW_KEYS = 2**16
 _NOT_COUNTED, _UNANSWERED = -1, -2
 """Stand for the stratum of a closing that does not count, and of one that says nothing."""
 
@@ -138,9 +140,10 @@ def _count_survey(
 
 def fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
-    closings = judged(rows.closings.filter(pl.col("standing") > 0), survey, last)
-    good = closings.filter(pl.col(REFUSAL).is_null())
-    for reason, refused in closings.filter(pl.col(REFUSAL).is_not_null())[REFUSAL].value_counts().iter_rows():
+    answered = rows.closings["standing"] > 0
+    closings = judged(_filtered(rows.closings, answered), survey, last)
+    good = _filtered(closings, closings[REFUSAL].is_null())
+    for reason, refused in closings[REFUSAL].drop_nulls().value_counts().iter_rows():
         counted.refused[survey.id, Refusal(reason)] += refused
 
     row = good["row"].to_numpy()
@@ -159,32 +162,39 @@ def fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows
         counted.refused[survey.id, Refusal.DUPLICATE] += duplicates
         fresh = {key: ids_in(ids)[counts[firsts[key]]].tobytes() for key, ids in counted.ids.items()}
         counted.ids = {key: ids for key, ids in fresh.items() if ids}
-    return good.filter(counts)
+    return _filtered(good, pl.Series(counts))
+
+
+def _filtered(closings: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
+    """The rows that are wanted; nothing is copied where all are, as most often."""
+    return closings if wanted.all() else closings.filter(wanted)
 
 
 def _by_period(periods: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each period, and the places where it stands, rising."""
-    order, begins = _alike(periods)
-    for begin, end in zip(begins, [*begins[1:], len(order)], strict=False):
-        yield int(periods[order[begin]]), order[begin:end]
+    """Each period, and the places where it stands, rising.
 
-
-def _alike(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """An order in which equal numbers stand together, as they stood; and where each of them begins in it.
-
-    keys: not below 0. Those below 2^16, as nearly always, are sorted by their bits, in a tenth of the time.
+    Periods below 2^16, as nearly always, are sorted by their bits, in a tenth of the time.
     """
-    small = len(keys) and int(keys.max()) < 2**16
-    order = np.argsort(keys.astype(np.uint16) if small else keys, kind="stable")
-    ordered = keys[order]
-    return order, np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(keys)])
+    found, times = _times(periods)
+    small = len(found) and found[-1] < 2**16
+    order = np.argsort(periods.astype(np.uint16) if small else periods, kind="stable")
+    yield from zip(found.tolist(), np.split(order, np.cumsum(times)[:-1]), strict=False)
+
+
+def _times(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The keys that there are, rising, none of which is below 0; and how often each is there."""
+    if keys.max(initial=0) > max(len(keys), _FEW_KEYS):
+        return np.unique(keys, return_counts=True)
+    times = np.bincount(keys)
+    found = np.flatnonzero(times)
+    return found, times[found]
 
 
 def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame) -> None:
     names = ("group", "period", "stratum", "standing")
     columns = [closings[name].to_numpy() for name in names]
     sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    kinds, times = np.unique(np.ravel_multi_index(columns, sizes), return_counts=True)
+    kinds, times = _times(np.ravel_multi_index(columns, sizes))
     for group, period, stratum, standing, heard in zip(*np.unravel_index(kinds, sizes), times, strict=True):
         key = survey, int(group), int(period), StratumNumber(int(stratum))
         new, missed = (int(heard) if standing == each + 1 else 0 for each in (Standing.NEW, Standing.MISSED))
@@ -205,18 +215,23 @@ def _count_reports(counted: Counted, survey: Survey, rows: UploadRows, closings:
             possible = reports.symbol < track.randomizer.symbols
             if wrong := int((counts & ~possible).sum()):
                 counted.refused[survey.id, Refusal.SYMBOL_OUT_OF_RANGE] += wrong
-            counterpart = counterpart_of(track.randomizer)
-            good = counts & possible
-            for node, of, symbols in _by_node(reports.node[good], stratum[good], reports.symbol[good]):
-                counted.tallies[survey.id, number, node, of] = counterpart.tally(symbols)
+            good = among(counts & possible, reports.node, stratum, reports.symbol)
+            for node, of, tally in _tallies(counterpart_of(track.randomizer), *good):
+                counted.tallies[survey.id, number, node, of] = tally
 
 
-def _by_node(
-    node: NDArray[np.int64], stratum: NDArray[np.int64], symbol: NDArray[np.uint64]
-) -> Iterator[tuple[NodeNumber, StratumNumber, NDArray[np.uint64]]]:
-    """The symbols of reports for each node and stratum."""
-    order, begins = _alike(node * (1 + stratum.max(initial=0)) + stratum)
-    symbol = symbol[order]
-    for begin, end in zip(begins, [*begins[1:], len(node)], strict=False):
-        first = order[begin]
-        yield NodeNumber(int(node[first])), StratumNumber(int(stratum[first])), symbol[begin:end]
+def _tallies(
+    counterpart: Counterpart[Randomizer],
+    node: NDArray[np.int64],
+    stratum: NDArray[np.int64],
+    symbol: NDArray[np.uint64],
+) -> Iterator[tuple[NodeNumber, StratumNumber, NodeTally]]:
+    """The tallies of reports, for each node and stratum that there are reports of."""
+    strata = int(stratum.max(initial=0)) + 1
+    first = int(node.min(initial=MOST_PERIODS))
+    of = (node - first) * strata + stratum
+    found, _ = _times(of)
+    if len(found) and found[-1] >= len(found):
+        of = np.searchsorted(found, of)
+    for key, tally in zip(found.tolist(), counterpart.tallies(symbol, of, len(found)), strict=True):
+        yield NodeNumber(first + key // strata), StratumNumber(key % strata), tally

@@ -14,6 +14,7 @@ from functools import partial
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.refusal import Refusal
+from sqlalchemy import Connection
 
 from ..errors import Overtaken
 from ..store import ClosingKey, Store
@@ -21,12 +22,12 @@ from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.database import Transactions
 from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
-from ..store.runs import Run
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
 from .closing import arrivals_are_ahead, close_what_ended, recover_journals, set_arrivals_right, tidy_segments
 from .counting import Counted, count
+from .halves import SortedIds
 from .opening import Open, open_requests
-from .runs import add_ids
+from .runs import Added, add_ids
 from .seen import SeenIds
 from .snapshots import take_snapshots
 from .taking_over import take_over_files
@@ -144,29 +145,38 @@ def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transa
 
     What is being written counts as seen: so it does not matter whether the next one sees it in the store.
     """
-    ids: Mapping[ClosingKey, bytes] = {}
-    written: Future[tuple[FoldReport, Mapping[ClosingKey, Run]]] | None = None
+    ids: Mapping[ClosingKey, SortedIds] = {}
+    written: Future[tuple[FoldReport, Mapping[ClosingKey, Added]]] | None = None
+    remembered = False
 
-    def done(written: Future[tuple[FoldReport, Mapping[ClosingKey, Run]]]) -> FoldReport:
+    def remember() -> FoldReport:
+        nonlocal remembered
+        assert written is not None  # noqa: S101
         report, runs = written.result()
-        for key, run in runs.items():
-            seen.remember(key, run, ids[key])
+        for key, added in () if remembered else runs.items():
+            seen.remember(key, added, ids[key])
+        remembered = True
         return report
+
+    def look(connection: Connection, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
+        if written is not None and written.done() and written.exception() is None:
+            remember()  # what the store may show by now, and would be read from it
+        return seen.near(connection, ids, wanted)
 
     with ThreadPoolExecutor(1, "writing") as pool:
         for batch in coming:
             with store.reading() as connection:
-                look = partial(seen.near, connection, ids)
-                counted = count(batch.requests, batch.opened, batch.surveys, look, batch.ends)
+                counted = count(batch.requests, batch.opened, batch.surveys, partial(look, connection), batch.ends)
             if written is not None:
-                yield done(written)
-            written, ids = pool.submit(_write, batch, counted, writing), counted.ids
+                yield remember()
+            written, remembered = pool.submit(_write, batch, counted, writing), False
+            ids = {key: SortedIds.of(packed) for key, packed in counted.ids.items()}
         if written is not None:
-            yield done(written)
+            yield remember()
 
 
-def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Run]]:
-    """Returns the runs that hold the ids of a closing alone, too."""
+def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Added]]:
+    """Returns where the ids of each closing are, too."""
     with writing() as connection:
         advance_cursors(connection, cursors_after(batch.requests))
         add_tallies(connection, counted.tallies)

@@ -6,6 +6,7 @@ long. Runs are read and written in pieces, so that memory does not grow with the
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -14,33 +15,79 @@ from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_r
 from .ids import merged_ids
 
 _MOST_ALIKE = 7
-"""So many runs of about one length a closing has at most; with one more they become one."""
+"""So many runs of about one length a closing has; with one more they become one, at once or soon."""
+_MOST_REWRITTEN = 4
+"""How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
+_LEAST_REWRITTEN_BYTES = 32 * 2**20
+"""So much it rewrites in any case."""
+_AT_ONCE_BYTES = 4 * 2**20
+"""What is no more is read, merged and written in one go."""
 
 
-def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Run]:
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Where the ids are that were added to a closing.
+
+    run: the one that holds them. merged: the runs that it took the place of, with all that was in them.
+    """
+
+    run: Run
+    merged: Sequence[Run] = ()
+
+
+def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Added]:
     """Add ids to those counted. added: by closing, sorted, laid end to end, none of them counted before.
 
-    Returns the runs that hold these ids alone.
+    Where that would rewrite much more than it adds, some closings have more runs until the next time.
     """
     runs = runs_of(connection, added)
-    merging = {key: kept[runs_kept([run.size for run in kept], len(added[key])) :] for key, kept in runs.items()}
-    next_number = {key: kept[-1].number + 1 for key, kept in runs.items()}
-    short: list[ClosingKey] = []
-    alone: dict[ClosingKey, Run] = {}
+    merging = _merging(runs, added)
+    done: dict[ClosingKey, Added] = {}
     for key, ids in added.items():
-        number = next_number.get(key, 0)
-        if not merging.get(key):
-            alone[key] = Run(number, ids[:ID_BYTES], len(ids))
-        elif sum(run.size for run in merging[key]) <= CHUNK_BYTES:
-            short.append(key)
+        others = merging.get(key, ())
+        first = min([ids[:ID_BYTES], *(run.first for run in others)])
+        size = len(ids) + sum(run.size for run in others)
+        done[key] = Added(Run(runs[key][-1].number + 1 if key in runs else 0, first, size), others)
+    for keys in _together(done):
+        names = [(key, run.number) for key in keys for run in done[key].merged]
+        if done[keys[0]].run.size > _AT_ONCE_BYTES:
+            (key,) = keys
+            for piece in merged([*(read_run(connection, *name) for name in names), [added[key]]]):
+                put_runs(connection, [(key, done[key].run.number, piece)])
         else:
-            for piece in merged([*(read_run(connection, key, run.number) for run in merging[key]), [ids]]):
-                put_runs(connection, [(key, number, piece)])
-    some = read_runs(connection, ((key, run.number) for key in short for run in merging[key]))
-    put_runs(connection, ((key, next_number[key], merged_ids([*chunks, added[key]])) for key, chunks in some.items()))
-    put_runs(connection, ((key, run.number, added[key]) for key, run in alone.items()))
-    drop_runs(connection, ((key, run.number) for key, those in merging.items() for run in those))
-    return alone
+            chunks = read_runs(connection, names)
+            whole = {key: merged_ids([*chunks.get(key, []), added[key]]) for key in keys}
+            put_runs(connection, ((key, done[key].run.number, ids) for key, ids in whole.items()))
+        drop_runs(connection, names)  # whose room the next take
+    return done
+
+
+def _together(done: Mapping[ClosingKey, Added]) -> Iterator[list[ClosingKey]]:
+    """The closings, in parts that fit into memory; what does not by itself is a part of its own."""
+    part: list[ClosingKey] = []
+    size = 0
+    for key, added in done.items():
+        size += added.run.size
+        if part and size > _AT_ONCE_BYTES:
+            yield part
+            part, size = [], added.run.size
+        part.append(key)
+    if part:
+        yield part
+
+
+def _merging(
+    runs: Mapping[ClosingKey, Sequence[Run]], added: Mapping[ClosingKey, bytes]
+) -> dict[ClosingKey, Sequence[Run]]:
+    """The runs that are rewritten with what is added: of closings with the most runs first, if it is too much."""
+    left = max(_LEAST_REWRITTEN_BYTES, _MOST_REWRITTEN * sum(map(len, added.values())))
+    merging: dict[ClosingKey, Sequence[Run]] = {}
+    for key, kept in sorted(runs.items(), key=lambda item: -len(item[1])):
+        others = kept[runs_kept([run.size for run in kept], len(added[key])) :]
+        if left > 0:
+            merging[key] = others
+            left -= sum(run.size for run in others)
+    return merging
 
 
 def runs_kept(sizes: Sequence[int], size: int) -> int:
@@ -74,7 +121,7 @@ def merged(runs: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
     while any(pieces):
         bound = min(piece[-ID_BYTES:] for piece in pieces if piece)
         below = [_up_to(piece, bound) for piece in pieces]
-        left += _sorted([piece[:end] for piece, end in zip(pieces, below, strict=True) if end])
+        left += merged_ids([piece[:end] for piece, end in zip(pieces, below, strict=True) if end])
         pieces = [
             piece[end:] or next(source, b"") if end else piece
             for piece, end, source in zip(pieces, below, sources, strict=True)
@@ -91,7 +138,3 @@ def _up_to(ids: bytes, bound: bytes) -> int:
     """How many bytes the ids up to and with this one take."""
     places = range(0, len(ids), ID_BYTES)
     return ID_BYTES * bisect_right(places, bound, key=lambda place: ids[place : place + ID_BYTES])
-
-
-def _sorted(runs: Sequence[bytes]) -> bytes:
-    return runs[0] if len(runs) == 1 else merged_ids(runs)

@@ -64,12 +64,14 @@ def chunks_near(connection: Connection, key: ClosingKey, number: int, ids: bytes
 def read_run(connection: Connection, key: ClosingKey, number: int) -> Iterator[bytes]:
     """A run in pieces of several chunks. Other runs may be written to meanwhile."""
     query = select(runs.c.first, runs.c.ids).where(_of_run(key, number))
-    after = b""
-    while rows := connection.execute(
-        query.where(runs.c.first > after).order_by(runs.c.first).limit(_CHUNKS_AT_ONCE)
-    ).all():
-        yield b"".join(row.ids for row in rows)
-        after = rows[-1].first
+    after, more = b"", True
+    while more:
+        some = query.where(runs.c.first > after).order_by(runs.c.first).limit(_CHUNKS_AT_ONCE)
+        rows = connection.execute(some).all()
+        if rows:
+            yield b"".join(row.ids for row in rows)
+            after = rows[-1].first
+        more = len(rows) == _CHUNKS_AT_ONCE
 
 
 def read_runs(connection: Connection, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:

@@ -50,6 +50,15 @@ class Counted(Counterpart[R_co]):
         slots = np.bincount(symbols.astype(np.int64), minlength=self.randomizer.symbols)
         return NodeTally(len(symbols), slots.astype(np.int64))
 
+    def tallies(self, symbols: NDArray[np.uint64], of: NDArray[np.int64], count: int) -> list[NodeTally]:
+        """All counted in one go, where the slots of all nodes are not many more than the reports."""
+        m = self.randomizer.symbols
+        if count * m > max(len(symbols), BLOCK // 8):
+            return super().tallies(symbols, of, count)
+        slots = np.bincount(of * m + symbols.astype(np.int64), minlength=count * m).reshape(count, m)
+        reports = slots.sum(axis=1).tolist()
+        return [NodeTally(n, each) for n, each in zip(reports, slots.astype(np.int64), strict=True)]
+
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
         """All nodes at once: values and covariances are sums over symbols of what a single report decodes to.
 

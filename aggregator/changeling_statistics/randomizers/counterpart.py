@@ -65,6 +65,16 @@ class Counterpart(ABC, Generic[R_co]):
         symbols: what was reported, shape (n,), every one below `randomizer.symbols`.
         """
 
+    def tallies(self, symbols: NDArray[np.uint64], of: NDArray[np.int64], count: int) -> list[NodeTally]:
+        """The tallies of many nodes at once, each as `tally` gives it; of a node without reports, an empty one.
+
+        symbols: as `tally` takes them, of all nodes. of: which node each is of, from 0 on, shape (n,). count: how many
+        nodes there are.
+        """
+        order = np.argsort(of, kind="stable")
+        ends = np.cumsum(np.bincount(of, minlength=count))
+        return [self.tally(part) for part in np.split(symbols[order], ends)[:count]]
+
     @abstractmethod
     def estimate(self, tally: NodeTally) -> Estimate:
         """The unbiased change of the histogram over a node; for reports of states, the histogram at its end.

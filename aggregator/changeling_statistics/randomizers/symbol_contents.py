@@ -100,6 +100,12 @@ class WithContents(Counted[R_co]):
             return super().tally(symbols)
         return NodeTally(len(symbols), self.content_sums(symbols))
 
+    def tallies(self, symbols: NDArray[np.uint64], of: NDArray[np.int64], count: int) -> list[NodeTally]:
+        """Counted in one go, or node by node what the symbols say."""
+        if self.counts_symbols:
+            return super().tallies(symbols, of, count)
+        return Counterpart.tallies(self, symbols, of, count)
+
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
         """Symbol by symbol where they are counted, else node by node."""
         return super().estimates(tallies) if self.counts_symbols else Counterpart.estimates(self, tallies)

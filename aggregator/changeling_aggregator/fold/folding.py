@@ -23,7 +23,7 @@ from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
 from ..store.runs import Run
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
-from .closing import arrivals_are_ahead, close_what_ended, set_arrivals_right
+from .closing import arrivals_are_ahead, close_what_ended, latest_right, set_arrivals_right
 from .counting import Counted, count
 from .opening import Open, open_requests
 from .runs import add_ids
@@ -100,9 +100,10 @@ def _fold(
     elif arrivals_are_ahead(store, now):
         return total
     with store.reading() as connection:
-        waiting = unfolded(connection)
+        waiting, until = unfolded(connection), latest_right(connection, now)
     while total.requests < waiting and not stop():
-        with suppress(Overtaken), ending(batches(store, batch, open_, waiting - total.requests, stop)) as coming:
+        left = waiting - total.requests
+        with suppress(Overtaken), ending(batches(store, batch, open_, left, until, stop)) as coming:
             for done in _count(store, coming, seen, writing):
                 total += done
             break

@@ -128,16 +128,23 @@ def _append_to_sqlite(connection: Connection, stream: int, bodies: Sequence[byte
 
 
 def unread(
-    connection: Connection, most: int, most_bytes: int, after: Mapping[int, int] | None = None
+    connection: Connection,
+    most: int,
+    most_bytes: int,
+    after: Mapping[int, int] | None = None,
+    until: UnixMilliseconds | None = None,
 ) -> list[LoggedRequest]:
     """The next requests that the fold has not counted, in the log's order.
 
-    after: the positions by stream of what is being counted, which is left out.
+    after: the positions by stream of what is being counted, which is left out. until: what arrived later, in Unix
+    milliseconds, is left out; None for nothing.
     Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end.
     """
     requests, size = [], 0
     behind = {**dict(_behind(connection)), **(after or {})}
     for logged in merge(*(requests_after(connection, *each) for each in behind.items())):
+        if until is not None and logged.arrival > until:
+            break
         requests.append(logged)
         size += len(logged.body)
         if len(requests) == most or size >= most_bytes:

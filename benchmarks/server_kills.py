@@ -6,14 +6,15 @@ devices do. In the end every upload counts exactly once, and nothing else counts
 
 import os
 import random
-import signal
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.runs import ID_BYTES
@@ -21,13 +22,16 @@ from changeling_aggregator.store.runs import ID_BYTES
 from tests.aggregator.serving import ServerProcess
 from tests.postgres import PostgreSQL
 
+from .server_lives import Life, Warm, folding, sigkill
 from .server_senders import Senders, compared, sealed
 from .server_world import port_of, prepared, stores
 
 KILLS = 300
 """On each store."""
-FOLDS_A_SERVER = 2
-"""How often a server's fold is killed before the server is."""
+MOST_SECONDS = 0.2
+"""From when a server or a fold is at work to its kill; drawn from a fixed seed."""
+IN_THE_START = 1 / 16
+"""This part of servers is killed before they listen, or just then, and of folds and servers before they are at work."""
 SERVERS = 2
 RESTARTS = 3
 
@@ -47,41 +51,61 @@ def measure() -> dict[str, float | None]:
 
 
 def killed(folder: Path, place: str, kills: int = KILLS) -> dict[str, float]:
-    """Kills until there were so many; then compares what was sent with what is counted."""
+    """Kills until so many hit what was at work; then compares what was sent with what is counted.
+
+    A server was at work if it had acknowledged an upload since its start, a fold if it had counted one. The others that
+    were killed are told as well: most of them were starting.
+    """
     log = prepared(folder, place=place)
     senders = Senders(log)
-    count = {"kills_of_server": 0, "kills_of_fold": 0}
+    count = Counter(dict.fromkeys(("kills_of_server", "kills_of_fold", "kills_besides"), 0))
     counting = Lock()
+    arguments = ServerProcess(folder, store=place).arguments
+
+    def end_of(server: Life, chance: random.Random) -> list[tuple[str, bool]]:
+        """Kills its fold, then itself; each hit with whether that was at work."""
+        with folding(server) as counted:
+            _at_some_moment(chance, lambda: server.folds[-1] in counted)
+            fold = server.folds[-1]
+            hits = [("fold", fold in counted)] * sigkill(fold)
+            _at_some_moment(chance, lambda: server.port in senders.acknowledging)
+            return hits + [("server", server.port in senders.acknowledging)] * server.kill()
 
     def live(number: int) -> None:
-        """Starts a server and kills it, again and again."""
+        """Starts a server, kills its fold, then the server; again and again."""
         chance = random.Random(number)  # noqa: S311
-        while sum(count.values()) < kills:
-            with ServerProcess(_own(folder, number), store=place) as server:
-                port = port_of(server)
-                senders.ports.append(port)
-                for _ in range(FOLDS_A_SERVER):
-                    time.sleep(chance.uniform(0.05, 1.2))
-                    of_folds = sum(map(_kill, _children(server.process.pid)))
-                    with counting:
-                        count["kills_of_fold"] += of_folds
-                time.sleep(chance.uniform(0.05, 0.6))
-                server.kill()
-                senders.ports.remove(port)
+        while count["kills_of_server"] + count["kills_of_fold"] < kills:
+            server = warm.serve(*arguments)
+            if chance.random() < IN_THE_START:
+                time.sleep(chance.uniform(0, MOST_SECONDS))
                 with counting:
-                    count["kills_of_server"] += 1
+                    count["kills_besides"] += server.kill()
+                continue
+            server.await_up()
+            senders.acknowledging.discard(server.port)
+            senders.ports.append(server.port)
+            hits = end_of(server, chance)
+            senders.ports.remove(server.port)
+            with counting:
+                count.update(f"kills_of_{what}" if busy else "kills_besides" for what, busy in hits)
 
-    senders.start()
-    lives = [Thread(target=live, args=(number,)) for number in range(SERVERS)]
-    for each in lives:
-        each.start()
-    for each in lives:
-        each.join()
+    with Warm(folder / "log") as warm:
+        senders.start()
+        with ThreadPoolExecutor(SERVERS) as lives:
+            [*lives.map(live, range(SERVERS))]
     with _served(folder, place, senders):
         senders.finish()
     figures = compared(log, senders)
     log.store.close()
-    return count | figures
+    return dict(count) | figures
+
+
+def _at_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> None:
+    """Waits for work to begin, ten seconds at most, or in some lives does not; and then for a moment."""
+    end = time.monotonic() + (0 if chance.random() < IN_THE_START else 10)
+    while time.monotonic() < end and not at_work():
+        time.sleep(0.005)
+    time.sleep(chance.uniform(0, MOST_SECONDS))
 
 
 def terminated(folder: Path, place: str) -> dict[str, float]:
@@ -158,19 +182,3 @@ def _own(folder: Path, number: int) -> Path:
     own = folder / str(number)
     own.mkdir(exist_ok=True)
     return own
-
-
-def _children(parent: int) -> Iterator[int]:
-    """The processes of the fold."""
-    with suppress(OSError):
-        for task in Path(f"/proc/{parent}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    yield int(child)
-
-
-def _kill(pid: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-        return True
-    return False

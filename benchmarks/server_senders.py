@@ -34,6 +34,8 @@ class Senders:
         self._log, self._everywhere = log, everywhere
         self.ports: list[int] = []
         self.acknowledged: set[bytes] = set()
+        self.acknowledging: set[int] = set()
+        """The ports of servers that have acknowledged something."""
         self._stop = Event()
         self._threads = [Thread(target=self._run, daemon=True) for _ in range(SENDERS)]
 
@@ -55,19 +57,19 @@ class Senders:
             id_ = os.urandom(ID_BYTES)
             body = encode_upload_request([sealed(self._log, id_)])
             if self._everywhere:
-                each = [Thread(target=_send, args=([port], body)) for port in self.ports]
+                each = [Thread(target=self._send, args=([port], body)) for port in self.ports]
                 for thread in each:
                     thread.start()
                 for thread in each:
                     thread.join()
             else:
-                _send(self.ports, body)
+                self._send(self.ports, body)
             self.acknowledged.add(id_)
 
-
-def _send(ports: Sequence[int], body: bytes) -> None:
-    while not ((there := [*ports]) and _sent(random.choice(there), body)):  # noqa: S311
-        time.sleep(0.02)
+    def _send(self, ports: Sequence[int], body: bytes) -> None:
+        while not ((there := [*ports]) and _sent(port := random.choice(there), body)):  # noqa: S311
+            time.sleep(0.02)
+        self.acknowledging.add(port)
 
 
 def _sent(port: int, body: bytes) -> bool:

@@ -43,14 +43,11 @@ class ServerProcess:
         self.add_token(TOKEN, *TokenScope)
         public = folder / "pinned.pub"
         public.write_text(PINNED[0].hex())
-        self._command = [
-            *(sys.executable, "-m", "changeling_commands", "serve", "--port", "0"),
-            *("--store", self.store_path, "--authority", str(public), *options),
-        ]
+        self.arguments = ["serve", "--port", "0", "--store", self.store_path, "--authority", str(public), *options]
 
     def __enter__(self) -> "ServerProcess":
         self.process = subprocess.Popen(
-            self._command,
+            [sys.executable, "-m", "changeling_commands", *self.arguments],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -7,7 +7,14 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import GuardedClock
-from changeling_aggregator.server.guarded_clock import LONGEST_DOWNTIME, MOST_DOWNTIME, MOST_STEP, STEADY_SECONDS, Doubt
+from changeling_aggregator.server.guarded_clock import (
+    LISTENING_SECONDS,
+    LONGEST_DOWNTIME,
+    MOST_DOWNTIME,
+    MOST_STEP,
+    STEADY_SECONDS,
+    Doubt,
+)
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.clock import KeptTime, kept_time
@@ -93,11 +100,16 @@ def test_an_operator_who_says_the_same_time_is_believed(machine: Machine) -> Non
 
 
 def test_a_long_downtime_is_believed_after_an_hour_or_on_confirmation(machine: Machine) -> None:
-    """Meanwhile the clock is shown, as what it shows is likely; a short downtime is believed at once."""
+    """Meanwhile the clock is shown, as what it shows is likely; a short downtime is believed after 90 seconds."""
     kept = KeptTime(int(NOW * 1000), False)
-    machine.run(MOST_DOWNTIME)
+    machine.run(MOST_STEP)
     assert machine.boot(kept).doubt is None
-    machine.run(LONGEST_DOWNTIME - MOST_DOWNTIME)
+    machine.run(MOST_DOWNTIME - MOST_STEP)
+    clock = machine.boot(kept)
+    assert (clock.doubt, clock.kept(), clock()) == (Doubt.START, None, machine.wall)
+    machine.run(LISTENING_SECONDS)
+    assert clock.doubt is None
+    machine.run(LONGEST_DOWNTIME - MOST_DOWNTIME - LISTENING_SECONDS)
     clock = machine.boot(kept)
     assert (clock.doubt, clock.kept(), clock()) == (Doubt.DOWNTIME, None, machine.wall)
     machine.run(STEADY_SECONDS - 1)
@@ -127,6 +139,21 @@ def test_a_clock_that_was_wrong_at_the_start_is_believed_when_it_is_set_right(ma
     assert clock.doubt is Doubt.DOWNTIME
     machine.run(300)
     machine.wall -= 25 * 3600
+    assert (clock.doubt, clock()) == (None, machine.wall)
+
+
+def test_a_clock_that_is_set_right_after_a_downtime_is_believed_after_a_moment(machine: Machine) -> None:
+    """It may have been an hour too early to say so: what it was set to may well be."""
+    machine.run(600)
+    machine.wall += 25 * 3600
+    clock = machine.boot(KeptTime(int(NOW * 1000), False))
+    machine.run(3000)
+    assert clock.doubt is Doubt.DOWNTIME
+    machine.wall -= 25 * 3600
+    assert (clock.doubt, clock()) == (Doubt.START, machine.wall)
+    machine.run(LISTENING_SECONDS - 1)
+    assert clock.doubt is Doubt.START
+    machine.run(1)
     assert (clock.doubt, clock()) == (None, machine.wall)
 
 
@@ -199,7 +226,7 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     """A server that starts 25 hours ahead stamps so and folds nothing, nor when set to 15; set right it counts all."""
     log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
     serve(store, machine).folding.fold_now()
-    machine.run(61)
+    machine.run(60)
     machine.wall += 25 * 3600
     service = serve(store, machine)
     service.committer.start()
@@ -216,7 +243,7 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     machine.run(1)
     asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
     with store.reading() as connection:
-        assert latest_arrival(connection) == 1000 * (NOW + 62)
+        assert latest_arrival(connection) == 1000 * (NOW + 61)
     service.folding.fold_now()
     assert log.tallies()[0, 1][0] == 2
     assert log.refused() == {}

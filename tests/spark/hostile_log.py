@@ -12,6 +12,7 @@ from changeling_aggregator.store.log import append, open_stream
 from changeling_aggregator.store.schema import attendance, cursors, held, refusals, tallies
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey, Survey, seal
+from changeling_protocol.quantities import UnixMilliseconds
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import select
 
@@ -73,7 +74,7 @@ class HostileLog:
         """Append some of it."""
         for at, place, request in self.requests[first:last]:
             with store.writing() as connection:
-                append(connection, streams[place], [request], int(at * 1000))
+                append(connection, streams[place], [request], UnixMilliseconds(int(at * 1000)))
 
 
 def prepared(store: Store, seed: int = 3) -> tuple[HostileLog, list[int]]:

@@ -16,7 +16,7 @@ from changeling_aggregator.store.schema import streams
 from sqlalchemy import update
 
 from .here import Here
-from .hostile_log import contents, prepared
+from .hostile_log import AFTER, contents, prepared
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
         if name == "spark":
             (tmp_path / "shared").mkdir()
             shared = str(tmp_path / "shared")
-            fold_once(store, Here(), shared, store.writing)
+            fold_once(store, Here(), shared, AFTER, store.writing)
         else:
             fold_batch(store)
         found.append(contents(store))

@@ -61,7 +61,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def on_spark(store: Store, place: str, *, now: float = AFTER, closing: bool = False, most: int = 32) -> None:
-    in_turn(store, now, closing, lambda writing: fold_once(store, Here(most), place, writing))
+    in_turn(store, now, closing, lambda writing: fold_once(store, Here(most), place, now, writing))
 
 
 def embedded(store: Store, *, now: float = AFTER, closing: bool = False) -> None:
@@ -133,7 +133,7 @@ def test_a_run_that_fails_anywhere_changes_nothing(pair: Pair, place: str) -> No
     pair.append(30)
     before, files = contents(pair.ours), {path.name for path in Path(place).iterdir()}
     with pytest.raises(OSError, match="gone"):
-        fold_once(pair.ours, Failing(), place, pair.ours.writing)
+        fold_once(pair.ours, Failing(), place, AFTER, pair.ours.writing)
     assert contents(pair.ours) == before
     assert {path.name for path in Path(place).iterdir()} == files
     on_spark(pair.ours, place)
@@ -147,12 +147,12 @@ def test_of_two_runs_at_once_one_is_overtaken(pair: Pair, place: str) -> None:
     class Overtaking(Here):
         def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
             parts = [*super().__call__(run, tasks)]
-            fold_once(pair.ours, Here(), place, pair.ours.writing)
+            fold_once(pair.ours, Here(), place, AFTER, pair.ours.writing)
             return parts
 
     pair.append()
     with pytest.raises(Overtaken):
-        fold_once(pair.ours, Overtaking(), place, pair.ours.writing)
+        fold_once(pair.ours, Overtaking(), place, AFTER, pair.ours.writing)
     embedded(pair.theirs)
     assert contents(pair.ours) == contents(pair.theirs)
     with pair.ours.reading() as connection:
@@ -163,7 +163,7 @@ def test_of_two_runs_at_once_one_is_overtaken(pair: Pair, place: str) -> None:
 def test_while_another_folds_a_run_stands_by(pair: Pair, place: str) -> None:
     """The turn to fold is one for all engines."""
     with pair.ours.turn_to_fold():
-        report_ = in_turn(pair.ours, AFTER, False, lambda writing: fold_once(pair.ours, Here(), place, writing))
+        report_ = in_turn(pair.ours, AFTER, False, lambda writing: fold_once(pair.ours, Here(), place, AFTER, writing))
     assert report_.stood_by
 
 
@@ -190,7 +190,7 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(
 
     monkeypatch.setattr(tasks, "uploads_of", failing)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 400)
-    report_ = in_turn(pair.ours, AFTER, False, lambda writing: fold_once(pair.ours, Here(), place, writing))
+    report_ = in_turn(pair.ours, AFTER, False, lambda writing: fold_once(pair.ours, Here(), place, AFTER, writing))
     embedded(pair.theirs)
     assert report_.uncounted[broken] > 0
     after, theirs = contents(pair.ours), contents(pair.theirs)
@@ -211,7 +211,7 @@ def test_who_sends_one_id_over_and_over_fills_no_bucket(tmp_path: Path, place: s
     for _ in range(40):
         log.append_reports(at, [report(1, id_=bytes(16))])
     here = Here()
-    in_turn(store, at, False, lambda writing: fold_once(store, here, place, writing))
+    in_turn(store, at, False, lambda writing: fold_once(store, here, place, at, writing))
     assert log.refused() == {"duplicate": 39}
     assert log.tallies()[0, 1][0] == 1
     assert sum(here.buckets) < 1000
@@ -233,7 +233,7 @@ def test_most_reports_on_one_node_spread_over_all_buckets(
 
     log.append(at, *(envelope(asked, log.key, [report(1, number % 9)]) for number in range(399)))
     here = Here()
-    in_turn(store, at, False, lambda writing: fold_once(store, here, place, writing))
+    in_turn(store, at, False, lambda writing: fold_once(store, here, place, at, writing))
     assert log.tallies()[0, 1][0] == 400
     closings = [size // 45 for size in here.buckets]
     assert len(closings) >= 8

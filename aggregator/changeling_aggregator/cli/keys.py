@@ -86,7 +86,7 @@ def reencrypt(
     from ..store.sealing_keys import encrypt_again
 
     new = read_store_key(new_store_key_file)
-    with closing(Store.open(store, read_store_key(store_key_file))) as opened:
+    with closing(Store.open(store, read_store_key(store_key_file), alone=True)) as opened:
         with opened.writing() as connection:
             count = encrypt_again(connection, opened.at_rest, new)
         opened.forget_overwritten(changed=True)

@@ -44,7 +44,7 @@ def _migrate(store: str, to: str) -> None:
     from ..store.migrating import migrate
     from ..store.opened import connected
 
-    with connected(store) as database:
+    with connected(store, alone=True) as database:
         move = migrate(database, to)
     if move.before == move.after:
         typer.echo(f"{database.name} has schema version {move.after} already")

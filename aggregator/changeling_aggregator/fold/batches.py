@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from changeling_protocol import Survey
 from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 
 from ..store import LoggedRequest, Store
 from ..store.early_ends import published_ends
@@ -29,13 +29,16 @@ class Batch:
     ends: Mapping[SurveyId, EarlyEnd]
 
 
-def next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int]) -> Batch:
+def next_batch(
+    store: Store, most: int, open_: Open, after: Mapping[int, int], until: UnixMilliseconds | None = None
+) -> Batch:
     """The next requests that are not counted, opened.
 
-    most: so many at most. after: the positions by stream of what is being counted, which is left out.
+    most: so many at most. after: the positions by stream of what is being counted, which is left out. until: what
+    arrived later is left out, in Unix milliseconds; None for nothing.
     """
     with store.reading() as connection:
-        requests = unread(connection, most, BATCH_BYTES, after)
+        requests = unread(connection, most, BATCH_BYTES, after, until)
         surveys = readable(published_surveys(connection))
         ends = published_ends(connection)
         keys = private_keys(connection, store.at_rest) if requests else {}
@@ -43,19 +46,19 @@ def next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int]) -
 
 
 def batches(
-    store: Store, most: int, open_: Open, waiting: int, stop: Callable[[], bool]
+    store: Store, most: int, open_: Open, waiting: int, until: UnixMilliseconds, stop: Callable[[], bool]
 ) -> Generator[Batch, None, None]:
     """Batches up to the log's end, or until so many requests were read.
 
-    most: the most requests of one. waiting: how many requests to read, about. stop: asked before each but the first
-    whether to leave the rest.
+    most: the most requests of one. waiting: how many requests to read, about. until: as for `next_batch`. stop: asked
+    before each but the first whether to leave the rest.
     """
     after: dict[int, int] = {}
     with ThreadPoolExecutor(1, "opening") as pool:
-        coming: Future[Batch] | None = pool.submit(next_batch, store, most, open_, after)
+        coming: Future[Batch] | None = pool.submit(next_batch, store, most, open_, after, until)
         while coming is not None and (batch := coming.result()).requests:
             waiting -= len(batch.requests)
             after = after | positions_after(batch.requests)
             ahead = waiting > 0 and not stop()
-            coming = pool.submit(next_batch, store, most, open_, after) if ahead else None
+            coming = pool.submit(next_batch, store, most, open_, after, until) if ahead else None
             yield batch

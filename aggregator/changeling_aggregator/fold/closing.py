@@ -76,7 +76,15 @@ def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
 def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
     """Whether arrivals were given out so far ahead of now that a clock was wrong. now: Unix seconds."""
     with store.reading() as connection:
-        return latest_arrival(connection) > max(_ms(now) + MOST_AHEAD_MS, held_arrival(connection))
+        return latest_arrival(connection) > latest_right(connection, now)
+
+
+def latest_right(connection: Connection, now: UnixSeconds) -> UnixMilliseconds:
+    """After this moment, in Unix milliseconds, an arrival comes of a clock that was wrong. now: Unix seconds.
+
+    Another server may give one out at any time, so a fold counts none that is later, until it is set back.
+    """
+    return UnixMilliseconds(max(_ms(now) + MOST_AHEAD_MS, held_arrival(connection)))
 
 
 def _close(store: Store, now: UnixSeconds) -> bool:

@@ -23,7 +23,14 @@ from ..store.database import Transactions
 from ..store.log import advance_cursors, cursors_after, unfolded
 from ..store.pruning import discard, hold
 from .batches import BATCH_REQUESTS, Batch, batches, next_batch
-from .closing import arrivals_are_ahead, close_what_ended, recover_journals, set_arrivals_right, tidy_segments
+from .closing import (
+    arrivals_are_ahead,
+    close_what_ended,
+    latest_right,
+    recover_journals,
+    set_arrivals_right,
+    tidy_segments,
+)
 from .counting import Counted, count
 from .halves import SortedIds
 from .opening import Open, open_requests
@@ -81,7 +88,7 @@ def fold(
     sealed.
     """
     remembered = seen or SeenIds()
-    return in_turn(store, now, closing, lambda writing: _fold(store, stop, batch, open_, remembered, writing))
+    return in_turn(store, now, closing, lambda writing: _fold(store, now, stop, batch, open_, remembered, writing))
 
 
 def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Transactions], FoldReport]) -> FoldReport:
@@ -109,6 +116,7 @@ def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Tran
 
 def _fold(
     store: Store,
+    now: UnixSeconds,
     stop: Callable[[], bool],
     batch: int,
     open_: Open,
@@ -118,9 +126,10 @@ def _fold(
     take_over_files(store, writing)
     total = FoldReport()
     with store.reading() as connection:
-        waiting = unfolded(connection)
+        waiting, until = unfolded(connection), latest_right(connection, now)
     while total.requests < waiting and not stop():
-        with suppress(Overtaken), ending(batches(store, batch, open_, waiting - total.requests, stop)) as coming:
+        left = waiting - total.requests
+        with suppress(Overtaken), ending(batches(store, batch, open_, left, until, stop)) as coming:
             for done in _count(store, coming, seen, writing):
                 total += done
             break

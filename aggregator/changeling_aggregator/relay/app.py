@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import Overloaded, TurnedDown
+from ..server.addresses import network_of
 from ..server.front_door import FrontDoor
 from ..server.operations import show_alive
 from ..server.rates import Rates
@@ -35,7 +36,8 @@ async def upload(request: Request) -> Response:
         envelopes = decode_upload_request(await read_body(request, MOST_BODY_BYTES))
     except MalformedBytes as error:
         raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
-    return packed(encode_acknowledgement(await relay.intake.take(envelopes)))
+    network = None if request.client is None else network_of(request.client.host)
+    return packed(encode_acknowledgement(await relay.intake.take(envelopes, network)))
 
 
 async def list_keys(request: Request) -> Response:

@@ -58,7 +58,7 @@ class Forwarding:
             await asyncio.sleep(min(left, _LOOK_SECONDS))
 
     async def forward_due(self, now: int) -> None:
-        """Forward what is due in this round; returns when the server has all of it."""
+        """Forward what is due in this round; returns when the server has all of it, and networks have room again."""
         for waiting in _by_key(self._copy.spool.waiting(), now):
             at_once = self._batching.at_once(self._copy.most_bytes)
             longest = self._batching.longest(self._copy.survey)
@@ -70,6 +70,7 @@ class Forwarding:
             if refused := self.refused - before:
                 reasons = ", ".join(sorted(f"{number} {reason or 'otherwise'}" for reason, number in refused.items()))
                 _log.warning("survey %s: of %d the server refused %s", self._copy.survey.id.hex(), count, reasons)
+        self._copy.spool.shares.forget_gone((each.round for each in self._copy.spool.waiting()), now)
 
     async def _forward(self, slots: Sequence[int]) -> None:
         """Send one body until the server has answered for it, then erase it here."""

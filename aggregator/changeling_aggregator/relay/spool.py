@@ -18,6 +18,7 @@ from changeling_protocol import Coins
 from changeling_protocol.sealing import head_of
 
 from ..errors import Overloaded
+from .shares import Shares
 
 _HEAD = struct.Struct(">16sQI")
 """Before an envelope: the digest of all that follows, the round it came in, its length."""
@@ -39,6 +40,7 @@ class Spool:
     path: the file, made if there is none, readable by its owner alone.
     most_bytes: the length that no envelope exceeds; a file belongs to one such length.
     room: how many bytes the file has at least. coins: what slots are drawn with.
+    shares: of networks in it, for who takes envelopes from them.
     Raises OSError, also where the disk has no such room.
     """
 
@@ -54,7 +56,9 @@ class Spool:
         self._lock = Lock()
         self._free: list[int] = []
         self._waiting: dict[int, Waiting] = {}
-        for slot in range(os.fstat(self._file).st_size // self._slot_bytes):
+        slots = os.fstat(self._file).st_size // self._slot_bytes
+        self.shares = Shares(slots)
+        for slot in range(slots):
             self._find(slot)
         self.flush()
 

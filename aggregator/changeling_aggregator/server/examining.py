@@ -23,6 +23,7 @@ from ..store import AtRest, Store
 from ..store.catalogue import places_of, segment_bytes
 from ..store.clock import kept_time
 from ..store.embedded import LEAST_FREE_BYTES
+from ..store.file_lock import SUFFIX
 from ..store.id_files import IdFile, registered_files
 from ..store.log import first_unfolded, unfolded
 from ..store.migrating import found_version
@@ -82,7 +83,9 @@ def examine(place: str, at_rest: AtRest | None, secrets: Sequence[Path], now: Un
 
 def _of_files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
     file = None if "://" in place else Path(place)
-    own = [] if file is None else [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-fold"))]
+    own = (
+        [] if file is None else [file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-fold", SUFFIX))]
+    )
     for path in [each for each in (*own, *secrets) if each.exists()]:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             yield Finding("permissions", Severity.BAD, f"others may read or write {path}", f"chmod 600 {path}")

@@ -10,16 +10,15 @@ from changeling_protocol.quantities import SurveyId, UnixSeconds
 from ..fold import FoldEngine, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
-from ..store.clock import KeptTime, keep_time
 from ..store.log import unfolded
 from ..store.recovery import Silent, silent_streams
 from .clock import Clock
 from .guarded_clock import AT_THE_START, GuardedClock
+from .told_time import ToldTime
 
 EVERY_SECONDS = 1.0
 REST_SECONDS = 5.0
 """So long a fold that found the log's end need not be repeated while nothing is appended: it is for sealing, then."""
-KEEP_TIME_SECONDS = 60
 MOST_STANDING_BY_SECONDS = 10.0
 """So long who asks for a fold waits for another process on the store that is folding."""
 _log = logging.getLogger("changeling")
@@ -54,7 +53,7 @@ class FoldLoop:
         self._folded = monotonic()
         self._looked: UnixSeconds | None = None
         self.uncounted: set[SurveyId] = set()
-        self._kept: KeptTime | None = None
+        self._told = ToldTime(store, clock) if isinstance(clock, GuardedClock) else None
 
     def start(self) -> None:
         """Begin to fold about every second."""
@@ -91,7 +90,10 @@ class FoldLoop:
 
     def _may_rest(self) -> bool:
         """Whether nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
-        now = self._clock()
+        if self._told is not None:
+            with self._one_at_a_time:
+                self._told.listen()
+        now = self._now()
         sure = not (isinstance(self._clock, GuardedClock) and self._clock.doubt is not None)
         if not sure or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
             return False
@@ -109,16 +111,18 @@ class FoldLoop:
             try:
                 if self._process is not None:
                     self._process.await_start()
+                if self._told is not None:
+                    self._told.listen()
                 doubt = guard.doubt if guard is not None else None
-                now = self._clock()
+                now = self._now()
                 # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
                 waits = doubt in AT_THE_START
                 try:
                     report = FoldReport() if waits else self._fold(now, closing=doubt is None)
                 finally:
                     self._registry.refresh()  # keys may have been destroyed; tokens are revoked, whatever has failed
-                if guard is not None:
-                    self._keep_time(guard.kept())
+                if self._told is not None:
+                    self._told.tell()
             except BaseException:
                 self.failures += 1
                 raise
@@ -132,21 +136,14 @@ class FoldLoop:
                 self._looked = now
             return report
 
+    def _now(self) -> UnixSeconds:
+        """The time to fold by: of several servers' clocks that run the earliest."""
+        return self._clock.earliest if isinstance(self._clock, GuardedClock) else self._clock()
+
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
         if self._process is not None:
             return self._process.fold(now, closing=closing)
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)
-
-    def _keep_time(self, time: KeptTime | None) -> None:
-        """Remembers the clock's time across restarts: every minute, and at once when it jumped or was set right."""
-        if time is None:
-            return
-        kept = self._kept
-        if kept and kept.jumped == time.jumped and 0 <= time.told - kept.told < 1000 * KEEP_TIME_SECONDS:
-            return
-        with self._store.writing() as connection:
-            keep_time(connection, time)
-        self._kept = time
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):

@@ -5,6 +5,7 @@ clock that is set while the server runs is not followed: the time goes on from w
 """
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -20,11 +21,16 @@ from .clock import Clock, real_time
 
 MOST_STEP = 60.0
 """Seconds. A clock that moves by more against the steady one has been set."""
+LISTENING_SECONDS = 90.0
+"""So long a server that starts waits to hear of the time from others on its store, which tell it every minute, before
+it believes that it was down for more than MOST_STEP."""
 MOST_DOWNTIME = 3600.0
-"""Seconds. A server that starts believes at once that it was down for so long."""
+"""Seconds. A downtime no longer than that is believed then."""
 STEADY_SECONDS = 3600.0
-"""A longer downtime is believed when the clock has run so long without being set. A walk in smaller steps than
-MOST_STEP gets no further than one of them in such a time."""
+"""A longer one is believed when the clock has run so long without being set. A walk in smaller steps than MOST_STEP
+gets no further than one of them in such a time."""
+TOLD_FOR_SECONDS = 180.0
+"""So long after another server told the time, that server's clock is taken to run."""
 LONGEST_DOWNTIME = 7 * 86_400.0
 """Seconds. A still longer one is believed on an operator's word alone: a clock that is wrong from the start on, and
 stays so, looks just the same, and would destroy keys."""
@@ -35,6 +41,10 @@ _log = logging.getLogger("changeling")
 class Doubt(StrEnum):
     """Why a clock is not believed. Each says what to do."""
 
+    START = (
+        "the server was down, or its clock is ahead: uploads wait for a minute and a half, in which it listens for "
+        "other servers on the store"
+    )
     DOWNTIME = (
         "the server was down for hours, or the clock is ahead: uploads wait until it has run for an hour, or is "
         "confirmed with `changeling clock confirm`"
@@ -44,10 +54,22 @@ class Doubt(StrEnum):
         "confirmed with `changeling clock confirm`"
     )
     JUMPED = "the clock was set to another time: set it right, or confirm it with `changeling clock confirm`"
+    AHEAD = (
+        "another server on the store shows an earlier time: set this server's clock right, or that one's, and confirm "
+        "that with `changeling clock confirm`"
+    )
 
 
-AT_THE_START = (Doubt.DOWNTIME, Doubt.LONG_DOWNTIME)
+AT_THE_START = (Doubt.START, Doubt.DOWNTIME, Doubt.LONG_DOWNTIME)
 """The doubts of a clock that is shown although it may be wrong, as what it shows is likely."""
+
+
+_DOWNTIMES = (
+    (MOST_DOWNTIME, Doubt.START, LISTENING_SECONDS),
+    (LONGEST_DOWNTIME, Doubt.DOWNTIME, STEADY_SECONDS),
+    (math.inf, Doubt.LONG_DOWNTIME, math.inf),
+)
+"""Up to which downtime, in seconds, what is doubted, and for how many seconds it is."""
 
 
 def steady_time() -> float:
@@ -70,31 +92,62 @@ class GuardedClock:
         shown = wall()
         self._known = (kept.told / 1000 if kept.told else shown) - self._since
         """What the steady clock lacks to the time that is vouched for."""
-        self._slack = MOST_DOWNTIME
-        self._shown = shown - self._since
-        """The same, to what the wall clock showed at the start."""
-        downtime = shown - self._known - self._since
-        self._downtime_possible = not kept.jumped and downtime > 0
-        self._of_downtime = Doubt.DOWNTIME if downtime <= LONGEST_DOWNTIME else Doubt.LONG_DOWNTIME
+        self._begin_downtime(shown, self._since)
+        if kept.jumped and shown - self._known - self._since > MOST_DOWNTIME:
+            self._downtime_possible = False
+        self._starting = True
+        """Whether it was not believed yet, nor another server heard that shows an earlier time."""
+        self._away = Doubt.JUMPED
+        """What is doubted about a clock that is away from the time that is vouched for, and not for a downtime."""
+        self._others = self._heard = -math.inf
+        """What the steady clock lacks to the time that another server told last, and when it told it."""
+        if abs(shown - self._known - self._since) <= MOST_STEP:
+            self._believe(shown, self._since)
         self()
 
     def __call__(self) -> UnixSeconds:
         """What the machine's clock shows; if that has jumped, the time as it went on without it."""
         with self._lock:
             wall, steady = self._wall(), self._steady()
-            if -MOST_STEP <= wall - (self._known + steady) <= self._slack:
-                if self._doubt or self._slack != MOST_STEP or steady - self._since >= STEADY_SECONDS:
+            ahead = wall - (self._known + steady)
+            if abs(ahead) <= MOST_STEP:
+                if self._doubt or steady - self._since >= STEADY_SECONDS:
                     self._believe(wall, steady)
                 return wall
+            if self._starting and MOST_STEP < ahead <= MOST_DOWNTIME and abs(wall - (self._shown + steady)) > MOST_STEP:
+                self._begin_downtime(wall, steady)  # it was set to what it may well be
             if self._downtime_possible and abs(wall - (self._shown + steady)) <= MOST_STEP:
-                if self._of_downtime is Doubt.DOWNTIME and steady - self._since >= STEADY_SECONDS:
+                if steady - self._since >= self._patience:
                     self._believe(wall, steady)
                 else:
                     self._distrust(self._of_downtime, wall)
                 return wall
             self._downtime_possible = False
-            self._distrust(Doubt.JUMPED, wall)
+            self._distrust(self._away, wall)
             return UnixSeconds(self._known + steady)
+
+    @property
+    def earliest(self) -> UnixSeconds:
+        """What it shows, or the time of another server on the store that runs, where that is earlier."""
+        now, steady = self(), self._steady()
+        others = self._others + steady
+        return now if steady - self._heard > TOLD_FOR_SECONDS else UnixSeconds(min(now, others))
+
+    def hear(self, told: UnixSeconds, ago: float) -> None:
+        """Another server on the store told the time of a clock that it believes; a clock that is ahead is in doubt.
+
+        told: Unix seconds. ago: so many seconds ago at most. A doubt of this clock ends where the two agree.
+        """
+        with self._lock:
+            wall, steady = self._wall(), self._steady()
+            self._others, self._heard = told - steady, steady
+            ahead = wall - told > MOST_STEP + ago
+            if ahead or self._doubt:
+                self._known = told - steady
+            if ahead:
+                self._starting = self._downtime_possible = False
+                self._away = Doubt.AHEAD
+        self()
 
     @property
     def doubt(self) -> Doubt | None:
@@ -121,11 +174,21 @@ class GuardedClock:
                 raise ValueError(f"this server's clock shows {shown}, and not {said}: set it right, then confirm")
             self._believe(wall, steady)
 
+    def _begin_downtime(self, wall: float, steady: float) -> None:
+        """Doubt a downtime from now on: that long which lies between what is vouched for and this wall clock."""
+        self._shown, self._since = wall - steady, steady
+        downtime = self._shown - self._known
+        self._downtime_possible = downtime > 0
+        self._of_downtime, self._patience = next(
+            (doubt, patience) for longest, doubt, patience in _DOWNTIMES if downtime <= longest
+        )
+
     def _believe(self, wall: float, steady: float) -> None:
         if self._doubt:
             _log.warning("the clock is believed again, and what is due is sealed")
-        self._known, self._slack, self._since = wall - steady, MOST_STEP, steady
-        self._doubt, self._downtime_possible = None, False
+        self._known, self._since = wall - steady, steady
+        self._doubt, self._away = None, Doubt.JUMPED
+        self._starting = self._downtime_possible = False
 
     def _distrust(self, doubt: Doubt, wall: UnixSeconds) -> None:
         if self._doubt is not doubt:

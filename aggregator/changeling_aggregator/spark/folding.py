@@ -13,6 +13,7 @@ from changeling_protocol.refusal import Refusal
 
 from ..errors import Overtaken
 from ..fold import FoldReport
+from ..fold.closing import latest_right
 from ..fold.folding import in_turn
 from ..segments import Place, place_at
 from ..store import ClosingKey, Store, Transactions
@@ -54,7 +55,7 @@ class SparkFold:
         assert self._executors is not None  # noqa: S101
         executors = self._executors
         return in_turn(
-            self._store, now, closing, lambda writing: fold_once(self._store, executors, self._place, writing)
+            self._store, now, closing, lambda writing: fold_once(self._store, executors, self._place, now, writing)
         )
 
     def turn_to(self, store: Store) -> None:
@@ -67,12 +68,12 @@ class SparkFold:
         self._stack.close()
 
 
-def fold_once(store: Store, executors: Executors, place: str, writing: Transactions) -> FoldReport:
+def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, writing: Transactions) -> FoldReport:
     """Fold what the log holds, in one run. Raises SparkTrouble; Overtaken where another folder counted some of it."""
     at = place_at(place)
     name = secrets.token_hex(8)
     with store.reading() as connection:
-        pieces = pieces_to_fold(connection, at, name)
+        pieces = pieces_to_fold(connection, at, name, latest_right(connection, now))
         signed = published_surveys(connection)
         ends = {survey: end.last for survey, end in published_ends(connection).items()}
         sealed = {survey: sealed_period(connection, survey) for survey in signed}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection
 
 from ..segments import Place
@@ -15,10 +16,13 @@ _SEGMENT_BYTES = 8 * 2**20
 _SEGMENT_REQUESTS = 50_000
 
 
-def pieces_to_fold(connection: Connection, place: Place, run: str) -> list[Piece]:
-    """All that can be folded by now. run: names the segments that are written to the place."""
+def pieces_to_fold(connection: Connection, place: Place, run: str, latest: UnixMilliseconds) -> list[Piece]:
+    """All that can be folded by now.
+
+    run: names the segments that are written to the place. latest: what arrived later is left out, in Unix milliseconds.
+    """
     pieces: list[Piece] = []
-    for stretch in unread_stretches(connection):
+    for stretch in unread_stretches(connection, latest):
         stream, after, until, segment = stretch
         if segment is not None:
             span = segment.earliest, segment.latest

@@ -14,6 +14,8 @@ Transactions: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 class Database(ABC):
     """A database that holds a store, or may.
 
+    Whoever has it open holds it together with others, or alone: then nobody else has it open, nor can open it. What is
+    held ends with the process.
     name: what messages call it; never holds a password.
     """
 

@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
 from sqlite3 import OperationalError
+from weakref import finalize
 
 from sqlalchemy import URL, Connection, create_engine, event
 
 from .database import Database, Transactions
+from .file_lock import held
 
 _PRAGMAS = (
     "busy_timeout = 10000",
@@ -33,12 +35,16 @@ keys."""
 
 
 class EmbeddedDatabase(Database):
-    """A SQLite file, made if there is none. Raises OSError."""
+    """A SQLite file, made if there is none. alone: whether to hold it alone.
 
-    def __init__(self, path: Path) -> None:
+    Raises OSError, or StoreError where it is held by others.
+    """
+
+    def __init__(self, path: Path, alone: bool = False) -> None:
         self.name, self._path = str(path), path.absolute()
         with suppress(FileExistsError):  # to close one that is there would end the locks that this process has on it
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        self._let_go = finalize(self, os.close, held(self._path, alone))
         self._file = _identity(path)
         # The path is never parsed as a URL. hide_parameters: what is stored never shows in an error message.
         self.engine = create_engine(URL.create("sqlite", database=str(self._path)), hide_parameters=True)
@@ -142,6 +148,11 @@ class EmbeddedDatabase(Database):
         except OSError as error:
             return f"the store's file is gone: {error.strerror}"
         return None
+
+    def close(self) -> None:
+        """Close the connections, then let others hold it alone."""
+        super().close()
+        self._let_go()
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:

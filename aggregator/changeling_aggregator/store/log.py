@@ -145,18 +145,23 @@ def _append_to_sqlite(connection: Connection, stream: int, bodies: Sequence[byte
 
 
 def unread(
-    connection: Connection, most: int, most_bytes: int, after: Mapping[int, int] | None = None
+    connection: Connection,
+    most: int,
+    most_bytes: int,
+    after: Mapping[int, int] | None = None,
+    until: UnixMilliseconds | None = None,
 ) -> list[LoggedRequest]:
     """The next requests that the fold has not counted, in the log's order.
 
-    after: the positions by stream of what is being counted, which is left out.
+    after: the positions by stream of what is being counted, which is left out. until: what arrived later, in Unix
+    milliseconds, is left out; None for nothing.
     Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end, or where what comes
     next may have others before it that only a server's journal has.
     """
     requests, size, frontier = [], 0, frontier_of_all(connection)
     behind = {**dict(_behind(connection)), **(after or {})}
     for logged in merge(*(requests_after(connection, *each) for each in behind.items())):
-        if frontier is not None and logged.arrival >= frontier:
+        if (frontier is not None and logged.arrival >= frontier) or (until is not None and logged.arrival > until):
             break
         requests.append(logged)
         size += len(logged.body)

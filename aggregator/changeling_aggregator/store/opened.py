@@ -30,13 +30,13 @@ class Store:
         self._overwritten = True  # by a process that was killed, perhaps
 
     @classmethod
-    def open(cls, place: Path | str, at_rest: AtRest = IN_CLEAR) -> "Store":
+    def open(cls, place: Path | str, at_rest: AtRest = IN_CLEAR, *, alone: bool = False) -> "Store":
         """The store at this place, made if there is none. Raises StoreError, ValueError or OSError.
 
         place: a file's path, or the URL of a PostgreSQL database. at_rest: what its private keys are encrypted under;
-        needed only by who makes or uses them.
+        needed only by who makes or uses them. alone: whether nobody else may have it open meanwhile.
         """
-        database = database_at(place)
+        database = database_at(place, alone)
         try:
             with _usable(database), database.writer() as connection, connection.begin():
                 claim(connection, database)
@@ -110,27 +110,30 @@ class Store:
         self._database.close()
 
 
-def database_at(place: Path | str) -> Database:
-    """The database at a file's path, or at a URL of PostgreSQL.
+def database_at(place: Path | str, alone: bool = False) -> Database:
+    """The database at a file's path, or at a URL of PostgreSQL. alone: whether nobody else may have it open meanwhile.
 
-    Raises ValueError for another URL, StoreError where the driver is not installed, or OSError.
+    Raises ValueError for another URL, StoreError where the driver is not installed or others have it open, or OSError.
     """
     url = _SCHEME.match(place) if isinstance(place, str) else None
     if isinstance(place, Path) or url is None:
-        return EmbeddedDatabase(Path(place))
+        return EmbeddedDatabase(Path(place), alone)
     if url[1] != "postgresql":
         raise ValueError(f"a store is a file, or a database at postgresql://…, not at {url[1]}://…")
     try:
         from .postgresql import PostgreSQLDatabase
     except ModuleNotFoundError as error:
         raise StoreError('a store on PostgreSQL needs its driver: pip install "changeling[postgres]"') from error
-    return PostgreSQLDatabase(place)
+    return PostgreSQLDatabase(place, alone)
 
 
 @contextmanager
-def connected(place: Path | str) -> Iterator[Database]:
-    """The database at this place for as long as the context lasts; for what it raises within, a StoreError names it."""
-    database = database_at(place)
+def connected(place: Path | str, *, alone: bool = False) -> Iterator[Database]:
+    """The database at this place for as long as the context lasts; for what it raises within, a StoreError names it.
+
+    alone: whether nobody else may have it open meanwhile.
+    """
+    database = database_at(place, alone)
     try:
         with _usable(database):
             yield database

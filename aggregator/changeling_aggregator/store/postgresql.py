@@ -8,6 +8,7 @@ fails its transaction, and the next one makes its own.
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -16,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ..errors import Overtaken, StoreError
 from .database import Database, Transactions
+from .file_lock import in_use
 
 _CONNECTING = {
     "connect_timeout": 5,
@@ -43,12 +45,25 @@ _LOCK_TIMEOUT = "55P03"
 _UNREACHABLE = "PostgreSQL cannot be reached: uploads are turned away until it is back"
 _ASK_SECONDS = 0.5
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service", "options")
-_ON_CONNECT = "SELECT current_setting('fsync'), " + ", ".join(
-    [
-        "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
-        "ELSE current_setting('synchronous_commit') END, false)",
-        *(f"set_config('{name}', '{value}', false)" for name, value in _SESSION.items()),
-    ]
+_HELD = f"{_CLASS + 1}, hashtext(current_schema())"
+"""The lock that whoever has the store open holds, on each connection: so that it is held again once one was lost."""
+_HOLDERS = """
+SELECT DISTINCT application_name || ' at ' || coalesce(host(client_addr), 'the database''s own machine')
+FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND classid::bigint = %s AND objid::bigint = hashtext(current_schema())::bigint & 4294967295
+AND granted AND pid <> pg_backend_pid()
+"""
+_ON_CONNECT = (
+    "SELECT current_setting('fsync'), pg_try_advisory_lock{mode}("
+    + _HELD
+    + "), "
+    + ", ".join(
+        [
+            "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
+            "ELSE current_setting('synchronous_commit') END, false)",
+            *(f"set_config('{name}', '{value}', false)" for name, value in _SESSION.items()),
+        ]
+    )
 )
 
 
@@ -56,10 +71,11 @@ class PostgreSQLDatabase(Database):
     """A database that is there already.
 
     url: as libpq reads it, without a password: that comes from $PGPASSWORD or a password file, which libpq reads.
-    Raises ValueError where it cannot be read or shows a password.
+    alone: whether to hold it alone, on one connection.
+    Raises ValueError where the URL cannot be read or shows a password.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, alone: bool = False) -> None:
         try:
             given = conninfo_to_dict(url)
         except psycopg.Error:
@@ -70,14 +86,14 @@ class PostgreSQLDatabase(Database):
                 "file that $PGPASSFILE names, with a line HOST:PORT:DATABASE:USER:PASSWORD"
             )
         self.name = "PostgreSQL, " + make_conninfo("", **{k: v for k, v in given.items() if k in _SHOWN})
-        self._lost = False
+        self._lost, self._alone = False, alone
         self._noticing, self._closed = Lock(), Event()
         self.engine = create_engine(
             URL.create("postgresql+psycopg"),
             connect_args={**_CONNECTING, **given},
             isolation_level="READ COMMITTED",
-            pool_size=_CONNECTIONS,
-            max_overflow=_MORE_CONNECTIONS,
+            pool_size=1 if alone else _CONNECTIONS,
+            max_overflow=0 if alone else _MORE_CONNECTIONS,
             pool_timeout=10,
             hide_parameters=True,
         )
@@ -172,10 +188,15 @@ class PostgreSQLDatabase(Database):
         self._closed.set()
         super().close()
 
-    def _prepare(self, connection: "psycopg.Connection[tuple[str]]", _: object) -> None:
+    def _prepare(self, connection: "psycopg.Connection[tuple[Any, ...]]", _: object) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(_ON_CONNECT)
-            fsync, *_ = cursor.fetchone() or ("",)
+            cursor.execute(_ON_CONNECT.format(mode="" if self._alone else "_shared"))
+            fsync, holds, *_ = cursor.fetchone() or ("", False)
+            if holds is False:
+                cursor.execute(_HOLDERS, (_CLASS + 1,))
+                who = ", ".join(sorted(str(each) for (each,) in cursor.fetchall())) or "another session"
+                connection.close()
+                raise StoreError(in_use(self.name, who, self._alone))
         connection.commit()
         if fsync != "on":
             raise StoreError(f"{self.name} runs with fsync = off, so that a crash loses what is acknowledged: set it")
@@ -190,6 +211,6 @@ class PostgreSQLDatabase(Database):
     def _ask(self) -> None:
         """Ends once there is an answer: nobody else asks where every upload is turned away."""
         while self._lost and not self._closed.wait(_ASK_SECONDS):
-            with suppress(SQLAlchemyError), self.engine.connect() as connection:
+            with suppress(SQLAlchemyError, StoreError), self.engine.connect() as connection:
                 connection.exec_driver_sql("SELECT 1")
                 self._lost = False

@@ -3,11 +3,11 @@
 from itertools import takewhile
 from typing import NamedTuple
 
-from sqlalchemy import Connection, select
+from changeling_protocol.quantities import UnixMilliseconds
+from sqlalchemy import Connection, func, select
 
 from .catalogue import Segment, frontier_of_all, rows_of, segments_after
-from .log import requests_after
-from .schema import cursors, streams
+from .schema import cursors, log, streams
 
 
 class Stretch(NamedTuple):
@@ -19,12 +19,14 @@ class Stretch(NamedTuple):
     segment: Segment | None = None
 
 
-def unread_stretches(connection: Connection) -> list[Stretch]:
+def unread_stretches(connection: Connection, until: UnixMilliseconds) -> list[Stretch]:
     """All that `log.unread` would give by and by, stream by stream in order. Raises SegmentLost.
+
+    until: what arrived later is left out, in Unix milliseconds.
 
     Of a segment with arrivals before and after the frontier the file is read, to see how far it can be counted.
     """
-    frontier = frontier_of_all(connection)
+    frontier = min(filter(None, (frontier_of_all(connection), UnixMilliseconds(until + 1))))
     in_segments = segments_after(connection, {})
     named = {each.stream for each in in_segments}
     query = (
@@ -38,16 +40,21 @@ def unread_stretches(connection: Connection) -> list[Stretch]:
     for stream, (after, length) in counted.items():
         if stream in named:
             continue
-        until = length
-        if frontier is not None:
-            before = takewhile(lambda each: each.arrival < frontier, requests_after(connection, stream, after))
-            until = max((each.position for each in before), default=after)
-        found.append(Stretch(stream, after, until))
+        found.append(Stretch(stream, after, _last_before(frontier, connection, stream, after, length)))
     for segment in in_segments:
         after = max(segment.first - 1, counted[segment.stream][0])
-        until = segment.last
-        if frontier is not None and segment.latest >= frontier:
+        last = segment.last
+        if segment.latest >= frontier:
             rows = takewhile(lambda row: row.arrival < frontier, rows_of(segment, after))
-            until = max((row.position for row in rows), default=after)
-        found.append(Stretch(segment.stream, after, until, segment))
+            last = max((row.position for row in rows), default=after)
+        found.append(Stretch(segment.stream, after, last, segment))
     return sorted((each for each in found if each.until > each.after), key=lambda each: each[:2])
+
+
+def _last_before(frontier: UnixMilliseconds, connection: Connection, stream: int, after: int, length: int) -> int:
+    """The last position of a stream of rows whose request arrived before the frontier: arrivals never decrease."""
+    beyond = select(func.min(log.c.position)).where(
+        log.c.stream == stream, log.c.position > after, log.c.arrival >= frontier
+    )
+    first: int | None = connection.execute(beyond).scalar_one()
+    return length if first is None else first - 1

@@ -7,13 +7,17 @@ audit: within 80% of the claim it says that the claim is not a loose one, above 
 """
 
 from fractions import Fraction
+from itertools import combinations
 from math import log
 from typing import Any
 
 import numpy as np
 from changeling_central.ahead import Shape, drawn_ahead
 from changeling_central.ahead.blocks import Blocks
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.dcr import disjoint_release
 from changeling_central.changes.linear_query import LinearQuery
+from changeling_central.changes.mean_query import best_weight
 from changeling_central.matrix import square_root
 from changeling_central.matrix.toeplitz import square_root_coefficients
 from changeling_central.mechanism import Mechanism
@@ -24,7 +28,7 @@ from scipy.special import betaincinv
 
 from tests.seeded_noise import SeededNoise
 
-FALSE_ALARM, SEED, WIDE, ROUNDS, ONE = 0.001, 8, 50_000, 30, Fraction(1)
+FALSE_ALARM, SEED, WIDE, ROUNDS, ONE, ZERO = 0.001, 8, 50_000, 30, Fraction(1), Fraction(0)
 REACH = 9
 """Cells are told apart up to so many units on either side."""
 QUERY = LinearQuery(tuple(map(str, range(WIDE))), ((0,) * WIDE, (1, *(0,) * (WIDE - 1))), (1,), (1,), fixed=True)
@@ -38,6 +42,10 @@ def measure() -> dict[str, float]:
         "7_audit_ahead_k2_over_claim": ahead(AtMost(2), [1, 0, -1]),
         "7_audit_square_root_k1_over_claim": root(AtMost(1), [1, *[0] * 15]),
         "7_audit_square_root_k2_over_claim": root(AtMost(2), [1, *[0] * 12, -1, 0, 0]),
+        "7_audit_square_root_k3_over_claim": root(AtMost(3), worst_of_three(16)),
+        "7_audit_mean_k1_over_claim": mean(AtMost(1), ["100"]),
+        "7_audit_mean_k2_over_claim": mean(AtMost(2), ["100", "0"]),
+        "7_audit_mean_k2_fixed_over_claim": mean(AtMost(2), ["100", ""], fixed=True),
         "7_audits_confidence_each": 1 - FALSE_ALARM,
     }
 
@@ -64,6 +72,29 @@ def root(constraint: AtMost, entry: list[int]) -> float:
     direction = C @ np.array(entry)
     scores = [direction @ (C @ np.diff(levels(mechanism, change), axis=0, prepend=0)) for change in (entry, [0] * 16)]
     return audited(scores[0], scores[1], float(delta)) / float(claim)
+
+
+def worst_of_three(periods: int) -> list[int]:
+    """The entry that comes, goes and comes again when that moves most."""
+    C = toeplitz(square_root_coefficients(periods), np.zeros(periods))
+    later = combinations(range(1, periods), 2)
+    went, again = max(later, key=lambda pair: float(((C[:, 0] - C[:, pair[0]] + C[:, pair[1]]) ** 2).sum()))
+    return [{0: 1, went: -1, again: 1}.get(period, 0) for period in range(periods)]
+
+
+def mean(constraint: AtMost, answers: list[str], fixed: bool = False) -> float:
+    """The two columns of a mean over as many nodes as an entry mutates in, at epsilon 3 for each; "" is nobody."""
+    claim = Fraction(3 * constraint.k)
+    query = answer_query(
+        "mean of x from 0 to 100", ["0", "100"], None, fixed, best_weight(constraint, fixed, None, ZERO)
+    )
+    drawn = disjoint_release(query, range(constraint.k + 1), constraint, claim).noise
+    states = [0, *(("0", "100").index(answer) + 1 if answer else 0 for answer in answers)]
+    shift, scores = np.diff(query.cells[states], axis=0), []
+    for seed, shifted in enumerate((shift, 0 * shift)):
+        noisy = drawn.draw(SeededNoise(SEED + seed), WIDE * ROUNDS * shift.size).reshape(-1, *shift.shape) + shifted
+        scores.append((np.abs(noisy) - np.abs(noisy - shift)).sum((1, 2)) / drawn.scale)
+    return audited(scores[0], scores[1]) / float(claim)
 
 
 def levels(mechanism: Mechanism[Any, Any, Any], changes: list[int]) -> Floats:

@@ -30,6 +30,21 @@ if TYPE_CHECKING:
 Shifts = Mapping[int, int]
 """By how much, and how many draws."""
 
+
+class JointShifts(dict[int, int]):
+    """Shifts that no entry causes all together, as its columns hang together.
+
+    total: the most that Σ |shift| can be. squares: the most that Σ shift² can be. The privacy-loss distribution takes
+    every draw as far as it may be shifted by itself, and so never counts too little.
+    """
+
+    __slots__ = ("squares", "total")
+
+    def __init__(self, draws: Mapping[int, int], total: int, squares: int) -> None:
+        super().__init__(draws)
+        self.total, self.squares = total, squares
+
+
 TOLERANCE = 1.001
 """A calibrated scale is at most this much larger than the least that the grid shows to be enough."""
 GRID = 200
@@ -117,17 +132,21 @@ def least_delta(shifts: Shifts) -> float:
     return 4 * (ROUNDING * _draws(shifts) + TRUNCATED * len(shifts))
 
 
-def added(shifts: Iterable[Shifts]) -> dict[int, int]:
+def added(shifts: Iterable[Shifts]) -> JointShifts:
     """The shifts of several releases that an entry reaches one after another."""
     together: dict[int, int] = {}
+    sums, squares = 0, 0
     for cadence in shifts:
+        sums, squares = sums + int(total(cadence)), squares + _squares(cadence)
         for shift, count in cadence.items():
             together[shift] = together.get(shift, 0) + count
-    return together
+    return JointShifts(together, sums, squares)
 
 
 def total(shifts: Shifts) -> Fraction:
     """Σ |shift|: the L1 sensitivity of the whole release."""
+    if isinstance(shifts, JointShifts):
+        return Fraction(shifts.total)
     return Fraction(sum(shift * count for shift, count in shifts.items()))
 
 
@@ -136,6 +155,8 @@ def _draws(shifts: Shifts) -> int:
 
 
 def _squares(shifts: Shifts) -> int:
+    if isinstance(shifts, JointShifts):
+        return shifts.squares
     return sum(shift**2 * count for shift, count in shifts.items())
 
 

@@ -25,6 +25,10 @@ Curve = tuple[float, float, float]
 """a, b, c: a block at place u of [-1, 1] among its siblings keeps 1 / (1 + e^-(a + b u + c u²)) of what is left."""
 
 
+MOST_LOOKED_AT = 2**24
+"""Periods of windows that are sorted, all windows together."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """blocks: the layers. curves: of every layer but the lowest, which keeps all that is left."""
@@ -51,24 +55,26 @@ class Shape:
         return (left, *reversed(found))
 
     def loss(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> float:
-        """What an entry loses at most where the rates along a path add up to 1, rounded up."""
-        appears, moves = sum(query.appearing), sum(query.moving)
-        return ABOVE * max(self._loss(appears, moves, reach) for reach in reaches(constraint, calendar))
+        """What an entry loses at most where the rates along a path add up to 1, rounded up.
 
-    def _loss(self, appears: int, moves: int, reach: Reach) -> float:
-        """By paths: a block that is the only one of its layer sees the entry appear, once. By windows: all blocks that
-        a window meets, of which the first sees the entry appear. The smaller of the two."""
-        top = float(self.rates[-1][0]) if self.blocks.counts[-1] == 1 and len(self.rates) > 1 else 0.0
-        paths = appears * top + (appears + (reach.periods - 1) * moves) * (1 - top)
-        if reach.span >= self.blocks.periods - 1 and reach.periods < self.blocks.periods:
-            return paths
-        first = np.arange(self.blocks.periods - reach.span)
-        windows = np.zeros(len(first))
-        for width, rates in zip(self.blocks.widths, self.rates, strict=True):
-            total = np.concatenate([[0.0], np.cumsum(rates)])
-            begins, ends = first // width, (first + reach.span) // width
-            windows += appears * rates[begins] + moves * (total[ends + 1] - total[begins + 1])
-        return min(paths, float(windows.max()))
+        Exact, unless an entry mutates often, and in a long window: then a bound.
+        """
+        appears, moves = query.extent.appears[0], query.extent.moves[0]
+        most = max(reached_at_most(self.apart, reach) for reach in reaches(constraint, calendar))
+        return ABOVE * (appears + moves * most)
+
+    @cached_property
+    def apart(self) -> Floats:
+        """Of each period but the first, the part of its path's rate that is not on the path of the one before."""
+        apart, ends = np.ones(self.blocks.periods - 1), np.arange(1, self.blocks.periods)
+        highest = len(self.rates) - 1
+        path = self.rates[highest]
+        for layer in reversed(range(1, len(self.rates))):
+            if layer < highest:
+                path = path[self.blocks.parents(layer)] + self.rates[layer]
+            within = ends % self.blocks.widths[layer] != 0
+            apart[within] = 1 - path[ends[within] // self.blocks.widths[layer]]
+        return apart
 
     def scales(self, rate: float) -> Layers:
         """The scale of each block's Laplace noise where the rates along a path add up to `rate`; inf for none."""
@@ -78,6 +84,28 @@ class Shape:
     def weights(self, rate: float) -> Weights:
         """The best weights of the blocks' measurements at this rate."""
         return weights(self.blocks, tuple(laplace_variance(scale) for scale in self.scales(rate)))
+
+
+def reached_at_most(apart: Floats, reach: Reach) -> float:
+    """What the paths of an entry's mutations have beyond the path of the first of them, at most.
+
+    From one mutation to the next, that is the largest of `apart` between them; so the most is a sum of the largest
+    within a window, one less than there are mutations.
+    """
+    more, span = min(reach.periods - 1, reach.span, len(apart)), min(reach.span, len(apart))
+    if more <= 0:
+        return 0.0
+    anywhere = float(np.partition(apart, len(apart) - more)[-more:].sum())
+    if more == 1 or span == len(apart):
+        return anywhere
+    sums = np.concatenate([[0.0], np.cumsum(apart)])
+    within = float((sums[span:] - sums[:-span]).max())
+    if more == span:
+        return within
+    if span * len(apart) > MOST_LOOKED_AT:
+        return min(anywhere, within)
+    windows = np.partition(np.lib.stride_tricks.sliding_window_view(apart, span), span - more, axis=1)
+    return float(windows[:, -more:].sum(1).max())
 
 
 def laplace_variance(scale: Floats) -> Floats:

@@ -31,17 +31,21 @@ _TOTAL = re.compile(r"(sum|mean)\s+of\s+(\w+)\s+from\s+(\S+)\s+to\s+(\S+)(?:\s+b
 
 
 def answer_query(
-    text: str, answers: Sequence[str], declared: Sequence[str] | None = None, fixed: bool = False
+    text: str,
+    answers: Sequence[str],
+    declared: Sequence[str] | None = None,
+    fixed: bool = False,
+    weight: float | None = 1.0,
 ) -> LinearQuery:
     """The query that the text says, as a table over the changelog's answers.
 
     text: one of the forms above. answers: of the changelog, states 1..z. declared: the names there are, in public,
-    which `each answer` shows. fixed: no entry ever holds two different answers.
+    which `each answer` shows. fixed: no entry ever holds two different answers. weight: of a mean's count, see `Mean`.
     Raises ValueError for what is none of the forms, for a name in it that is not among those declared, and for a
     histogram whose columns would come from the data.
     """
     try:
-        return _query(text.strip(), answers, declared, fixed)
+        return _query(text.strip(), answers, declared, fixed, weight)
     except (OverflowError, RecursionError, MemoryError):
         raise ValueError("not a query: its numbers are too large, or it is too long") from None
 
@@ -98,21 +102,23 @@ def numbers_of(text: str, answers: Sequence[str]) -> Numbers | None:
     return Numbers(_values(answers), float(low), float(high))
 
 
-def mean_of(text: str) -> Mean | None:
-    """What a mean is made of; None for a query of any other form."""
+def mean_of(text: str, weight: float | None = 1.0) -> Mean | None:
+    """What a mean is made of; None for a query of any other form. weight: of its count, see `Mean`."""
     total = _TOTAL.fullmatch(text.strip())
     if total is None or total[1] != "mean":
         return None
-    return Mean(total[2], *_bounds(total, text))
+    return Mean(total[2], *_bounds(total, text), weight)
 
 
-def _query(text: str, answers: Sequence[str], declared: Sequence[str] | None, fixed: bool) -> LinearQuery:
+def _query(
+    text: str, answers: Sequence[str], declared: Sequence[str] | None, fixed: bool, weight: float | None
+) -> LinearQuery:
     column = column_of(text)
     if each := _EACH.fullmatch(text):
         shown = _shown(each["listed"], column, declared)
         return histogram_query(answers, shown, fixed, other=each["other"] is not None)
     if total := _TOTAL.fullmatch(text):
-        if mean := mean_of(text):
+        if mean := mean_of(text, weight):
             return mean_query(mean, _values(answers), answers, fixed)
         low, high, unit = _bounds(total, text)
         return clipped_sum(_values(answers), answers, float(low), float(high), unit, text, fixed)

@@ -15,6 +15,9 @@ import numpy as np
 from changeling_statistics.changelog import Mutations
 from changeling_statistics.tallies import Counts
 
+from ..node_noise import JointShifts
+from .body import Extent, State, check_within, extent_of, extent_of_sizes
+
 MOST_UNITS = 2**53
 MOST_COMPARED = 2**22
 """Numbers that are compared at once, and so held in memory."""
@@ -28,7 +31,9 @@ class LinearQuery:
     names: of the w columns. table: f, a row for each state 0..z, row 0 (NULL) all zero.
     appearing: by how much one entry, NULL as a node began, shifts the columns of that node at most, one number for each
     column that it shifts. moving: the same of an entry that was there. unit: what 1 in the table is worth.
-    fixed: no entry ever holds two different answers. cells: the table as an array, shape (z + 1, w).
+    fixed: no entry ever holds two different answers. corners: of a simplex that every row lies in, where an entry
+    cannot shift all columns by their most together; () if nothing is known of that. cells: the table as an array,
+    shape (z + 1, w).
     ValueError for a table in which an entry could shift more than is stated.
     """
 
@@ -38,6 +43,7 @@ class LinearQuery:
     moving: tuple[int, ...]
     unit: Fraction = Fraction(1)
     fixed: bool = False
+    corners: tuple[State, ...] = ()
     cells: Counts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +59,8 @@ class LinearQuery:
         cells.flags.writeable = False
         object.__setattr__(self, "cells", cells)
         f = np.unique(cells, axis=0)
+        if self.corners:
+            check_within(f, self.corners)
         _check_shifts(np.abs(f), self.appearing, "appears")
         if self.fixed:
             _check_shifts(np.abs(f), self.moving, "moves")
@@ -74,17 +82,26 @@ class LinearQuery:
         changes: Counts = states @ self.cells
         return changes
 
-    def shifts(self, nodes: int) -> dict[int, int]:
+    @property
+    def extent(self) -> Extent:
+        """How far one entry moves all columns together in one node."""
+        if self.corners:
+            return extent_of(self.corners, self.fixed)
+        return extent_of_sizes(self.appearing, self.moving)
+
+    def shifts(self, nodes: int) -> JointShifts:
         """How many draws of one cadence an entry shifts by how much, if at most `nodes` of its nodes hold a mutation.
 
         In the first of them the entry was NULL as the node began.
         """
+        first, later, extent = min(nodes, 1), max(nodes - 1, 0), self.extent
         counts: dict[int, int] = {}
-        for worst, times in ((self.appearing, min(nodes, 1)), (self.moving, max(nodes - 1, 0))):
+        for worst, times in ((self.appearing, first), (self.moving, later)):
             for shift in worst:
                 if shift and times:
                     counts[shift] = counts.get(shift, 0) + times
-        return counts
+        (total, squares), (totals, all_squares) = extent.appears, extent.moves
+        return JointShifts(counts, first * total + later * totals, first * squares + later * all_squares)
 
 
 def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:

@@ -15,6 +15,9 @@ distance, and the sum of an alternating falling series lies between its first te
     ⌊k/2⌋ max F + (k odd) N           whole root;  (k - 2) N + max(N, max F) cut off
     the best of intervals that fit    within a window, whole root
 
+From k = 3 on, and for sums of both signs and means, the periods of the mutations are searched as well (`patterns`),
+which is exact wherever the search ends, and the smaller of the two is taken.
+
 Proofs: docs/mathematics.md, "Square roots". Reads no data.
 """
 
@@ -25,12 +28,16 @@ import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics.estimate import Floats
 
+from ..changes.body import State
 from ..changes.linear_query import LinearQuery
+from .patterns import most_of_patterns
 from .reach import Reach, reaches
 from .toeplitz import square_root_coefficients
 
 ABOVE = 1 + 1e-9
 """What a bound is raised by, to stand above all rounding of its computation."""
+COUNTED: tuple[State, ...] = ((0,), (1,))
+"""The corners of an entry that is counted or not."""
 LARGEST_WINDOW = 4096
 """Intervals are fitted into windows of so many periods; wider ones are made of such."""
 
@@ -38,28 +45,53 @@ LARGEST_WINDOW = 4096
 def squared_sensitivity(query: LinearQuery, calendar: Calendar, constraint: Constraint, band: int) -> float:
     """The most that ‖C x‖² can be for an entry that keeps to the constraint, in units squared, rounded up.
 
-    Exact for a count, a sum of one sign, or a query of fixed answers where entries mutate at most twice, and for a
-    histogram of several columns there; elsewhere an upper bound. band: how many coefficients the strategy has.
+    Exact for a count, a sum, a mean, a histogram of several columns, or a query of fixed answers, where entries mutate
+    at most three times on a calendar, or within a window, of up to 3,000 periods, four times of hundreds, or as often
+    as they will within a window of 15; elsewhere an upper bound. band: how many coefficients the strategy has.
     """
     return ABOVE * max(_of_reach(query, calendar.periods, reach, band) for reach in reaches(constraint, calendar))
 
 
 def most_moved(query: LinearQuery, calendar: Calendar, constraint: Constraint) -> int:
     """The most that Σ |x| can be over all columns and periods, in units."""
-    appears, moves = sum(query.appearing), sum(query.moving)
-    return max(appears + (reach.periods - 1) * moves for reach in reaches(constraint, calendar))
+    extent = query.extent
+    return max(extent.appears[0] + (reach.periods - 1) * extent.moves[0] for reach in reaches(constraint, calendar))
 
 
 def _of_reach(query: LinearQuery, periods: int, reach: Reach, band: int) -> float:
+    factor, corners = _corners(query, reach.periods)
+    if corners == COUNTED:
+        closed = _alternating(periods, band, reach)
+    elif query.width == 1:
+        closed = float(max(*query.appearing, *query.moving) ** 2) * _alternating(periods, band, reach)
+    elif corners and not query.corners:
+        closed = _between_columns(periods, band, reach)
+    else:
+        first, later = (sqrt(squares) for _, squares in (query.extent.appears, query.extent.moves))
+        closed = float(_columns(periods, band)[0]) * (first + (reach.periods - 1) * later) ** 2
+    if corners and not (reach.periods <= 2 and set(corners) <= set(_units(len(corners[0])))):  # exact as it is
+        closed = min(closed, most_of_patterns(corners, reach.periods, periods, band, reach.span).bound)
+    return factor * closed
+
+
+def _corners(query: LinearQuery, mutations: int) -> tuple[float, tuple[State, ...]]:
+    """The corners of what an entry counts for, each to be multiplied by the root of the factor; () if not known."""
     if query.fixed:
-        return float(sum(shift**2 for shift in query.appearing)) * _alternating(periods, band, reach)
+        return float(query.extent.appears[1]), COUNTED
+    if query.corners:
+        return 1.0, query.corners
     if query.width == 1:
-        largest = max(*query.appearing, *query.moving, 0)
-        return float(largest**2) * _alternating(periods, band, reach)
-    if sum(query.appearing) <= 1 and len(query.moving) <= 2 and max(query.moving, default=0) <= 1:
-        return _between_columns(periods, band, reach)
-    first, later = (sqrt(sum(shift**2 for shift in worst)) for worst in (query.appearing, query.moving))
-    return float(_columns(periods, band)[0]) * (first + (reach.periods - 1) * later) ** 2
+        most, range_ = max(*query.appearing, 0), max(*query.moving, 0)
+        return (float(most**2), COUNTED) if range_ <= most else (1.0, ((most,), (most - range_,)))
+    if sum(query.appearing) == 1 and len(query.moving) <= 2 and max(query.moving, default=0) <= 1:
+        return 1.0, _units(min(query.width, mutations))
+    return 1.0, ()
+
+
+@lru_cache(maxsize=64)
+def _units(width: int) -> tuple[State, ...]:
+    """Nobody, and one in each column."""
+    return tuple(tuple(int(column == at) for column in range(width)) for at in range(-1, width))
 
 
 def _alternating(periods: int, band: int, reach: Reach) -> float:

@@ -20,6 +20,7 @@ from changeling_statistics.durations import format_duration, parse_duration
 from changeling_statistics.instants import parse_instant
 
 from ..changes.answer_query import answer_query, column_of, mean_of
+from ..changes.mean_query import best_weight
 from ..guard import frozen
 from ..persons import beyond
 from ..whole import whole
@@ -134,7 +135,8 @@ def release(
     state = output.with_name(output.name + ".state")
     before = begun(state)
     declared = _named(answers)
-    counted, mean = answer_query(query, log.answers, declared, fixed), mean_of(query)
+    weight = best_weight(constraint, fixed, choice.law, spent[1])
+    counted, mean = answer_query(query, log.answers, declared, fixed, weight), mean_of(query, weight)
     if mean is not None and choice.name == "swcr":
         raise ValueError("a mean is of what is there, and swcr publishes changes: take a sum")
     dates = calendar_for(log, period, _iso(start), _iso(until), before)

@@ -136,7 +136,7 @@ def test_a_release_killed_before_it_was_charged_is_charged_when_it_goes_on(log, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("changeling_central.releasing.ledger.Account.settled", killed)
+    monkeypatch.setattr("changeling_central.releasing.account.Account.settled", killed)
     forbid(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         one(log)
@@ -180,8 +180,9 @@ def test_a_ledger_reads_as_json_and_holds_what_a_person_can_check(log):
     """Names, fractions and outputs; a ledger of no releases costs nothing."""
     one(log)
     written = json.loads(log.with_name("log.csv.ledger").read_text())
-    assert written["ledger"]["charges"][0] | {"release": ""} == {
+    assert written["ledger"]["charges"][0] | {"release": "", "drawn": {}} == {
         "release": "", "output": str(log.parent / "one.csv"), "query": "any answer", "epsilon": "1", "delta": "0",
+        "drawn": {},
     }  # fmt: skip
     empty = Ledger("x", "entry")
     assert empty.spent == (0, 0)

@@ -1,6 +1,7 @@
 """`changeling ask`: counting queries of one table, answered once, with an order that nested answers keep."""
 
 import csv
+import gzip
 import io
 import re
 from collections.abc import Sequence
@@ -10,12 +11,14 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from changeling_statistics.changelog.quotes import swallows_rows
 
 from ..errors import BadState
 from ..noise import Noise
 from ..predicate import Value
+from ..releasing.account import Account
 from ..releasing.header import spent
-from ..releasing.ledger import Account, Charge
+from ..releasing.ledger import Charge
 from ..releasing.limits import budget, check_budget, check_output
 from ..releasing.source import ledger_beside
 from ..releasing.unit import ENTRY
@@ -111,11 +114,32 @@ def table_of(path: Path, domain: Domain) -> "DataFrame":
     try:
         if path.suffix == ".parquet":
             return pl.read_parquet(path, columns=list(schema)).cast(schema)
-        return pl.read_csv(path, columns=list(schema), schema_overrides=schema)
+        read = pl.read_csv(path, columns=list(schema), schema_overrides=schema)
+        _check_quotes(path, domain)
+        return read
     except PolarsError:
         raise ValueError(
             f"{path} has no columns {', '.join(schema)}, or one holds what it is not declared to hold"
         ) from None
+
+
+def _check_quotes(path: Path, domain: Domain) -> None:
+    """ValueError where a quote that nobody closed takes rows into a field, which polars reads without a word."""
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if b'"' not in content:
+        return
+    reader = csv.reader(io.StringIO(content.decode("utf-8-sig", "replace"), newline=""), strict=True)
+    header = next(reader, [])
+    declared = [
+        (header.index(name), {str(value).lower() for value in values})
+        for name, values in zip(domain.names, domain.values, strict=True)
+    ]
+    try:
+        for row in reader:
+            if swallows_rows(row, lambda fields: all(fields[at].lower() in values for at, values in declared)):
+                raise ValueError(f"{path}: a quote is opened and not closed, and goes on over rows: close it")
+    except csv.Error as error:
+        raise ValueError(f"{path}: a quote is opened and not closed: {error}") from None
 
 
 def answered(counting: SigmaCounting | Grouped, queries: Sequence[Query], table: Table, noise: Noise) -> bytes:

@@ -23,13 +23,14 @@ from ..changes.answer_query import answer_query, column_of, mean_of
 from ..guard import frozen
 from ..persons import beyond
 from ..whole import whole
+from .account import Account
 from .afterwards import save_afterwards
 from .best import BEST, compared, in_words
 from .calendar import calendar_for
 from .candour import expected_error, of_freezing, of_names, of_purpose, stated_error
 from .choice import MechanismChoice
 from .header import about_release
-from .ledger import Account, Charge, read_ledger
+from .ledger import Charge, read_ledger
 from .limits import budget, check_budget, check_output
 from .offers import offered
 from .output import Output
@@ -151,7 +152,7 @@ def release(
         told(f"not private, for the curator alone: {sentence}")
 
     if before is not None:
-        before.refuse_others(terms_of(query, counted, calendar, constraint, *each, unit))
+        before.refuse_others(terms_of(query, counted, calendar, constraint, *each, unit, freeze))
     elif dates.from_data:
         note(
             "the calendar is read from the data, whole days around its first and last mutation; where one entry could "
@@ -185,7 +186,9 @@ def release(
     names = tuple(name + made.shows for name in counted.names)
     written = Output(output, names, float(counted.unit), about, mean, nodes)
     account = _account(changelog, ledger, unit, output, query, spent, changelog_id, total)
-    asked = Release(log, counted, query, calendar, constraint, made, written, state, dates.from_data, unit, account)
+    asked = Release(
+        log, counted, query, calendar, constraint, made, written, state, dates.from_data, unit, account, freeze
+    )
     published, unknown = _follow(asked, last, reached)
     if unknown:
         note("no standard error of this mechanism is known, so that column is empty")

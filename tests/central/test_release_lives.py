@@ -20,6 +20,7 @@ from changeling_central.releasing.account import Account
 from changeling_central.releasing.ledger import Charge, read_ledger
 from changeling_central.releasing.output import Output, read_rows
 from changeling_central.releasing.run import run
+from changeling_central.releasing.sums import Cost
 from changeling_central.releasing.unit import ENTRY
 
 from tests.seeded_noise import SeededNoise
@@ -40,7 +41,7 @@ class Killed(BaseException):
 def charged_in(folder, name="out.csv"):
     release = release_in(folder, name=name, periods=PERIODS)
     charge = Charge("", str(release.output.path), release.asked, "1", "0")
-    return replace(release, account=Account(folder / "ledger", ENTRY, charge, budget=(Fraction(9), Fraction(0))))
+    return replace(release, account=Account(folder / "ledger", ENTRY, charge, budget=Cost(Fraction(9))))
 
 
 def go_on(folder, until=None, noise=None, **more):

@@ -6,7 +6,6 @@ order, is told in `drawn`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from secrets import token_hex
 
@@ -14,6 +13,7 @@ from ..errors import BadState, BudgetExhausted
 from ..saved import held
 from .drawn import Drawn, Mark
 from .ledger import OTHERS, Charge, Ledger, read_ledger, write_ledger
+from .sums import Cost, total
 from .terms import begun
 from .unit import Unit
 
@@ -33,7 +33,7 @@ class Account:
     unit: Unit
     charge: Charge
     changelog: str | None = None
-    budget: tuple[Fraction, Fraction] | None = None
+    budget: Cost | None = None
 
     def __post_init__(self) -> None:
         if self.path.is_symlink():  # it would be replaced by a second ledger
@@ -131,13 +131,20 @@ class Account:
         return self._with_budget(ledger)
 
     def _with_budget(self, ledger: Ledger) -> Ledger:
-        if self.budget is None:
+        if (wanted := self.budget) is None:
             return ledger
-        if ledger.budget is not None and any(a > b for a, b in zip(self.budget, ledger.budget, strict=True)):
-            raise ValueError(f"the budget in {self.path} was set once, and is lowered at most, never raised")
-        if any(a > b for a, b in zip(ledger.spent, self.budget, strict=True)):
+        if (there := ledger.budget) is not None:
+            if (there.rho is None) != (wanted.rho is None):
+                raise ValueError(f"the budget in {self.path} was set once, as {there.said()}: lower it in kind")
+            parts = ((wanted.epsilon, there.epsilon), (wanted.delta, there.delta), (wanted.rho or 0, there.rho or 0))
+            if any(a > b for a, b in parts):
+                raise ValueError(f"the budget in {self.path} was set once, and is lowered at most, never raised")
+        added = total(wanted, ledger.costs)
+        if added is None or not added.fits(wanted):
             raise BudgetExhausted(f"{self.path}: {ledger.said()}, which is more than the budget asked for")
-        return replace(ledger, epsilon=str(self.budget[0]), delta=str(self.budget[1]))
+        if wanted.rho is not None:
+            return replace(ledger, rho=str(wanted.rho))
+        return replace(ledger, epsilon=str(wanted.epsilon), delta=str(wanted.delta))
 
 
 def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:

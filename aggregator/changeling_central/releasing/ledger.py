@@ -1,6 +1,6 @@
 """The ledger of a changelog: what its releases have cost together, in a file that stays beside it.
 
-Losses of several releases of one changelog add up (basic composition). The file says whose it is by an id that knows
+Losses of several releases of one changelog add up (`sums`). The file says whose it is by an id that knows
 nothing of the content, as that grows: chosen by the curator, or drawn with the first release. It is replaced in one
 piece, under a lock (`account`); damaged, of another changelog, or gone, it is refused. A release is charged whole,
 once, by an id of its own, after its state is kept and before anything is drawn: whatever is killed, nothing is drawn
@@ -15,9 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from ..errors import BadState
-from ..odometer import Odometer
 from ..saved import replaced
 from .drawn import Drawn
+from .sums import Cost, number, refuse_beyond, total
 
 VERSION = 2
 """Of the file's form."""
@@ -25,9 +25,10 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one release costs. release: its id. output, query: of it, in words. epsilon, delta: as fractions.
+    """What one release costs. release: its id. output, query: of it, in words.
 
-    drawn: how far it has drawn.
+    epsilon, delta, rho: as fractions; what is rho-zCDP is charged in rho alone, else that is None. drawn: how far it
+    has drawn.
     """
 
     release: str
@@ -35,45 +36,71 @@ class Charge:
     query: str
     epsilon: str
     delta: str
+    rho: str | None = None
     drawn: Drawn = field(default_factory=Drawn)
+
+    @classmethod
+    def of(cls, output: str, query: str, cost: Cost) -> "Charge":
+        """Of a release that is to come, whose id is still to be given."""
+        rho = None if cost.rho is None else str(cost.rho)
+        return cls("", output, query, str(cost.epsilon), str(cost.delta), rho)
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), None if self.rho is None else Fraction(self.rho))
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """changelog: whose it is. unit: of whom the costs speak. charges: of all releases so far.
 
-    epsilon, delta: the budget of them all, as fractions; None where none was set.
+    epsilon, delta: the budget of them all, as fractions; rho: that, where it is in rho. None where none was set.
     """
 
     changelog: str
     unit: str
     epsilon: str | None = None
     delta: str | None = None
+    rho: str | None = None
     charges: tuple[Charge, ...] = ()
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
-        """What all releases cost together, (epsilon, delta)."""
+        """The sums of (epsilon, delta), without what is charged in rho."""
         epsilon = sum((Fraction(charge.epsilon) for charge in self.charges), Fraction(0))
         return epsilon, sum((Fraction(charge.delta) for charge in self.charges), Fraction(0))
 
     @property
-    def budget(self) -> tuple[Fraction, Fraction] | None:
+    def spent_rho(self) -> Fraction:
+        """The sum of what is charged in rho."""
+        return sum((Fraction(charge.rho or 0) for charge in self.charges), Fraction(0))
+
+    @property
+    def budget(self) -> Cost | None:
         """Of all releases together; None where none was set."""
-        return None if self.epsilon is None else (Fraction(self.epsilon), Fraction(self.delta or 0))
+        if self.rho is not None:
+            return Cost(Fraction(0), Fraction(0), Fraction(self.rho))
+        return None if self.epsilon is None else Cost(Fraction(self.epsilon), Fraction(self.delta or 0))
+
+    @property
+    def costs(self) -> list[Cost]:
+        """Of each release."""
+        return [charge.cost for charge in self.charges]
 
     def charged(self, charge: Charge) -> "Ledger":
         """With one more release, or as it is where that is in it.
 
-        Raises BudgetExhausted where it is too much, and ValueError for a cost below 0, which would give some back.
+        Raises BudgetExhausted where it is too much, and ValueError for a cost below 0, which would give some back, and
+        for one that is not of the budget's kind.
         """
         if any(other.release == charge.release for other in self.charges):
             return self
-        cost = Fraction(charge.epsilon), Fraction(charge.delta)
-        if min(cost) < 0:
-            raise ValueError(f"a cost is not negative, got {charge.epsilon} and {charge.delta}")
+        cost = charge.cost
+        if min(cost.epsilon, cost.delta, cost.rho or 0) < 0:
+            raise ValueError(f"a cost is not negative, got {charge.epsilon}, {charge.delta} and {charge.rho or 0}")
         if self.budget is not None:
-            Odometer(*self.budget, *self.spent).charged(*cost)
+            refuse_beyond(self.budget, self.costs, cost)
         return replace(self, charges=(*self.charges, charge))
 
     def drawn(self, release: str) -> Drawn | None:
@@ -87,13 +114,23 @@ class Ledger:
         )
 
     def said(self) -> str:
-        """What the releases have cost, in a sentence."""
-        (epsilon, delta), budget = self.spent, self.budget
-        number = f"{len(self.charges)} release" + "s" * (len(self.charges) != 1)
-        of = "" if budget is None else f" of {_number(budget[0])}"
-        with_delta = "" if not delta else f", delta {_number(delta)}"
+        """What the releases have cost, in a sentence; by which composition, where it is not the sum."""
+        budget, added = self.budget, total(self.budget, self.costs)
+        releases = f"{len(self.charges)} release" + "s" * (len(self.charges) != 1)
         whom = "an entry" if self.unit == "entry" else "a person"
-        return f"{number} of the changelog {self.changelog} cost {whom} epsilon {_number(epsilon)}{of}{with_delta}"
+        head = f"{releases} of the changelog {self.changelog} cost {whom} "
+        if budget is None or added is None:
+            return head + self._sums()
+        if budget.rho is not None:
+            return f"{head}{added.cost.said()} of {number(budget.rho)}"
+        at = f", delta {number(added.cost.delta)}" if added.cost.delta else ""
+        way = "" if added.way == "basic" else f", by {added.way} composition (they add up to {self._sums()})"
+        return f"{head}epsilon {number(added.cost.epsilon)} of {number(budget.epsilon)}{at}{way}"
+
+    def _sums(self) -> str:
+        epsilon, delta = self.spent
+        parts = [Cost(epsilon, delta).said()] * bool(epsilon or not self.spent_rho)
+        return " and ".join([*parts, *[f"rho {number(self.spent_rho)}"] * bool(self.spent_rho)])
 
 
 OTHERS = "as it holds what other releases have cost"
@@ -126,10 +163,13 @@ def _of_fields(fields: Mapping[str, object]) -> Ledger:
     texts = [ledger.changelog, ledger.unit]
     for charge in charges:
         parts = {**asdict(charge), **asdict(charge.drawn)}
-        texts += [parts[name] for name in parts if name not in ("drawn", "period")]
+        texts += [parts[name] for name in parts if name not in ("drawn", "period", "rho")]
         if type(charge.drawn.period) is not int or charge.drawn.period < 0:
             raise ValueError
-    if not all(isinstance(text, str) for text in texts) or min(*ledger.spent, *(ledger.budget or ())) < 0:
+    costs = [*ledger.costs, *[budget for budget in (ledger.budget,) if budget is not None]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError
+    if any(min(cost.epsilon, cost.delta, cost.rho or 0) < 0 for cost in costs):
         raise ValueError
     return ledger
 
@@ -144,9 +184,3 @@ def write_ledger(path: Path, ledger: Ledger) -> None:
     """Put the ledger into this file, in one piece and on the disk, unless it is there already."""
     if read_ledger(path) != ledger:
         replaced(path, _text(ledger))
-
-
-def _number(exact: Fraction) -> str:
-    """As few digits as say it, never less than it is."""
-    short = f"{float(exact):.6g}"
-    return short if Fraction(short) >= exact else str(exact)

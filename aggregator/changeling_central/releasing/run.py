@@ -9,6 +9,7 @@ that was changed, other terms: refused. Nothing is drawn for a period with a mut
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -40,7 +41,7 @@ class Release:
 
     calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
     unit: of privacy. account: what the release is charged to, None for nothing. freeze: the changelog is what was left
-    when that which breaks the constraint was taken out.
+    when that which breaks the constraint was taken out. rho: of an entry, where the budget is in that.
     ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do.
     """
 
@@ -56,8 +57,14 @@ class Release:
     unit: Unit = ENTRY
     account: Account | None = None
     freeze: bool = False
+    rho: Fraction | None = None
 
     def __post_init__(self) -> None:
+        stated = self.mechanism.guarantee
+        if self.rho is not None and (stated.epsilon**2 / 2 if stated.rho is None else stated.rho) > self.rho:
+            raise ValueError(f"the mechanism's guarantee is more than rho {self.rho}")
+        if self.rho is not None and stated.rho is None and stated.delta:
+            raise ValueError(f"the mechanism's guarantee has a delta, and is no rho {self.rho}")
         if not self.mechanism.covers(self.query, self.calendar, self.constraint):
             raise ValueError(
                 "the mechanism's guarantee is about another query, calendar or constraint than is released"
@@ -67,7 +74,9 @@ class Release:
         """All that a later run must agree on."""
         spent = self.mechanism.guarantee
         budget = spent.epsilon, spent.delta
-        agreed = terms_of(self.asked, self.query, self.calendar, self.constraint, *budget, self.unit, self.freeze)
+        agreed = terms_of(
+            self.asked, self.query, self.calendar, self.constraint, *budget, self.unit, self.freeze, self.rho
+        )
         form = self.output.path.suffix + " with nodes" * self.output.nodes
         return replace(agreed, mechanism=self.mechanism.made_with(), format=form)
 

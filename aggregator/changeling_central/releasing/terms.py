@@ -37,7 +37,8 @@ class QueryTerms:
 class Terms:
     """constraint: its canonical bytes. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
 
-    freeze: what breaks the constraint is left out; else it stops the release.
+    freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
+    that; it is "" else, and the budget 0 and 0 with it.
     mechanism: what it was made with. format: of the output file. Both are None before they are known.
     """
 
@@ -47,6 +48,7 @@ class Terms:
     budget: tuple[Fraction, Fraction]
     unit: tuple[str, int]
     freeze: bool = False
+    rho: str = ""
     mechanism: Made | None = None
     format: str | None = None
 
@@ -113,13 +115,17 @@ def terms_of(
     delta: Fraction,
     unit: Unit,
     freeze: bool = False,
+    rho: Fraction | None = None,
 ) -> Terms:
     """The terms of a release whose mechanism and format are not yet known.
 
-    asked: the query in words. epsilon, delta: of an entry. freeze: what breaks the constraint is left out.
+    asked: the query in words. epsilon, delta: of an entry. freeze: what breaks the constraint is left out. rho: of an
+    entry, in place of epsilon and delta.
     """
     counted = QueryTerms(asked, query.names, query.moving, query.appearing, query.fixed, query.unit)
-    return Terms(counted, calendar, encode(constraint.as_fields()), (epsilon, delta), (unit.name, unit.most), freeze)
+    budget = (epsilon, delta) if rho is None else (Fraction(0), Fraction(0))
+    words = "" if rho is None else str(rho)
+    return Terms(counted, calendar, encode(constraint.as_fields()), budget, (unit.name, unit.most), freeze, words)
 
 
 def begun(path: Path) -> Begun | None:

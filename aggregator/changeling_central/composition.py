@@ -1,8 +1,12 @@
 """Composition: what several releases cost together, as (epsilon, delta).
 
 Sequential: basic (sums), advanced (Kairouz, Oh, Viswanath 2015, theorem 3.5, heterogeneous) and exact, by the
-privacy-loss distribution of the worst mechanisms with these parameters. A composition of compositions is the one of
-all their base queries (Pan 2023, theorem 2.1), so compositions add up and multiply before anything is computed.
+privacy-loss distribution of the worst mechanisms with these parameters. What is rho-zCDP adds up in rho; a pure epsilon
+is (epsilon²/2)-zCDP, and one with a delta is that but for its delta (Bun, Steinke 2016, section 8), so everything has a
+sum that is concentrated. Basic and concentrated sums hold also where the price of a query is chosen by what earlier
+ones told (Whitehouse, Ramdas, Rogers, Wu 2023), advanced and exact ones where prices owe nothing to that.
+A composition of compositions is the one of all their base queries (Pan 2023, theorem 2.1), so compositions add up and
+multiply before anything is computed.
 Parallel: queries with filters cost the supremum over entries of what the queries that an entry reaches cost
 (theorem 2.2). Neighbours: databases of which one lacks an entry of the other.
 """
@@ -10,9 +14,11 @@ Parallel: queries with filters cost the supremum over entries of what the querie
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import e, exp, expm1, inf, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
+from .concentrated import concentrated_epsilon
 from .node_noise import ROUNDING
 
 if TYPE_CHECKING:
@@ -39,9 +45,18 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Queries asked in sequence. counts: how many there are of each loss; k of one are `Composition.of(loss) * k`."""
+    """Queries asked in sequence.
+
+    counts: how many there are of each loss; k of one are `Composition.of(loss) * k`. rho: of those which are
+    concentrated, the sum.
+    """
 
     counts: tuple[tuple[Loss, int], ...] = ()
+    rho: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.rho < 0:
+            raise ValueError(f"concentrated privacy needs rho > 0, got {self.rho}")
 
     @classmethod
     def of(cls, *losses: Loss) -> "Composition":
@@ -52,12 +67,12 @@ class Composition:
         counts: Counter[Loss] = Counter(dict(self.counts))
         for loss, count in other.counts:
             counts[loss] += count
-        return Composition(tuple(sorted(counts.items())))
+        return Composition(tuple(sorted(counts.items())), self.rho + other.rho)
 
     def __mul__(self, times: int) -> "Composition":
         if times < 0:
             raise ValueError(f"a composition is repeated at least 0 times, got {times}")
-        return Composition(tuple((loss, count * times) for loss, count in self.counts if times))
+        return Composition(tuple((loss, count * times) for loss, count in self.counts if times), self.rho * times)
 
     def basic(self) -> Loss:
         """The sums of epsilon and of delta. ValueError where delta adds up to 1 or more, which promises nothing."""
@@ -102,22 +117,43 @@ class Composition:
         return float(self._distribution().get_epsilon_for_delta(allowed)) / BELOW if allowed > 0 else inf
 
     def least(self, delta: float) -> Loss:
-        """The least epsilon at this delta that any of the three shows: basic, advanced or exact.
+        """The least epsilon at this delta that any way of adding up shows (`ways`).
 
         ValueError where the queries' own deltas come to more than that.
         """
-        found = [self.exact_epsilon(delta)]
-        epsilon, deltas = (
-            sum(getattr(loss, part) * count for loss, count in self.counts) for part in ("epsilon", "delta")
-        )
-        if deltas <= delta:
-            found.append(epsilon)
-        slack = -expm1(log1p(-delta) - self._log_kept())
-        if 0 < slack < 1:
-            found.append(self.advanced(slack).epsilon)
-        if min(found) == inf:
+        ways = self.ways(delta)
+        if not ways:
             raise ValueError(f"these queries have deltas of their own, which come to more than {delta}")
-        return Loss(min(found), delta)
+        return Loss(min(ways.values()), delta)
+
+    def ways(self, delta: float) -> dict[str, float]:
+        """The epsilon at this delta by each way of adding up that reaches it: basic, advanced, exact, concentrated.
+
+        Where some queries are concentrated, what they imply at a part of the delta is added to the sum of the others:
+        at all that the deltas leave in the basic sum, else at half. At a delta of 0 only the basic sum is left.
+        """
+        own = sum(loss.delta * count for loss, count in self.counts)
+        found: dict[str, float] = {}
+        if own <= delta and (not self.rho or own < delta):
+            basic = sum(loss.epsilon * count for loss, count in self.counts)
+            found["basic"] = basic + (concentrated_epsilon(self._rho_above(), delta - own) if self.rho else 0.0)
+        if not 0 < delta < 1:
+            return found
+        left = delta / 2 if self.rho else delta
+        beside = concentrated_epsilon(self._rho_above(), delta / 2) if self.rho else 0.0
+        slack = -expm1(log1p(-left) - self._log_kept())
+        if 0 < slack < 1 and self.counts:
+            found["advanced"] = beside + self.advanced(slack).epsilon
+        if self.counts and (exact := self.exact_epsilon(left)) < inf:
+            found["exact"] = beside + exact
+        slack = -expm1(log1p(-delta) - self._log_kept()) * BELOW
+        squares = sum(loss.epsilon**2 * count for loss, count in self.counts) / 2
+        if 0 < slack < 1 and (self.rho or squares):
+            found["concentrated"] = concentrated_epsilon(self._rho_above() + squares / BELOW, slack)
+        return found
+
+    def _rho_above(self) -> float:
+        return float(self.rho) / BELOW
 
     def _hidden(self) -> float:
         """Of delta, by the Fourier transforms that compose the queries."""

@@ -9,9 +9,10 @@ proposition 12 (the conversion, which OpenDP computes rounded up).
 """
 
 from collections.abc import Callable
+from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import log, nextafter, sqrt
+from math import floor, log, log10, nextafter, sqrt
 
 ABOVE = 1 + 1e-9
 """What a scale is raised by, to stand above all rounding of its computation."""
@@ -57,6 +58,36 @@ def implied_delta(rho: float, epsilon: float) -> float:
     if rho > epsilon + CERTAIN:  # delta is 1 to the last digit, and OpenDP's exponentials overflow
         return 1.0
     return min(1.0, _delta_of()(sqrt(2 * rho) * ABOVE, epsilon))
+
+
+def concentrated_epsilon(rho: float, delta: float) -> float:
+    """The least epsilon at this delta that rho-zCDP is known to imply, rounded up. ValueError unless 0 < delta < 1."""
+    if not 0 < delta < 1:
+        raise ValueError(f"concentrated privacy implies an epsilon at a delta between 0 and 1, got {delta}")
+    low, high = 0.0, rho + 2 * sqrt(rho * -log(delta))
+    while implied_delta(rho, high) > delta:
+        low, high = high, 2 * high + CLOSE
+    while high - low > CLOSE * max(high, CLOSE):
+        middle = (low + high) / 2
+        low, high = (low, middle) if implied_delta(rho, middle) <= delta else (middle, high)
+    return high
+
+
+def pure_epsilon(rho: Fraction) -> Fraction:
+    """An epsilon of ten digits such that epsilon-DP implies rho-zCDP: √(2 rho), rounded down. ValueError for no rho.
+
+    Bun, Steinke 2016, proposition 1.4.
+    """
+    if rho <= 0:
+        raise ValueError(f"concentrated privacy needs rho > 0, got {rho}")
+    with localcontext(prec=40):
+        root = (Decimal(2 * rho.numerator) / Decimal(rho.denominator)).sqrt()
+    with localcontext(prec=10, rounding=ROUND_DOWN):
+        found = Fraction(+root)
+    step = Fraction(10) ** (floor(log10(found)) - 9)
+    while found**2 > 2 * rho:
+        found -= step
+    return found
 
 
 def gaussian_scale(squared_sensitivity: int, rho: float) -> float:

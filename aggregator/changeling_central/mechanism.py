@@ -25,13 +25,15 @@ class Guarantee:
     """(epsilon, delta)-differential privacy of everything that a mechanism ever releases, all steps together.
 
     epsilon: in nats, exact. delta: exact, 0 for pure privacy. neighbours: what the two databases that nobody can tell
-    apart differ in. source: where it is proved.
+    apart differ in. source: where it is proved. rho: where it is rho-zCDP, which (epsilon, delta) follows from; None
+    where nothing is said of that.
     """
 
     epsilon: Fraction
     delta: Fraction
     neighbours: str
     source: str
+    rho: Fraction | None = None
 
 
 class Mechanism(ABC, Generic[State, Input, Release]):

@@ -13,7 +13,7 @@ from pathlib import Path
 from .errors import BadState
 
 ANY_VERSION = b"changeling release "
-MAGIC = ANY_VERSION + b"3\n"
+MAGIC = ANY_VERSION + b"4\n"
 
 
 def save(path: Path, content: bytes) -> None:

@@ -162,3 +162,22 @@ def test_a_replay_asks_for_times_that_rise():
     """Anything else is a mistake of the caller."""
     with pytest.raises(ValueError, match="must rise"):
         read_rows([("1", 5, "a")]).states_at([5, 5])
+
+
+@pytest.mark.parametrize("others", ["", ",note"])
+def test_a_quote_that_is_not_closed_is_named_and_takes_no_rows_with_it(tmp_path, others):
+    """Closed by chance, rows later or one line later, in a column that is read or in another; named by its line."""
+    rows = [f"{n},{n},tea{',fine' * bool(others)}" for n in range(1, 9)]
+    for last in (3, 7):
+        broken = [*rows]
+        at = broken[2].rindex(",") + 1
+        broken[2] = broken[2][:at] + '"' + broken[2][at:]
+        broken[last] += '"'
+        path = tmp_path / "log.csv"
+        path.write_text("\n".join([f"entry,time,answer{others}", *broken]) + "\n")
+        with pytest.raises(
+            BadChangelog, match=rf"line 4: a quote that opens here goes on over rows, until line {last + 2}"
+        ):
+            read_csv(path)
+    path.write_text('entry,time,answer,note\n1,5,tea,"of two, or\nthree, lines, with commas, too"\n2,6,tea,""\n')
+    assert len(read_csv(path)) == 2

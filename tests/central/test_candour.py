@@ -5,7 +5,7 @@ import io
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import read_about, release
+from changeling_central import BadState, read_about, release
 from changeling_central.changes.linear_query import counting
 from changeling_central.dynamic import Segment
 from changeling_central.dynamic.expected import least_variance
@@ -45,6 +45,15 @@ def test_freezing_says_how_many_entries_it_froze_and_how_far_off_that_is(tmp_pat
     assert "mutations beyond it are left out (--freeze)" in text
     two = released(tmp_path, freeze=True, name="two.csv")
     assert two.asides == ("--freeze froze no entry",)
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_freezing_is_part_of_the_terms(tmp_path, monkeypatch, began):
+    """The head of the output says what happens beyond the constraint, so it happens to the end; nothing is drawn."""
+    released(tmp_path, freeze=began, through="2026-01-01T02:00")
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    with pytest.raises(BadState, match="belongs to a release with another freeze;"):
+        released(tmp_path, freeze=not began)
 
 
 def test_names_that_no_row_holds_and_values_that_nobody_declared_are_said(tmp_path):

@@ -128,7 +128,7 @@ def test_what_is_asked_of_a_table_adds_up_and_is_refused_beyond_the_budget(tmp_p
         ({"queries": ["city == 'Milan'"]}, "no declared value of city"),
         ({"columns": ["--column", "age"]}, "declared as age=0..120"),
         ({"columns": ["--column", "age=0..9", "--column", "age=0..9"]}, "declared twice"),
-        ({"columns": ["--column", "age=0..50"]}, "row 52 holds in column 'age'"),
+        ({"columns": ["--column", "age=0..50"]}, "column 'age' holds what is not declared"),
         ({"columns": ["--column", "height=0..50"], "queries": ["height > 3"]}, "no columns height"),
         ({"columns": ["--column", "name=0..50"], "queries": ["name > 3"]}, "not declared to hold"),
         ({"epsilon": "0"}, "epsilon > 0"),
@@ -143,6 +143,16 @@ def test_what_cannot_be_asked_is_refused_in_words_and_nothing_is_drawn(tmp_path,
     assert said in error
     assert not (tmp_path / "out.csv").exists()
     assert not (tmp_path / "table.csv.ledger").exists()
+
+
+@pytest.mark.parametrize("close", ["x7", "x899"])
+def test_a_quote_that_nobody_closed_takes_no_rows_out_of_a_table(tmp_path, capsys, monkeypatch, close):
+    """In a column that nobody asks for, closed by chance: fewer rows would be counted."""
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    monkeypatch.setitem(globals(), "TABLE", TABLE.replace("x5\n", '"x5\n', 1).replace(f"{close}\n", f'{close}"\n', 1))
+    assert ask(tmp_path) == 1
+    assert "a quote is opened and not closed" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_columns_are_declared_in_words():

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from changeling_central import BadState, BudgetExhausted, release
 from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
+from changeling_central.releasing.sums import Cost
 from changeling_commands.__main__ import main as run
 
 from .stand_ins import Forbidden
@@ -69,7 +70,7 @@ def test_a_budget_is_set_once_and_lowered_at_most(log):
     one(log, total=(3, 1e-6))
     with pytest.raises(ValueError, match="never raised"):
         one(log, "two.csv", total=4)
-    assert one(log, total=2).ledger.budget == (2, 0)
+    assert one(log, total=2).ledger.budget == Cost(Fraction(2))
     with pytest.raises(BudgetExhausted, match="more than the budget"):
         one(log, total="1/2")
     for bad in (0, -1, (1, 1)):
@@ -136,7 +137,7 @@ def test_a_release_killed_before_it_was_charged_is_charged_when_it_goes_on(log, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("changeling_central.releasing.ledger.Account.settled", killed)
+    monkeypatch.setattr("changeling_central.releasing.account.Account.settled", killed)
     forbid(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         one(log)
@@ -173,15 +174,16 @@ def test_the_command_says_what_all_releases_cost(log, capsys):
     assert run([*words, "-o", str(log.parent / "a.csv"), "--changelog-id", "tea"]) == 0
     assert "1 release of the changelog tea cost an entry epsilon 2 of 3" in capsys.readouterr().err
     assert run([*words, "-o", str(log.parent / "b.csv")]) == 1
-    assert "left are 1 and 1e-06" in capsys.readouterr().err
+    assert "with it all would cost epsilon 4, delta 1e-06 by exact composition, of epsilon 3" in capsys.readouterr().err
 
 
 def test_a_ledger_reads_as_json_and_holds_what_a_person_can_check(log):
     """Names, fractions and outputs; a ledger of no releases costs nothing."""
     one(log)
     written = json.loads(log.with_name("log.csv.ledger").read_text())
-    assert written["ledger"]["charges"][0] | {"release": ""} == {
+    assert written["ledger"]["charges"][0] | {"release": "", "drawn": {}} == {
         "release": "", "output": str(log.parent / "one.csv"), "query": "any answer", "epsilon": "1", "delta": "0",
+        "rho": None, "drawn": {},
     }  # fmt: skip
     empty = Ledger("x", "entry")
     assert empty.spent == (0, 0)

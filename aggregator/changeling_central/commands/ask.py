@@ -1,23 +1,26 @@
 """`changeling ask`: counting queries of one table, answered once, with an order that nested answers keep."""
 
 import csv
+import gzip
 import io
 import re
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from changeling_statistics.changelog.quotes import swallows_rows
 
 from ..errors import BadState
 from ..noise import Noise
 from ..predicate import Value
+from ..releasing.account import Account
 from ..releasing.header import spent
-from ..releasing.ledger import Account, Charge
-from ..releasing.limits import budget, check_budget, check_output
+from ..releasing.ledger import Charge
+from ..releasing.limits import check_output
 from ..releasing.source import ledger_beside
+from ..releasing.spending import pure_of, total_of
 from ..releasing.unit import ENTRY
 from ..saved import replaced
 from ..sigma.algebra import Algebra
@@ -40,22 +43,24 @@ def ask(
         list[str], typer.Option(help="What a column may hold: age=0..120, city=Paris,Rome,elsewhere, member=yes/no.")
     ],
     query: Annotated[list[str], typer.Option(help="age >= 18 and city == 'Rome'. Give as many as you like, at once.")],
-    epsilon: Annotated[str, typer.Option(help="What a row may lose by all answers together.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .csv file.")],
+    epsilon: Annotated[str | None, typer.Option(help="What a row may lose by all answers together.")] = None,
+    rho: Annotated[str | None, typer.Option(help="In place of epsilon: of concentrated privacy (zCDP).")] = None,
     apart: Annotated[
         bool,
         typer.Option("--grouped", help="Algebras for queries of the same columns: less noise, less order."),
     ] = False,
     ledger: Annotated[Path | None, typer.Option(help="Where losses add up; TABLE.ledger if left out.")] = None,
-    total: Annotated[str | None, typer.Option("--budget", help="What all that is asked of the table may cost.")] = None,
+    total: Annotated[
+        str | None, typer.Option("--budget", help="What all that is asked of the table may cost: 3, or rho=1/2.")
+    ] = None,
 ) -> None:
     """Answer counting queries of one table by sigma-counting: nested queries are never out of order.
 
     Columns are declared, not read from the table. Noise is drawn once: asking again, or asking more, costs again, and
     is added up in the ledger. A row that is replaced, and not added or removed, loses twice epsilon.
     """
-    spends = budget(epsilon)
-    check_budget(spends, Fraction(0))
+    cost, spends = pure_of(epsilon, rho)
     check_output(output)
     if output.exists():
         raise BadState(f"{output} exists: asking again would draw again; choose another output")
@@ -63,12 +68,10 @@ def ask(
     queries = [Query.of(domain, text) for text in query]
     counting = grouped(queries, spends) if apart else SigmaCounting(Algebra.of(queries), spends)
     rows = domain.table(table_of(table, domain))
-    whole = None if total is None else (budget(total), Fraction(0))
     path = ledger or ledger_beside(table)
     if path is None:  # a table is always a file
         raise ValueError(f"there is no ledger beside {table}")
-    charge = Charge("", str(output), "; ".join(query), str(spends), "0")
-    account = Account(path, ENTRY, charge, None, whole)
+    account = Account(path, ENTRY, Charge.of(str(output), "; ".join(query), cost), None, total_of(total))
     known = account.opened(None, "")
     from ..noise import OpenDPNoise  # OpenDP loads slowly, so only now
 
@@ -111,11 +114,32 @@ def table_of(path: Path, domain: Domain) -> "DataFrame":
     try:
         if path.suffix == ".parquet":
             return pl.read_parquet(path, columns=list(schema)).cast(schema)
-        return pl.read_csv(path, columns=list(schema), schema_overrides=schema)
+        read = pl.read_csv(path, columns=list(schema), schema_overrides=schema)
+        _check_quotes(path, domain)
+        return read
     except PolarsError:
         raise ValueError(
             f"{path} has no columns {', '.join(schema)}, or one holds what it is not declared to hold"
         ) from None
+
+
+def _check_quotes(path: Path, domain: Domain) -> None:
+    """ValueError where a quote that nobody closed takes rows into a field, which polars reads without a word."""
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if b'"' not in content:
+        return
+    reader = csv.reader(io.StringIO(content.decode("utf-8-sig", "replace"), newline=""), strict=True)
+    header = next(reader, [])
+    declared = [
+        (header.index(name), {str(value).lower() for value in values})
+        for name, values in zip(domain.names, domain.values, strict=True)
+    ]
+    try:
+        for row in reader:
+            if swallows_rows(row, lambda fields: all(fields[at].lower() in values for at, values in declared)):
+                raise ValueError(f"{path}: a quote is opened and not closed, and goes on over rows: close it")
+    except csv.Error as error:
+        raise ValueError(f"{path}: a quote is opened and not closed: {error}") from None
 
 
 def answered(counting: SigmaCounting | Grouped, queries: Sequence[Query], table: Table, noise: Noise) -> bytes:

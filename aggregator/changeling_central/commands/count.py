@@ -18,15 +18,19 @@ from ..counters.overwritten import overwrite, read_over
 from ..counters.pan_private import PanPrivateCounter, PanPrivateMemory
 from ..noise import Noise
 from ..releasing.header import spent
-from ..releasing.limits import budget, check_budget, check_periods
+from ..releasing.limits import check_periods
+from ..releasing.spending import pure_of
 from ..saved import held
 
 
 def count(
     periods: Annotated[int, typer.Option(help="How many numbers there will be, one a period; known in advance.")],
-    epsilon: Annotated[str, typer.Option(help="What an entry may lose by all outputs and one seizure of the memory.")],
     at_most: Annotated[int, typer.Option(help="An entry changes the numbers of at most so many periods, by 1 each.")],
     memory: Annotated[Path, typer.Option(help="The file that is written over. Nothing else is kept.")],
+    epsilon: Annotated[
+        str | None, typer.Option(help="What an entry may lose by all outputs and one seizure of the memory.")
+    ] = None,
+    rho: Annotated[str | None, typer.Option(help="In place of epsilon: of concentrated privacy (zCDP).")] = None,
 ) -> None:
     """Count a stream with a memory that may be seized: a number a line comes in, period,estimate,standard_error go out.
 
@@ -39,8 +43,7 @@ def count(
     if at_most < 1:
         raise ValueError(f"an entry changes the numbers of at least one period, got {at_most}")
     check_periods(periods)
-    spends = budget(epsilon)
-    check_budget(spends, Fraction(0))
+    _, spends = pure_of(epsilon, rho)
     counter = PanPrivateCounter(periods, spends / at_most)
     with held(memory):
         state = resumed(counter, memory)

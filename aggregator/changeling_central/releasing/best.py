@@ -41,7 +41,7 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
     candidates: dict[str, Callable[[Asked], object]] = {}
     if asked.law is not Law.GAUSSIAN:
         candidates |= {AHEAD.name: AHEAD.make, HDCR.name: at_pure_epsilon}
-    if asked.delta and asked.law is not Law.LAPLACE:
+    if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
     reasons: list[str] = []
     found: list[Predicted] = []
@@ -54,7 +54,7 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
         if not (asked.adaptive and draws_ahead(made)):
             found.append(Predicted(name, _error(asked, made), made))
     if not found:
-        raise ValueError("; ".join(reasons) or "Gaussian noise needs a delta above 0: --delta")
+        raise ValueError("; ".join(reasons) or "Gaussian noise needs a delta above 0, --delta, or --rho")
     return tuple(sorted(found, key=lambda one: one.error))
 
 
@@ -63,7 +63,8 @@ def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
     chosen, *others = predicted
     every = [f"{one.name} by {one.error:.3g}" for one in (*others, *_others(asked))]
     beside = f"; instead would err {', '.join(every)}" if every else ""
-    pure = " It promises epsilon alone." if asked.delta and not isinstance(chosen.made, SquareRootRelease) else ""
+    alone = not isinstance(chosen.made, SquareRootRelease) and (asked.delta or asked.rho is not None)
+    pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
     reacting = (
         " It holds for changes that do not depend on what was published; where people react to that: --adaptive."
         if draws_ahead(chosen.made)
@@ -120,5 +121,5 @@ BEST = Offer(
     "best",
     "The one of the least predicted error; it says which, and what the others would have given.",
     _best,
-    frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE}),
+    frozenset({Option.LAW, Option.DELTA, Option.RHO, Option.ADAPTIVE}),
 )

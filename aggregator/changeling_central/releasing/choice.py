@@ -61,13 +61,14 @@ class MechanismChoice:
         epsilon: Fraction,
         delta: Fraction = Fraction(0),
         begun: Made | None = None,
+        rho: Fraction | None = None,
     ) -> ReleaseMechanism[object]:
-        """The mechanism that costs an entry at most (epsilon, delta).
+        """The mechanism that costs an entry at most (epsilon, delta), or rho where that is given.
 
         begun: what a begun release was made with. If that is what is chosen here, its shape and its noise are taken, as
         choosing takes long, and a later version of a library might choose otherwise.
         """
-        return offered(self.name).make(self.asked(query, calendar, constraint, epsilon, delta, begun))
+        return offered(self.name).make(self.asked(query, calendar, constraint, epsilon, delta, begun, rho))
 
     def asked(
         self,
@@ -77,12 +78,15 @@ class MechanismChoice:
         epsilon: Fraction,
         delta: Fraction = Fraction(0),
         begun: Made | None = None,
+        rho: Fraction | None = None,
     ) -> Asked:
         """What is asked of the offer; arguments as of `made`. ValueError for a delta or a law that it does not take."""
         options = offered(self.name).options
         gaussian = self.law == Law.GAUSSIAN
         if (delta and Option.DELTA not in options) or (gaussian and Option.LAW not in options):
             raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
+        if rho is not None and gaussian and Option.RHO not in options:
+            raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
         law = None if self.law is None else Law(self.law)
         wished = self.branching, self.layers, self.adaptive
-        return Asked(query, calendar, constraint, epsilon, delta, law, *wished, begun, self.window)
+        return Asked(query, calendar, constraint, epsilon, delta, law, *wished, begun, self.window, rho)

@@ -38,12 +38,15 @@ def release(
         str, option(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")
     ],
     every: Annotated[str, option(WHEN, "One release per so long: 15m, 1h, 1d.")],
-    epsilon: Annotated[str, option(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")],
+    epsilon: Annotated[
+        str | None, option(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")
+    ] = None,
     at_most: Annotated[int | None, option(PROMISE, "An entry mutates at most so often; insertion counts.")] = None,
     within: Annotated[
         str | None, option(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
     ] = None,
     delta: Annotated[str, option(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = "0",
+    rho: Annotated[str | None, option(PROMISE, "In place of both: of concentrated privacy (zCDP).")] = None,
     fixed: Annotated[
         bool, option(PROMISE, "No entry ever holds two different answers: checked; less noise.", "--fixed")
     ] = False,
@@ -72,7 +75,7 @@ def release(
     per_person: Annotated[int, option(PROMISE, "A person has at most so many entries.")] = 1,
     budget_: Annotated[
         str | None,
-        option(PROMISE, "What all releases of the changelog may cost: 3, or 3,1e-6 with a delta.", "--budget"),
+        option(PROMISE, "What all releases of it may cost: 3, or 3,1e-6 with a delta, or rho=1/2.", "--budget"),
     ] = None,
     ledger: Annotated[
         Path | None, option(FILES, "Where the releases of the changelog add up; CHANGELOG.ledger if left out.")
@@ -114,6 +117,7 @@ def release(
             at_most=at_most,
             within=within,
             delta=delta,
+            rho=rho,
             fixed=fixed,
             freeze=freeze,
             answers=None if answers is None else _listed(answers),
@@ -140,7 +144,7 @@ def release(
         _say(f"{key}: {value}")
     calendar, last = released.calendar, released.last
     end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
-    cost = f"epsilon {epsilon.strip()}" + f", delta {delta.strip()}" * (budget(delta) > 0)
+    cost = f"epsilon {epsilon.strip()}" + f", delta {delta.strip()}" * (budget(delta) > 0) if epsilon else f"rho {rho}"
     given = ", given the calendar, which was read from the data and is not protected" * released.calendar_from_data
     whom = "an entry" if person is None else "a person"
     _say(
@@ -152,7 +156,8 @@ def release(
     if plot is not None and last:  # before the first period has ended there is nothing to draw
         from .plot import save_release_plot
 
-        title = f"{query}, every {format_duration(calendar.period)}, ε = {epsilon.strip()}"
+        price = f"ρ = {rho}" if epsilon is None else f"ε = {epsilon.strip()}"
+        title = f"{query}, every {format_duration(calendar.period)}, {price}"
         save_release_plot(released.output, plot, title)
 
 
@@ -160,7 +165,9 @@ def _say(sentence: str) -> None:
     typer.echo(f"changeling: {sentence}", err=True)
 
 
-def _total(text: str) -> tuple[str, str]:
+def _total(text: str) -> tuple[str, str] | str:
+    if "=" in text:
+        return text
     epsilon, _, delta = text.partition(",")
     return epsilon.strip(), delta.strip() or "0"
 

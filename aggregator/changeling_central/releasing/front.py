@@ -7,7 +7,6 @@ goes on where it stopped.
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from fractions import Fraction
 from importlib.util import find_spec
 from math import isnan
 from pathlib import Path
@@ -24,19 +23,21 @@ from ..changes.mean_query import best_weight
 from ..guard import frozen
 from ..persons import beyond
 from ..whole import whole
+from .account import Account
 from .afterwards import save_afterwards
 from .best import BEST, compared, in_words
 from .calendar import calendar_for
 from .candour import expected_error, of_freezing, of_names, of_purpose, stated_error
 from .choice import MechanismChoice
 from .header import about_release
-from .ledger import Account, Charge, read_ledger
-from .limits import budget, check_budget, check_output
+from .ledger import Charge, read_ledger
+from .limits import check_output
 from .offers import offered
 from .output import Output
 from .released import Released
 from .run import Release, run
 from .source import Source, changelog_of, ledger_beside
+from .spending import Budget, Number, Spending, spending, total_of
 from .terms import begun, terms_of
 from .unit import Unit
 
@@ -44,19 +45,18 @@ TOGETHER = 128
 """Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
 NEEDED = ("opendp", "dp_accounting", "msgspec", "filelock")
 
-Number = int | float | str | Fraction
-
 
 def release(
     changelog: Source,
     query: str,
     *,
     every: str,
-    epsilon: Number,
     output: Path | str,
+    epsilon: Number | None = None,
     at_most: int | None = None,
     within: str | None = None,
     delta: Number = 0,
+    rho: Number | None = None,
     fixed: bool = False,
     freeze: bool = False,
     answers: Sequence[str] | None = None,
@@ -75,7 +75,7 @@ def release(
     afterwards: Path | str | None = None,
     ledger: Path | str | None = None,
     changelog_id: str | None = None,
-    total: tuple[Number, Number] | Number | None = None,
+    total: Budget | None = None,
     told: Callable[[str], None] = lambda sentence: None,  # noqa: ARG005
     reached: Callable[[int, int], None] = lambda period, last: None,  # noqa: ARG005
 ) -> Released:
@@ -90,7 +90,7 @@ def release(
     output: a .csv or .jsonl file. The state beside it, OUTPUT.state, holds true sums: keep it where the changelog is.
     at_most: an entry mutates at most so often, its insertion included. within: its mutations lie within so long of the
     first, such as "12h". One of the two is needed; with both, an entry keeps to both.
-    delta: above 0, less noise, at an (epsilon, delta) guarantee.
+    delta: above 0, less noise, at an (epsilon, delta) guarantee. rho: in place of both, of concentrated privacy.
     fixed: no entry ever holds two different answers; checked, and less noise.
     freeze: freeze an entry that breaks its promise, instead of stopping before its period.
     answers: the answers there are; "each answer" shows them.
@@ -104,7 +104,7 @@ def release(
     from all nodes, made anew with each call; it needs `nodes`.
     ledger: where the releases of this changelog are added up; beside the file if left out, nowhere for a frame.
     changelog_id: what the changelog is called in it, drawn if left out. total: what all releases may cost together,
-    epsilon or (epsilon, delta); set once, lowered at most.
+    epsilon, (epsilon, delta) or "rho=1/2"; set once, lowered at most.
     told: called with each note and aside as it arises. reached: called with (period, last period) as these are
     published.
 
@@ -125,10 +125,7 @@ def release(
     if afterwards is not None and not nodes:
         raise ValueError("what is known afterwards is made from all --nodes: publish them")
     unit = Unit(person, _whole("per_person", per_person) or 0)
-    spent = _exact(epsilon), _exact(delta)
-    check_budget(*spent)
-    each = unit.of_an_entry(*spent)
-    check_budget(*each)
+    spent = spending(unit, epsilon, delta, rho)
     output = Path(output)
     check_output(output)
     log = changelog_of(changelog, Columns(column_of(query), person))
@@ -153,7 +150,7 @@ def release(
         told(f"not private, for the curator alone: {sentence}")
 
     if before is not None:
-        before.refuse_others(terms_of(query, counted, calendar, constraint, *each, unit))
+        before.refuse_others(terms_of(query, counted, calendar, constraint, *spent.each, unit, freeze, spent.rho))
     elif dates.from_data:
         note(
             "the calendar is read from the data, whole days around its first and last mutation; where one entry could "
@@ -167,27 +164,29 @@ def release(
         kept = _frozen(log, constraint, fixed, unit)
         aside(of_freezing(log, kept, counted, calendar))
         log = kept
+    asked_for = counted, calendar, constraint, *spent.each, None, spent.rho
     if before is None and choice.name == BEST.name:
-        wish = choice.asked(counted, calendar, constraint, *each)
+        wish = choice.asked(*asked_for)
         predicted = compared(wish)
         made = predicted[0].made
         note(in_words(wish, predicted))
     else:
         begun_with = None if before is None else before.saved.terms.mechanism
-        made = choice.made(counted, calendar, constraint, *each, begun_with)
+        made = choice.made(counted, calendar, constraint, *spent.each, begun_with, spent.rho)
         if before is None and (good_for := offered(choice.name).good_for):
-            usual = compared(MechanismChoice(adaptive=adaptive).asked(counted, calendar, constraint, *each))[0]
+            usual = compared(MechanismChoice(adaptive=adaptive).asked(*asked_for))[0]
             expected = expected_error(made, counted, calendar.periods)
             note(of_purpose(choice.name, good_for, expected, usual.name, usual.error))
     error = stated_error(made, counted, calendar.periods) if mean is None else None
-    guarantee = unit.guarantee(made.guarantee, *spent)
+    guarantee = spent.guarantee(made.guarantee)
     about = about_release(query, calendar, dates.from_data, constraint, freeze, unit, guarantee, made, error)
     instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
     last = calendar.closed(UnixSeconds(instant))
     names = tuple(name + made.shows for name in counted.names)
     written = Output(output, names, float(counted.unit), about, mean, nodes)
-    account = _account(changelog, ledger, unit, output, query, spent, changelog_id, total)
-    asked = Release(log, counted, query, calendar, constraint, made, written, state, dates.from_data, unit, account)
+    account = _account(changelog, ledger, output, query, spent, changelog_id, total)
+    promised = constraint, made, written, state, dates.from_data, unit, account, freeze, spent.rho
+    asked = Release(log, counted, query, calendar, *promised)
     published, unknown = _follow(asked, last, reached)
     if unknown:
         note("no standard error of this mechanism is known, so that column is empty")
@@ -219,12 +218,11 @@ def _frozen(log: Changelog, constraint: Constraint, fixed: bool, unit: Unit) -> 
 def _account(
     source: Source,
     ledger: Path | str | None,
-    unit: Unit,
     output: Path,
     query: str,
-    spent: tuple[Fraction, Fraction],
+    spent: Spending,
     changelog_id: str | None,
-    total: tuple[Number, Number] | Number | None,
+    total: Budget | None,
 ) -> Account | None:
     """What the release is charged to: the ledger that is named, else the one beside the file."""
     path = ledger_beside(source) if ledger is None else Path(ledger)
@@ -233,12 +231,8 @@ def _account(
             raise ValueError("a frame has no ledger beside it: name one, ledger=")
         return None
     check_output(path)
-    epsilon, delta = total if isinstance(total, tuple) else (total, 0)
-    whole_budget = None if epsilon is None else (_exact(epsilon), _exact(delta))
-    if whole_budget is not None and (whole_budget[0] <= 0 or not 0 <= whole_budget[1] < 1):
-        raise ValueError(f"a budget of all releases has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
-    charge = Charge("", str(output), query, str(spent[0]), str(spent[1]))
-    return Account(path, unit, charge, changelog_id, whole_budget)
+    charge = Charge.of(str(output), query, spent.cost)
+    return Account(path, spent.unit, charge, changelog_id, total_of(total))
 
 
 def _whole(name: str, value: int | None) -> int | None:
@@ -270,11 +264,6 @@ def _follow(asked: Release, last: int, reached: Callable[[int, int], None]) -> t
     except OSError as error:
         raise OSError(f"{error}; nothing is lost: once that is mended, the same command goes on") from error
     return published, unknown
-
-
-def _exact(number: Number) -> Fraction:
-    """A budget as it is written: 0.1 is a tenth."""
-    return number if isinstance(number, Fraction) else budget(str(number))
 
 
 def _named(answers: Sequence[str] | None) -> list[str] | None:

@@ -13,6 +13,7 @@ from changeling_statistics.instants import format_instant
 
 from ..mechanism import Guarantee
 from .method import Made, ReleaseMechanism
+from .sums import number
 from .unit import Unit
 
 _EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
@@ -45,7 +46,7 @@ def about_release(
         ("query", asked),
         ("periods", dates + ", read from the data and not protected" * from_data),
         ("unit of privacy", unit.said),
-        ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta)}, for the whole release"),
+        ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
         ("constraint", f"{in_words(constraint)}; mutations beyond it are {beyond}" if freeze else in_words(constraint)),
@@ -54,8 +55,10 @@ def about_release(
     )
 
 
-def spent(epsilon: Fraction, delta: Fraction) -> str:
-    """A budget in words."""
+def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> str:
+    """A budget in words. rho: where it is in that, with the (epsilon, delta) that follows."""
+    if rho is not None:
+        return f"rho {_number(rho)} (zCDP), so epsilon {number(epsilon)} at delta {number(delta)}"
     return f"epsilon {_number(epsilon)}" + (f", delta {_number(delta)}" if delta else "")
 
 

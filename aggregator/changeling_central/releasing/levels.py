@@ -14,12 +14,13 @@ from ..ahead.tree import AheadState, AheadTree, drawn_ahead
 from ..changes.linear_query import LinearQuery
 from ..changes.release_graph import Level
 from ..errors import BadState
-from ..matrix.gaussian import told_apart
-from ..matrix.square_root import SquareRoot, SquareRootState, square_root
+from ..matrix.gaussian import concentrated_length, told_apart
+from ..matrix.square_root import SquareRoot, SquareRootState, square_root, square_root_concentrated
 from ..mechanism import Guarantee, State
 from ..noise import Noise
 from .method import Made, PeriodChange, ReleaseMechanism
 from .offer import Asked, Offer, Option
+from .sums import implied_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,19 @@ class AheadRelease(LevelRelease[AheadState]):
 
 @dataclass(frozen=True, slots=True)
 class SquareRootRelease(LevelRelease[SquareRootState]):
-    """The square root mechanism."""
+    """The square root mechanism. rho: the budget that was asked for, where it is in that."""
 
     mechanism: SquareRoot
+    rho: Fraction | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The mechanism's, stated at the budget that was asked for."""
+        stated = replace(self.mechanism.guarantee, epsilon=self.epsilon, delta=self.delta)
+        if self.rho is None:
+            return stated
+        epsilon, delta = implied_by(self.rho)
+        return replace(stated, epsilon=epsilon, delta=delta, rho=self.rho)
 
     @classmethod
     def as_begun(cls, asked: Asked, begun: Made) -> "SquareRootRelease":
@@ -97,15 +108,15 @@ class SquareRootRelease(LevelRelease[SquareRootState]):
         match begun:
             case {"kind": "square-root", "band": int(band), "bits": int(bits), "scale": str(scale)}:
                 budget = asked.epsilon, asked.delta
-                root = SquareRoot(asked.query, asked.calendar, band, bits, float.fromhex(scale), *budget)
-                return cls(root, *budget)
+                stated = budget if asked.rho is None else implied_by(asked.rho)
+                root = SquareRoot(asked.query, asked.calendar, band, bits, float.fromhex(scale), *stated)
+                return cls(root, *budget, asked.rho)
         raise BadState(f"not a square root: {sorted(begun)}")
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
         """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
-        return self._is_of(query, calendar) and self.mechanism.costs_at_most(
-            told_apart(self.epsilon, self.delta), constraint
-        )
+        length = told_apart(self.epsilon, self.delta) if self.rho is None else concentrated_length(self.rho)
+        return self._is_of(query, calendar) and self.mechanism.costs_at_most(length, constraint)
 
     def made_with(self) -> Made:
         """The band, and the noise to the last bit."""
@@ -123,6 +134,9 @@ def _ahead(asked: Asked) -> AheadRelease:
 def _square_root(asked: Asked) -> SquareRootRelease:
     if asked.begun is not None and asked.begun["kind"] == "square-root":
         return SquareRootRelease.as_begun(asked, asked.begun)
+    if asked.rho is not None:
+        made = square_root_concentrated(asked.query, asked.calendar, asked.constraint, asked.rho)
+        return SquareRootRelease(made, asked.epsilon, asked.delta, asked.rho)
     root = square_root(asked.query, asked.calendar, asked.constraint, asked.epsilon, asked.delta)
     return SquareRootRelease(root, asked.epsilon, asked.delta)
 
@@ -135,7 +149,7 @@ AHEAD = Offer(
 )
 SQUARE_ROOT = Offer(
     "square-root",
-    "Gaussian noise most of which cancels: with a delta, and also where people react to what is published.",
+    "Gaussian noise most of which cancels: with a delta or at rho, and also where people react to what is published.",
     _square_root,
-    frozenset({Option.DELTA, Option.LAW, Option.ADAPTIVE}),
+    frozenset({Option.DELTA, Option.RHO, Option.LAW, Option.ADAPTIVE}),
 )

@@ -88,7 +88,8 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         The query is not in it, whose table may grow with the answers of a changelog: the terms of a release hold it.
         """
         stated = self.guarantee
-        return f"{type(self).__name__} {stated.epsilon} {stated.delta} {encode(self.made_with()).hex()}"
+        cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
+        return f"{type(self).__name__} {cost} {encode(self.made_with()).hex()}"
 
     @abstractmethod
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:

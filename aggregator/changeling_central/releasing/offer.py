@@ -22,6 +22,7 @@ class Option(StrEnum):
 
     LAW = "law"
     DELTA = "delta"
+    RHO = "rho"
     ADAPTIVE = "adaptive"
     BRANCHING = "branching"
     LAYERS = "layers"
@@ -35,7 +36,8 @@ class Asked:
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
     whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. adaptive: whether the
     guarantee must hold where people react to what is published. begun: what a release that has begun was made with,
-    None for a new one. window: in periods, None where there is none.
+    None for a new one. window: in periods, None where there is none. rho: the budget in concentrated privacy, of which
+    epsilon is then the pure one that is worth as much; None where the budget is (epsilon, delta).
     """
 
     query: LinearQuery
@@ -49,6 +51,7 @@ class Asked:
     adaptive: bool = False
     begun: Made | None = None
     window: int | None = None
+    rho: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class Offer(Generic[State]):
 
     name: what a person writes behind --mechanism. summary: one line of help. make: the mechanism that costs an entry at
     most the budget; ValueError where it does not take the query, the calendar or the constraint. options: what may be
-    chosen of it; without LAW and DELTA it is released at a pure epsilon, with Laplace noise. With ADAPTIVE its
+    chosen of it; without LAW and DELTA it is released at a pure epsilon, with Laplace noise, and without RHO, where the
+    budget is in rho, at the pure epsilon that is worth it. With ADAPTIVE its
     guarantee holds, or can be made to hold, where people react to what is published. good_for: what to take it for,
     said before anything is drawn with how far it is expected to err; "" for what is good for most.
     """

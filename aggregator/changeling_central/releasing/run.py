@@ -9,6 +9,7 @@ that was changed, other terms: refused. Nothing is drawn for a period with a mut
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -24,7 +25,7 @@ from ..guard import Breach, first_breach
 from ..noise import Noise
 from ..persons import first_beyond
 from ..saved import held
-from .ledger import Account
+from .account import Account
 from .method import PeriodChange, ReleaseMechanism
 from .output import Output
 from .terms import SavedRelease, Terms, begun, keep, terms_of
@@ -39,7 +40,8 @@ class Release:
     """What is released of which changelog. asked: the query in words. state: where the state is kept.
 
     calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
-    unit: of privacy. account: what the release is charged to, None for nothing.
+    unit: of privacy. account: what the release is charged to, None for nothing. freeze: the changelog is what was left
+    when that which breaks the constraint was taken out. rho: of an entry, where the budget is in that.
     ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do.
     """
 
@@ -54,8 +56,15 @@ class Release:
     calendar_from_data: bool = False
     unit: Unit = ENTRY
     account: Account | None = None
+    freeze: bool = False
+    rho: Fraction | None = None
 
     def __post_init__(self) -> None:
+        stated = self.mechanism.guarantee
+        if self.rho is not None and (stated.epsilon**2 / 2 if stated.rho is None else stated.rho) > self.rho:
+            raise ValueError(f"the mechanism's guarantee is more than rho {self.rho}")
+        if self.rho is not None and stated.rho is None and stated.delta:
+            raise ValueError(f"the mechanism's guarantee has a delta, and is no rho {self.rho}")
         if not self.mechanism.covers(self.query, self.calendar, self.constraint):
             raise ValueError(
                 "the mechanism's guarantee is about another query, calendar or constraint than is released"
@@ -64,7 +73,10 @@ class Release:
     def terms(self) -> Terms:
         """All that a later run must agree on."""
         spent = self.mechanism.guarantee
-        agreed = terms_of(self.asked, self.query, self.calendar, self.constraint, spent.epsilon, spent.delta, self.unit)
+        budget = spent.epsilon, spent.delta
+        agreed = terms_of(
+            self.asked, self.query, self.calendar, self.constraint, *budget, self.unit, self.freeze, self.rho
+        )
         form = self.output.path.suffix + " with nodes" * self.output.nodes
         return replace(agreed, mechanism=self.mechanism.made_with(), format=form)
 
@@ -104,6 +116,13 @@ class _Journal:
     release: Release
     saved: SavedRelease
     running: "HASH"
+    about: str = ""
+
+    def announce(self) -> None:
+        """Before the first draw of a flush: the ledger hears of it."""
+        self.about = token_hex(8)
+        if (account := self.release.account) is not None:
+            account.announced(self.saved.charge, self.saved.changelog, self.saved.mark, self.about)
 
     def repair(self) -> None:
         """The pending rows are published, whether a crash came before, within or after."""
@@ -112,9 +131,11 @@ class _Journal:
         self.running.update(self.saved.pending)
 
     def publish(self, period: int, rows: bytes, digest: bytes, state: object, reached: Callable[[str], None]) -> None:
-        """Save the state after this period, then publish its rows."""
+        """Save the state after this period, mark it as drawn in the ledger, then publish its rows."""
         self.saved = replace(
             self.saved,
+            tag=self.about,
+            before=self.saved.tag,
             period=period,
             published=self.running.digest(),
             pending=rows,
@@ -123,6 +144,9 @@ class _Journal:
         )
         keep(self.release.state, self.saved)
         reached("saved")
+        if (account := self.release.account) is not None:
+            account.marked(self.saved.charge, self.saved.changelog, self.saved.mark)
+        reached("marked")
         self.repair()
         reached("published")
 
@@ -155,6 +179,9 @@ def _run(
                     "was; what came late is dated after what is published"
                 )
             continue
+        if not drawn:
+            journal.announce()
+            reached("announced")
         state, level = release.mechanism.step(state, PeriodChange(release.changelog, part, release.query), noise)
         reached("drawn")
         drawn.append((number, level))
@@ -204,7 +231,11 @@ def _resumed(release: Release) -> _Journal:
             "count what this one cost"
         )
     if account is not None:
-        account.settled(saved.charge, saved.changelog)
+        published = output.size() > saved.at
+        charged = before is not None and before.saved.changelog != "" and (saved.before != "" or published)
+        account.settled(saved.charge, saved.changelog, saved.mark, published, charged)
+        if before is not None and before.saved.changelog != saved.changelog:  # begun without a ledger
+            keep(release.state, saved)
     return _Journal(release, saved, running)
 
 
@@ -221,6 +252,8 @@ def _first(release: Release, terms: Terms) -> SavedRelease:
         state=release.mechanism.saved(release.mechanism.start()),
         charge=token_hex(8),
         changelog="",
+        tag=token_hex(8),
+        before="",
     )
 
 

@@ -14,6 +14,7 @@ from ..changes.linear_query import LinearQuery
 from ..errors import BadState
 from ..saved import load, save
 from ..states import read_state, written_state
+from .drawn import Mark
 from .method import Made
 from .unit import Unit
 
@@ -36,6 +37,8 @@ class QueryTerms:
 class Terms:
     """constraint: its canonical bytes. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
 
+    freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
+    that; it is "" else, and the budget 0 and 0 with it.
     mechanism: what it was made with. format: of the output file. Both are None before they are known.
     """
 
@@ -44,6 +47,8 @@ class Terms:
     constraint: bytes
     budget: tuple[Fraction, Fraction]
     unit: tuple[str, int]
+    freeze: bool = False
+    rho: str = ""
     mechanism: Made | None = None
     format: str | None = None
 
@@ -55,7 +60,8 @@ class SavedRelease:
     calendar_from_data: an end of the calendar was once read from the data. period: the last one that was saved.
     at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
     digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it. charge: the id that it
-    is charged by to a ledger. changelog: the id in that ledger, "" where there is none.
+    is charged by to a ledger. changelog: the id in that ledger, "" where there is none. tag: of the flush that it was
+    saved with, random. before: that of the flush before it, "" for none.
     """
 
     terms: Terms
@@ -68,6 +74,13 @@ class SavedRelease:
     state: bytes
     charge: str
     changelog: str
+    tag: str
+    before: str
+
+    @property
+    def mark(self) -> Mark:
+        """What it knows of its flush."""
+        return Mark(self.period, self.tag, self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +114,18 @@ def terms_of(
     epsilon: Fraction,
     delta: Fraction,
     unit: Unit,
+    freeze: bool = False,
+    rho: Fraction | None = None,
 ) -> Terms:
     """The terms of a release whose mechanism and format are not yet known.
 
-    asked: the query in words. epsilon, delta: of an entry.
+    asked: the query in words. epsilon, delta: of an entry. freeze: what breaks the constraint is left out. rho: of an
+    entry, in place of epsilon and delta.
     """
     counted = QueryTerms(asked, query.names, query.moving, query.appearing, query.fixed, query.unit)
-    return Terms(counted, calendar, encode(constraint.as_fields()), (epsilon, delta), (unit.name, unit.most))
+    budget = (epsilon, delta) if rho is None else (Fraction(0), Fraction(0))
+    words = "" if rho is None else str(rho)
+    return Terms(counted, calendar, encode(constraint.as_fields()), budget, (unit.name, unit.most), freeze, words)
 
 
 def begun(path: Path) -> Begun | None:

@@ -1,8 +1,8 @@
 """The unit of privacy: an entry with all its mutations, or a person with all the entries that are theirs.
 
 A person with at most N entries is N neighbours in a row, so a release that costs an entry (ε/N, δ') costs the person
-(ε, δ), δ = δ' (e^ε - 1)/(e^(ε/N) - 1): group privacy, whatever the mechanism. Source: Dwork, Roth 2014, theorem 2.2;
-for δ, Vadhan 2017, lemma 2.2.
+(ε, δ), δ = δ' (e^ε - 1)/(e^(ε/N) - 1): group privacy, whatever the mechanism. One of ρ-zCDP costs the person N²ρ.
+Source: Dwork, Roth 2014, theorem 2.2; for δ, Vadhan 2017, lemma 2.2; for ρ, Bun, Steinke 2016, proposition 1.9.
 """
 
 from dataclasses import dataclass
@@ -47,6 +47,10 @@ class Unit:
         share = Fraction(exp(part - whole) * expm1(-part) / expm1(-whole) * BELOW)
         return epsilon / self.most, delta * share
 
+    def rho_of_an_entry(self, rho: Fraction) -> Fraction:
+        """What an entry may cost in rho, so that the unit costs at most that: a group of N costs N² times as much."""
+        return rho / self.most**2
+
     def guarantee(self, of_entry: Guarantee, epsilon: Fraction, delta: Fraction) -> Guarantee:
         """What the unit is promised, by a mechanism that promises so much of an entry."""
         if self.column is None:
@@ -55,7 +59,8 @@ class Unit:
             f"all entries of one person (column {self.column}), at most {self.most}, in place of one entry in: "
             f"{of_entry.neighbours}"
         )
-        return Guarantee(epsilon, delta, neighbours, f"{of_entry.source}, for groups of {self.most}")
+        rho = None if of_entry.rho is None else of_entry.rho * self.most**2
+        return Guarantee(epsilon, delta, neighbours, f"{of_entry.source}, for groups of {self.most}", rho)
 
 
 ENTRY = Unit()

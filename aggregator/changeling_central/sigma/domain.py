@@ -60,8 +60,8 @@ class Domain:
     def table(self, frame: Mapping[str, object] | Frame) -> "Table":
         """A pandas or polars frame, or a mapping from names to sequences, as a table; other columns are left.
 
-        Raises ValueError for a column that is missing or of another length, and for the first row that holds what its
-        column does not declare: by row and column, never by what it holds.
+        Raises ValueError for a column that is missing or of another length, and for one that holds what it does not
+        declare. The error names the column alone: which rows do so is told by the data, and errors are logged.
         """
         there = set(frame if isinstance(frame, Mapping) else frame.columns)
         codes: list[NDArray[np.int32]] = []
@@ -116,6 +116,8 @@ def _codes(name: str, values: Sequence[Value], column: NDArray[np.generic]) -> N
         order = np.argsort(declared)
         at = np.minimum(np.searchsorted(declared, column.astype(np.int64), sorter=order), len(declared) - 1)
         places_held = np.where(declared[order[at]] == column, order[at], -1).astype(np.int32)
-    if bad := np.flatnonzero(places_held < 0)[:1].tolist():
-        raise ValueError(f"row {bad[0] + 1} holds in column {name!r} what the domain does not declare")
+    if (places_held < 0).any():
+        raise ValueError(
+            f"column {name!r} holds what is not declared of it: declare it, or change the rows that hold it"
+        )
     return places_held

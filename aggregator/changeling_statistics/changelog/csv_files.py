@@ -22,7 +22,9 @@ from .columns import Changelog
 from .form import FORMS, Columns, Form, form_of
 from .frames import encode
 from .order import in_order
+from .quotes import swallows_rows
 from .rows import Row, changelog_of_rows
+from .times import microseconds
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -108,6 +110,9 @@ def _rows(file: TextIO, columns: Columns) -> Iterator[Row]:
             if row:
                 if len(row) != len(header):
                     raise BadChangelog(f"line {line}: a row has {len(header)} columns, this one {len(row)}")
+                if reader.line_num > line and swallows_rows(row, lambda fields: _has_a_time(fields[form.time])):
+                    last = reader.line_num
+                    raise BadChangelog(f"line {line}: a quote that opens here goes on over rows, until line {last}")
                 if not all(map(_is_unicode, row)):
                     raise BadChangelog(f"line {line}: not UTF-8")
                 old, owner = (None if place is None else row[place] for place in (form.old, form.owner))
@@ -117,6 +122,14 @@ def _rows(file: TextIO, columns: Columns) -> Iterator[Row]:
         raise BadChangelog(f"line {line}: not CSV: {error}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadChangelog(f"line {line}: the compressed file is cut or damaged here") from error
+
+
+def _has_a_time(field: str) -> bool:
+    try:
+        microseconds(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_unicode(field: str) -> bool:

@@ -1,0 +1,272 @@
+"""The lives of a release that is charged to a ledger: killed, on a full disk, put back in parts, forked, enumerated.
+
+Three files are written: output, state and ledger. Noise differs from life to life: a flush that was drawn twice shows.
+"""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, count
+from pathlib import Path
+
+import pytest
+from changeling_central.errors import BadState
+from changeling_central.releasing.account import Account
+from changeling_central.releasing.ledger import Charge, read_ledger
+from changeling_central.releasing.output import Output, read_rows
+from changeling_central.releasing.run import run
+from changeling_central.releasing.sums import Cost
+from changeling_central.releasing.unit import ENTRY
+
+from tests.seeded_noise import SeededNoise
+
+from .stand_ins import Forbidden
+from .test_release import release_in
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("out.csv", "out.csv.state", "ledger")
+PERIODS = 4
+SEEDS = count(1)
+
+
+class Killed(BaseException):
+    """The end of a life: nothing catches it."""
+
+
+def charged_in(folder, name="out.csv"):
+    release = release_in(folder, name=name, periods=PERIODS)
+    charge = Charge("", str(release.output.path), release.asked, "1", "0")
+    return replace(release, account=Account(folder / "ledger", ENTRY, charge, budget=Cost(Fraction(9))))
+
+
+def go_on(folder, until=None, noise=None, **more):
+    return list(run(charged_in(folder), noise or SeededNoise(next(SEEDS)), until, **more))
+
+
+def files(folder):
+    return tuple((folder / name).read_bytes() if (folder / name).exists() else None for name in NAMES)
+
+
+def put(folder, contents):
+    for name, content in zip(NAMES, contents, strict=True):
+        (folder / name).unlink(missing_ok=True)
+        if content is not None:
+            (folder / name).write_bytes(content)
+
+
+def spy(monkeypatch, written):
+    """Calls `written(moment)` before and after every write that stays: a file that is replaced, rows that are added."""
+    replaced, append = os.replace, Output.append
+
+    def replacing(source, target):
+        written("before")
+        replaced(source, target)
+        written("after")
+
+    def appending(output, at, rows):
+        written("before")
+        end = append(output, at, rows)
+        written("after")
+        return end
+
+    monkeypatch.setattr("changeling_central.saved.os.replace", replacing)
+    monkeypatch.setattr(Output, "append", appending)
+
+
+def a_life(folder, monkeypatch):
+    """What the three files hold after every write, from the first on; another release is charged in the middle."""
+    moments = []
+    with monkeypatch.context() as patch:
+        spy(patch, lambda moment: moments.append(files(folder)) if moment == "after" else None)
+        go_on(folder, 2)
+        other = Charge("another", "elsewhere.csv", "any answer", "1/2", "0")
+        replace(charged_in(folder).account, charge=other).settled("another", read_ledger(folder / "ledger").changelog)
+        go_on(folder)
+    return list(dict.fromkeys(moments))
+
+
+@pytest.mark.heavy
+def test_only_what_is_put_back_together_is_not_told(tmp_path, monkeypatch):
+    """From every moment of a life to every later one, every subset of the files put back, but for mixtures that are a
+    moment of that life themselves: refused, or gone on with under the same rows and all charges, or charged anew."""
+    moments = a_life(tmp_path, monkeypatch)
+    refused, gone_on = 0, 0
+    for (early, late), size in ((pair, n) for pair in combinations(range(len(moments)), 2) for n in (1, 2)):
+        for back in combinations(range(3), size):
+            mixture = tuple(moments[early if at in back else late][at] for at in range(3))
+            if mixture in moments:
+                continue
+            put(tmp_path, mixture)
+            published, charges = moments[late][0] or b"", moments[late][2].count(b'"release"')
+            try:
+                go_on(tmp_path)
+            except BadState:
+                refused += 1
+                continue
+            gone_on += 1
+            charged = len(read_ledger(tmp_path / "ledger").charges)
+            assert charged >= charges, (early, late, back)
+            assert files(tmp_path)[0].startswith(published) or charged > charges, (early, late, back)
+    assert refused > 150
+    assert gone_on > 10, "an output alone that lacks its last rows is mended"
+
+
+@pytest.mark.parametrize("back", [(0, 1), (1, 2), (0, 2), (1,), (2,)])
+def test_what_is_put_back_from_the_evening_before_is_named(tmp_path, back):
+    """By what is older than what, and nothing is drawn; the newer files put back, the release goes on."""
+    go_on(tmp_path, 1)
+    early = files(tmp_path)
+    go_on(tmp_path, 2)
+    late = files(tmp_path)
+    put(tmp_path, [early[at] if at in back else late[at] for at in range(3)])
+    words = {
+        (0, 1): "this output is older than what the ledger says was drawn",
+        (1, 2): "the state is an older one",
+        (1,): "the state is an older one",
+        (0, 2): "the ledger is older than this output",
+        (2,): "the ledger is older than this output",
+    }[back]
+    with pytest.raises(BadState, match=words):
+        go_on(tmp_path, noise=Forbidden())
+    put(tmp_path, late)
+    assert [period for period, _ in go_on(tmp_path)] == [3, 4]
+
+
+def test_all_three_put_back_draw_again(tmp_path):
+    """What no file can tell, and what the documentation prices."""
+    go_on(tmp_path, 1)
+    early = files(tmp_path)
+    go_on(tmp_path, 2)
+    late = files(tmp_path)
+    put(tmp_path, early)
+    assert [period for period, _ in go_on(tmp_path, 2)] == [2]
+    assert files(tmp_path)[0] != late[0]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("together", [1, 3])
+def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_twice(tmp_path, monkeypatch, together):
+    """At each of them, and once more in the life that mends it; then every period is there once and charged once."""
+    writes = 0
+    for first in count():
+        folder = tmp_path / f"{first}"
+        folder.mkdir()
+        seen, done = [], killed_at(folder, monkeypatch, first, together)
+        seen.append(files(folder)[0] or b"")
+        killed_at(folder, monkeypatch, first % 5, together)
+        seen.append(files(folder)[0] or b"")
+        go_on(folder, together=together)
+        final = files(folder)[0]
+        assert all(final.startswith(part) for part in seen), first
+        assert [row[0] for row in read_rows(folder / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+        ledger = read_ledger(folder / "ledger")
+        assert (ledger.spent, len(ledger.charges)) == ((1, 0), 1)
+        assert ledger.charges[0].drawn.period == PERIODS
+        if done:
+            break
+        writes += 1
+    flushes = -(-PERIODS // together)
+    assert writes == 2 * (4 + 4 * flushes), "what begins a release: ledger, state, charge, head; then four a flush"
+
+
+def killed_at(folder, monkeypatch, number, together):
+    """Goes on until the write of this number; whether it came to the end instead."""
+    left = iter(range(number))
+
+    def written(_):
+        if next(left, None) is None:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        spy(patch, written)
+        try:
+            go_on(folder, together=together)
+        except Killed:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["ledger.new", "out.csv.state.new", "out.csv"])
+def test_a_disk_that_is_full_for_a_while_loses_nothing_and_draws_nothing_twice(tmp_path, monkeypatch, name):
+    """At every flush of each file."""
+    flush, full = os.fsync, 0
+    for number in count():
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        left = iter(range(number))
+
+        def fails(descriptor, folder=folder, left=left):
+            path = Path(f"/proc/self/fd/{descriptor}").resolve()
+            if path == (folder / name).resolve() and next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            flush(descriptor)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fails)
+            try:
+                go_on(folder)
+            except OSError:
+                full += 1
+            else:
+                break
+        before = files(folder)[0] or b""
+        go_on(folder)
+        assert files(folder)[0].startswith(before)
+        assert [row[0] for row in read_rows(folder / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+        assert read_ledger(folder / "ledger").spent == (1, 0)
+    assert full >= PERIODS
+
+
+@pytest.mark.parametrize("step", ["announced", "drawn", "saved"])
+def test_of_two_copies_that_draw_at_once_one_publishes(tmp_path, step):
+    """The original is gone, both are charged to one ledger; the second lives between two steps of the first."""
+    go_on(tmp_path, 1)
+    for name in ("a.csv", "b.csv"):
+        for end in ("", ".state"):
+            shutil.copy(tmp_path / f"out.csv{end}", tmp_path / f"{name}{end}")
+    for end in ("", ".state"):
+        (tmp_path / f"out.csv{end}").unlink()
+    before = (tmp_path / "a.csv").read_bytes()
+
+    def other(reached):
+        if reached == step and (tmp_path / "b.csv").read_bytes() == before:
+            list(run(charged_in(tmp_path, "b.csv"), SeededNoise(7)))
+
+    with pytest.raises(BadState, match="another process goes on with a copy"):
+        list(run(charged_in(tmp_path, "a.csv"), SeededNoise(8), reached=other))
+    assert (tmp_path / "a.csv").read_bytes() == before
+    assert read_rows(tmp_path / "b.csv")[-1].period == PERIODS
+    with pytest.raises(BadState, match=r"older than what the ledger says|others than this state's"):
+        list(run(charged_in(tmp_path, "a.csv"), Forbidden()))
+
+
+def test_a_release_that_was_begun_without_a_ledger_is_charged_and_followed_from_then_on(tmp_path):
+    """Charged where it stands; from then on an older one is told."""
+    list(run(replace(charged_in(tmp_path), account=None), SeededNoise(1), 1))
+    early = files(tmp_path)
+    go_on(tmp_path, 2)
+    late = files(tmp_path)
+    put(tmp_path, (*early[:2], late[2]))
+    with pytest.raises(BadState, match="older than what the ledger says was drawn"):
+        go_on(tmp_path, noise=Forbidden())
+    put(tmp_path, late)
+    (tmp_path / "ledger").unlink()
+    with pytest.raises(BadState, match="is gone"):
+        go_on(tmp_path, noise=Forbidden())
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("step", ["announced", "drawn", "saved", "marked", "published"])
+def test_a_charged_release_killed_by_the_system_at_any_step_goes_on(tmp_path, step):
+    """SIGKILL in the second of its flushes."""
+    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step, "2", "1", "charged"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    before = files(tmp_path)[0]
+    go_on(tmp_path)
+    assert files(tmp_path)[0].startswith(before)
+    assert [row[0] for row in read_rows(tmp_path / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]

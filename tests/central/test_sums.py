@@ -1,0 +1,229 @@
+"""What charges come to together: the least way to add up is never below what is possible, nor above any other way."""
+
+from contextlib import suppress
+from fractions import Fraction
+from itertools import count
+from math import log, sqrt
+
+import polars as pl
+import pytest
+from changeling_central import BadState, BudgetExhausted, release
+from changeling_central.changes import counting
+from changeling_central.composition import Composition, Loss
+from changeling_central.concentrated import concentrated_epsilon, implied_delta, pure_epsilon
+from changeling_central.releasing import MechanismChoice
+from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
+from changeling_central.releasing.run import Release
+from changeling_central.releasing.spending import spending, total_of
+from changeling_central.releasing.sums import Cost, number, refuse_beyond, total
+from changeling_central.releasing.unit import ENTRY, Unit
+from changeling_commands.__main__ import main as run
+from changeling_protocol import AtMost, Calendar
+from changeling_statistics.changelog import read_rows
+
+from .stand_ins import Forbidden
+
+NONE, SMALL = Fraction(0), Fraction(1, 10**6)
+ROWS = {
+    "entry": [str(n % 20) for n in range(30)],
+    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
+    "answer": ["tea" if n < 20 else "" for n in range(30)],
+}
+DAY = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
+
+
+@pytest.fixture
+def log_(tmp_path):
+    path = tmp_path / "log.csv"
+    pl.DataFrame(ROWS).write_csv(path)
+    return path
+
+
+def at_rho(rho):
+    return Cost(NONE, NONE, Fraction(rho))
+
+
+@pytest.mark.parametrize("rho", ["1/2", "1/10", "3/7", "1e-9", "500", "0.02"])
+def test_the_pure_epsilon_of_a_rho_is_the_largest_of_ten_digits(rho):
+    """ε²/2 is at most rho, and that of the next number is more."""
+    exact = Fraction(rho)
+    found = pure_epsilon(exact)
+    assert found**2 <= 2 * exact < (found * (1 + Fraction(2, 10**9))) ** 2
+    with pytest.raises(ValueError, match="rho > 0"):
+        pure_epsilon(Fraction(0))
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 30.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
+def test_the_epsilon_that_a_rho_implies_is_the_least_that_the_conversion_shows(rho, delta):
+    """At it delta is enough, a billionth below it is not; and no more than rho + 2 √(rho ln 1/delta)."""
+    epsilon = concentrated_epsilon(rho, delta)
+    assert implied_delta(rho, epsilon) <= delta
+    assert epsilon < 1e-15 or delta < implied_delta(rho, epsilon * (1 - 1e-8))
+    assert epsilon <= rho + 2 * sqrt(rho * -log(delta)) * (1 + 1e-9)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        concentrated_epsilon(rho, 0.0)
+
+
+def test_of_the_ways_to_add_up_each_is_the_least_somewhere_and_none_is_below_the_optimum():
+    """One release, few, many, and such at rho; of pure losses the exact sum is the optimum, which bounds the others."""
+    cases = {
+        "basic": Composition.of(Loss(1.0), Loss(2.0)),
+        "exact": Composition.of(Loss(0.1)) * 52,
+        "concentrated": Composition((Composition.of(Loss(0.1)) * 20).counts, Fraction(1, 10)),
+    }
+    for way, composed in cases.items():
+        ways = composed.ways(1e-6)
+        assert composed.least(1e-6).epsilon == min(ways.values())
+        assert ways[way] <= min(ways.values()) * 1.0001
+        if not composed.rho:
+            assert all(epsilon >= composed.exact_epsilon(1e-6) * (1 - 2e-3) for epsilon in ways.values())
+    with_deltas = Composition.of(Loss(0.3, 1e-6)) * 4
+    assert "basic" not in with_deltas.ways(1e-6)
+    assert set(with_deltas.ways(1e-5)) == {"basic", "advanced", "exact", "concentrated"}
+    assert Composition.of(Loss(1.0)).ways(0.0) == {"basic": 1.0}
+    assert Composition((), Fraction(1, 2)).ways(0.0) == {}
+
+
+def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
+    """The Gaussian's exact delta at the epsilon that is stated, alone and many together; squared lengths add up."""
+    from changeling_central.matrix.gaussian import gaussian_delta
+
+    for rho, times in ((Fraction(1, 2), 1), (Fraction(1, 50), 40)):
+        composed = Composition((), rho) * times
+        epsilon = composed.least(1e-6).epsilon
+        assert gaussian_delta(sqrt(2 * float(rho) * times), epsilon) <= 1e-6
+
+
+def test_a_budget_with_a_delta_holds_as_many_releases_as_the_least_sum_allows():
+    """40 of epsilon 0.1 in 3, where basic composition ends at 30; what is refused says by which way."""
+    ledger = Ledger("tea", "entry", "3", "1/1000000")
+    each, k = Composition.of(Loss(0.1)), 0
+    with suppress(BudgetExhausted):
+        for k in count():
+            ledger = ledger.charged(Charge(str(k), "o", "q", "1/10", "0"))
+    with pytest.raises(BudgetExhausted, match="by exact composition, of epsilon 3, delta 1e-06"):
+        ledger.charged(Charge("more", "o", "q", "1/10", "0"))
+    assert (each * k).exact_epsilon(1e-6) <= 3 < (each * (k + 1)).least(1e-6).epsilon
+    assert k > 40
+    assert "by exact composition (they add up to epsilon 4" in ledger.said()
+    with pytest.raises(BudgetExhausted, match="left are 0"):
+        refuse_beyond(Cost(Fraction(3)), [Cost(Fraction(3))], Cost(Fraction(1)))
+
+
+def test_deltas_beyond_the_budgets_are_refused_by_every_way():
+    """Also where something at rho needs a part of it."""
+    budget = Cost(Fraction(9), SMALL)
+    refuse_beyond(budget, [], Cost(Fraction(1), SMALL))
+    for before, cost in (
+        ([Cost(Fraction(1), SMALL)], Cost(Fraction(1), SMALL)),
+        ([Cost(Fraction(1), SMALL)], at_rho("1/100")),
+        ([at_rho("1/100")], Cost(Fraction(1), SMALL)),
+    ):
+        with pytest.raises(BudgetExhausted):
+            refuse_beyond(budget, before, cost)
+
+
+def test_rhos_add_up_and_a_pure_epsilon_is_worth_half_its_square():
+    """Exactly, to the last that fits; a cost with a delta has no worth, and epsilon alone holds no rho."""
+    budget = at_rho(1)
+    refuse_beyond(budget, [at_rho("1/2")], Cost(Fraction(1)))
+    assert total(budget, [at_rho("1/2"), Cost(Fraction(1))]).cost.rho == 1
+    with pytest.raises(BudgetExhausted, match=r"costs rho 0\.5; left is 0\.4"):
+        refuse_beyond(budget, [at_rho("6/10")], Cost(Fraction(1)))
+    with pytest.raises(ValueError, match="holds no release with a delta"):
+        refuse_beyond(budget, [], Cost(Fraction(1), SMALL))
+    with pytest.raises(ValueError, match="holds nothing at rho"):
+        refuse_beyond(Cost(Fraction(9)), [], at_rho("1/2"))
+    refuse_beyond(Cost(Fraction(9), SMALL), [Cost(Fraction(1))], at_rho("1/2"))
+    with pytest.raises(BudgetExhausted, match="this release costs rho 4; with it all would cost epsilon"):
+        refuse_beyond(Cost(Fraction(9), SMALL), [Cost(Fraction(1))], at_rho(4))
+
+
+@pytest.mark.parametrize("text", ["rho=0", "rho=-1", "rho=x", "0", "rho"])
+def test_a_budget_that_is_none_is_refused(text):
+    """By its words."""
+    with pytest.raises(ValueError, match="budget"):
+        total_of(text)
+
+
+def test_a_number_is_told_in_few_digits_and_never_as_less():
+    """Fractions that people wrote as they are."""
+    for exact in (Fraction(1, 3), Fraction(10**9 + 1, 10**9), Fraction(2.0**0.5), Fraction(3), Fraction(1e-7 / 3)):
+        assert Fraction(number(exact)) >= exact
+        assert len(number(exact)) < 20
+    assert (number(Fraction(1, 3)), number(Fraction(3))) == ("1/3", "3")
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "rho"), [(None, 0, None), (1, 0, 1), (None, "1e-6", 1), (None, 0, 0)])
+def test_either_epsilon_or_rho_is_spent(epsilon, delta, rho):
+    """Both, neither, or a rho of none are refused."""
+    with pytest.raises(ValueError, match=r"--epsilon, with a --delta or without, or --rho|rho > 0"):
+        spending(ENTRY, epsilon, delta, rho)
+
+
+def test_a_persons_rho_is_shared_by_the_square_of_their_entries():
+    """Group privacy of concentrated privacy; pure noise costs a person no more than that."""
+    spent = spending(Unit("user", 3), None, 0, Fraction(9, 10))
+    assert spent.rho == Fraction(1, 10)
+    assert (3 * spent.epsilon) ** 2 / 2 <= Fraction(9, 10)
+
+
+@pytest.mark.parametrize("mechanism", ["square-root", "ahead", "hdcr", None])
+def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
+    """The Gaussian's length squared over two, or the pure epsilon's; a mechanism that costs more is refused."""
+    query, calendar, spent = counting(["a"], ["a"], "a"), Calendar(0, 1, 40), spending(ENTRY, None, 0, "1/2")
+    made = MechanismChoice(mechanism).made(query, calendar, AtMost(2), *spent.each, None, spent.rho)
+    stated = made.guarantee
+    assert (stated.rho or stated.epsilon**2 / 2) <= Fraction(1, 2)
+    assert made.covers(query, calendar, AtMost(2))
+    if mechanism is None:
+        assert made.made_with()["kind"] == "square-root", "less noise than a pure epsilon of 1 over 40 periods"
+    changelog = read_rows([("x", 1, "a")])
+    with pytest.raises(ValueError, match="more than rho"):
+        Release(changelog, query, "q", calendar, AtMost(2), made, None, None, rho=Fraction(1, 4))
+
+
+def released(log, name, **more):
+    return release(log, "any answer", output=log.parent / name, **{**DAY, **more})
+
+
+def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch):
+    """In its head with the epsilon that follows, in its ledger; another rho, or epsilon, is another release."""
+    first = released(log_, "one.csv", rho="1/2", total="rho=1", through="2026-01-01T08:00")
+    again = released(log_, "one.csv", rho=0.5)
+    assert dict(first.about) == dict(again.about)
+    assert dict(first.about)["guarantee"].startswith("rho 0.5 (zCDP), so epsilon 5.2")
+    assert (again.published, again.ledger.spent_rho, again.guarantee.rho) == (4, Fraction(1, 2), Fraction(1, 2))
+    assert "cost an entry rho 0.5 of 1" in again.ledger.said()
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.gaussian", Forbidden().laplace)
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    for other, words in (({"rho": "1/4"}, "another rho"), ({"epsilon": 1}, "another budget, rho")):
+        with pytest.raises(BadState, match=words):
+            released(log_, "one.csv", **other)
+    with pytest.raises(BudgetExhausted, match=r"costs rho 0\.6; left is 0\.5"):
+        released(log_, "two.csv", rho="0.6")
+    with pytest.raises(ValueError, match="set once, as rho 1"):
+        released(log_, "two.csv", epsilon="0.1", total=3)
+    assert len(read_ledger(log_.with_name("log.csv.ledger")).charges) == 1
+
+
+def test_the_commands_take_a_rho(log_, capsys, monkeypatch):
+    """release, ask and count; a cost in both is refused in a line."""
+    words = ["release", str(log_), "--query", "any answer", "--every", "4h", "--at-most", "2", "--start", "2026-01-01"]
+    words += ["--until", "2026-01-02", "-o", str(log_.parent / "a.csv")]
+    assert run([*words, "--rho", "1/2", "--budget", "rho=1"]) == 0
+    said = capsys.readouterr().err
+    assert "the whole release costs an entry at most rho 1/2\n" in said
+    assert "cost an entry rho 0.5 of 1" in said
+    assert run([*words, "--rho", "1/2", "--epsilon", "1"]) == 1
+    assert "--epsilon, with a --delta or without, or --rho" in capsys.readouterr().err
+    table = log_.with_name("table.csv")
+    table.write_text("age\n30\n40\n")
+    asked = ["ask", str(table), "--column", "age=0..99", "--query", "age >= 18", "-o", str(log_.parent / "b.csv")]
+    assert run([*asked, "--rho", "0.02", "--budget", "rho=0.1"]) == 0
+    assert "cost an entry rho 0.02 of 0.1" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", iter(["3\n"]))
+    counted = ["count", "--periods", "8", "--rho", "1/2", "--at-most", "2", "--memory", str(log_.parent / "memory")]
+    assert run(counted) == 0
+    assert "epsilon 1 for an entry" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import typer
 from changeling_commands.running import VERSION_HINT
 
+from .fleet_command import fleet, fleet_check
 from .plan_command import plan
 from .run_command import run
 
@@ -16,3 +17,5 @@ def changeling_sim() -> None:
 
 app.command()(plan)
 app.command()(run)
+app.command()(fleet)
+app.command()(fleet_check)

@@ -49,6 +49,7 @@ SUITES = {
         "server_found",
     ),
     "soak": ("server_soak", "server_fuzzing"),
+    "scale": ("scale_capacity",),
     "house": (
         "house.lengths",
         "house.additions",

@@ -178,7 +178,7 @@ def _print_sent(console: Console, load: Load, sent: Sent) -> None:
     half, most = (1000 * sent.latency(share) for share in (0.5, 0.99))
     console.print(
         f"{len(load):,} envelopes in {sent.requests:,} requests, {rate:,.0f} a second; answered within {half:.1f} ms "
-        f"(half of them), {most:.1f} ms (99%); asked to wait {sent.turned_away:,} times, sent again {sent.unsure:,} times"
+        f"(half of them), {most:.1f} ms (99%); asked to wait {sent.turned_away:,} times, sent again {sent.unsure:,}"
     )
 
 

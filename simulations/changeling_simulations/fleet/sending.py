@@ -162,8 +162,13 @@ class _Sender:
 
     def _taken(self, content: bytes) -> None:
         self._sent.requests += 1
-        if content != _ALL_TAKEN:
-            self._sent.told.update(decode_acknowledgement(content, MOST_ENVELOPES_TAKEN).values())
+        if content == _ALL_TAKEN:
+            return
+        try:
+            refused = decode_acknowledgement(content, MOST_ENVELOPES_TAKEN)
+        except MalformedBytes as error:
+            raise SendingFailed("who answers there is no server of ours") from error
+        self._sent.told.update(refused.values())
 
     def _turned_away(self, status: int, headers: bytes, content: bytes) -> None:
         """Waits with all connections, as the server asks. Raises SendingFailed where waiting is no use."""

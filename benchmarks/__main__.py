@@ -48,8 +48,15 @@ SUITES = {
         "server_first_look",
         "server_found",
     ),
-    "scale": ("scale_spark", "scale_kills"),
     "soak": ("server_soak", "server_fuzzing"),
+    "scale": (
+        "scale_same",
+        "scale_folding",
+        "scale_appending",
+        "scale_capacity",
+        "scale_spark",
+        "scale_kills",
+    ),
     "house": (
         "house.lengths",
         "house.additions",

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from changeling_protocol import Closing, Coins, Report, Standing, Survey
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol.responding import Slots, respond
 from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, draw_closing_id
 
 from . import states
 from .clock import close_ms
 from .entries import Entry
-from .responding import Slots, respond
 from .states import Drawn
 
 

@@ -13,6 +13,7 @@ from changeling_protocol import Coins, ProtocolError, Survey
 from changeling_protocol.millionths import micro
 from changeling_protocol.plan import draw_nodes
 from changeling_protocol.quantities import EntryNumber, UnixMilliseconds, UnixSeconds
+from changeling_protocol.responding import Slots
 from changeling_protocol.strata import stratum_of
 from changeling_protocol.upwards import upwards
 
@@ -22,7 +23,6 @@ from .drops import Drop
 from .entries import Entry, Pending
 from .errors import BadEnrolment, BadSurvey, EnrolmentOver, TooCostly, WrongSurvey
 from .recording import judged
-from .responding import Slots
 from .route import Route
 from .surveys import Known, Status
 from .wrapping import Wrapping

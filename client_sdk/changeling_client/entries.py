@@ -20,9 +20,9 @@ from changeling_protocol.quantities import (
     TrackNumber,
     UnixMilliseconds,
 )
+from changeling_protocol.responding import Slots
 
 from . import states
-from .responding import Slots
 from .states import Drawn, Needed, States
 from .wrapping import Wrapping
 

@@ -14,6 +14,7 @@ from typing import Any
 from changeling_protocol import AtMost, Calendar, Closing, Report, Standing, Survey
 from changeling_protocol.quantities import EntryNumber, NodeNumber, TrackNumber, UnixMilliseconds
 from changeling_protocol.randomizers import symbol_bytes
+from changeling_protocol.responding import Slots
 from changeling_protocol.upload import MOST_SPANNED_PERIODS
 
 from . import entries, outbox, recording, schema, states, surveys
@@ -21,7 +22,6 @@ from .answering import Answer, last_closing
 from .clock import close_ms
 from .entries import Entry
 from .errors import StoreUnusable
-from .responding import Slots
 from .states import Drawn, States
 from .surveys import Known, Status
 from .wrapping import Wrapping

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from changeling_commands.running import Program, run_program
 
-EXTRAS = {"plan": "simulate", "run": "simulate"}
+EXTRAS = dict.fromkeys(("plan", "run", "fleet", "fleet-check", "capacity"), "simulate")
 """The extra that each command needs."""
 
 

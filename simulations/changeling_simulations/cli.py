@@ -3,6 +3,8 @@
 import typer
 from changeling_commands.running import VERSION_HINT
 
+from .capacity_command import capacity
+from .fleet_command import fleet, fleet_check
 from .plan_command import plan
 from .run_command import run
 
@@ -16,3 +18,6 @@ def changeling_sim() -> None:
 
 app.command()(plan)
 app.command()(run)
+app.command()(fleet)
+app.command()(fleet_check)
+app.command()(capacity)

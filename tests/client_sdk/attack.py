@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import answering, enrolment, entries, outbox, responding, schema, surveys
+from changeling_client import answering, enrolment, entries, outbox, schema, surveys
 from changeling_client.clock import Heard
 from changeling_client.exchange import Deadline
 from changeling_client.flushing import Flusher
@@ -27,7 +27,7 @@ from changeling_client.servers import Line
 from changeling_client.settings import Settings
 from changeling_client.surveys import Known, Status
 from changeling_client.wrapping import Wrapping
-from changeling_protocol import Survey
+from changeling_protocol import Survey, responding
 from changeling_protocol.quantities import StratumNumber
 from changeling_protocol.strata import told_by
 

@@ -12,8 +12,8 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from changeling_client.responding import Slots, respond
 from changeling_protocol import Calendar, Constraint, Group
+from changeling_protocol.responding import Slots, respond
 
 from tests.coins import ListedCoins
 from tests.enumeration import States, changelogs

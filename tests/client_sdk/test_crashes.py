@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_client import Client, entries, outbox
-from changeling_client.responding import Slots
 from changeling_client.wrapping import Wrapping
 from changeling_protocol import (
     AtMost,
@@ -28,6 +27,7 @@ from changeling_protocol import (
     Track,
     canonical,
 )
+from changeling_protocol.responding import Slots
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .device import PRIVATE, START, TRUTHFUL, URL, Clock, FakeServer, answers_in

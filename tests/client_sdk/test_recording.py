@@ -8,7 +8,6 @@ import httpx
 import pytest
 from changeling_client import EnrolmentOver, Recorded, entries
 from changeling_client.entries import Pending
-from changeling_client.responding import Slots
 from changeling_protocol import (
     AtMost,
     Group,
@@ -23,6 +22,7 @@ from changeling_protocol import (
     TimeBounded,
     Track,
 )
+from changeling_protocol.responding import Slots
 
 from ..protocol.examples import hierarchical, survey
 from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client

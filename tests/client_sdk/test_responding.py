@@ -5,7 +5,6 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from changeling_client.responding import Slots, respond
 from changeling_protocol import (
     Group,
     Joint,
@@ -18,6 +17,7 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
 )
+from changeling_protocol.responding import Slots, respond
 
 from tests.coins import ListedCoins
 from tests.enumeration import log_from_below

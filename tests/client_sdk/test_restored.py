@@ -5,7 +5,6 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from changeling_client.responding import Slots, respond
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -23,6 +22,7 @@ from changeling_protocol import (
 )
 from changeling_protocol.cost import lives_cost
 from changeling_protocol.millionths import micro
+from changeling_protocol.responding import Slots, respond
 
 from tests.coins import SeededCoins
 from tests.enumeration import log_from_below

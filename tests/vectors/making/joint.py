@@ -1,6 +1,6 @@
 """How the next report of a joint group is drawn, by what is remembered of those before it, and what is remembered then.
 
-As a device does it, in `changeling_client.responding`.
+As a device does it, in `changeling_protocol.responding`.
 """
 
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from changeling_client.responding import Slots, respond
 from changeling_protocol import Group, ReleasePlan
 from changeling_protocol.joint import agreeing
 from changeling_protocol.plan_fields import plan_as_fields
+from changeling_protocol.responding import Slots, respond
 
 from ...coins import ListedCoins
 from .examples import JOINT_GROUPS

@@ -6,8 +6,10 @@ which of them did. Takes its chances from the coins it is given; knows no store,
 
 from dataclasses import dataclass, replace
 
-from changeling_protocol import Coins, Group, Odds
-from changeling_protocol.joint import agreeing
+from .coins import Coins
+from .joint import agreeing
+from .plan import Group
+from .randomizers import Odds
 
 _EVEN = Odds(1, 1)
 """Favours nothing: the symbol comes from the base."""

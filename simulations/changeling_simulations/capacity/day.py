@@ -1,0 +1,95 @@
+"""A day of many devices, minute by minute: peaks, a region that is lost, and how it is caught up.
+
+Devices send by the day's curve of their region. What cannot be taken waits on devices, whose clients try again as they
+are told to, within the hour; what is taken waits in the log for the fold. Nothing is lost unless it waits for longer
+than the grace.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..fleet.rhythm import Rhythm, Times
+
+MINUTES = 24 * 60
+RETRY_MINUTES = 30.0
+"""A client that was turned away tries again after half an hour to an hour at last: so fast what waits comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Some of the devices, and the servers beside them.
+
+    share: of all devices. peak: the busiest hour there, UTC. lost: the hours [from, until) in which its servers are
+    gone; None for none.
+    """
+
+    share: float
+    peak: float
+    lost: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Day:
+    """What happened in each minute, shape (minutes,): envelopes that devices made, that servers took, that were folded;
+    and how many waited at its end, on devices and in the log."""
+
+    made: Times
+    taken: Times
+    folded: Times
+    on_devices: Times
+    in_log: Times
+
+    @property
+    def lag(self) -> float:
+        """The longest that the fold was behind, in minutes: what waited, over what it did in a minute."""
+        return float((self.in_log / np.maximum(self.folded, 1e-9)).max())
+
+    def caught_up(self, after: float) -> float | None:
+        """How many hours after this hour no more waits anywhere than fits into two minutes; None if that never is."""
+        begin = int(after * 60)
+        waiting = (self.on_devices + self.in_log)[begin:]
+        calm = np.flatnonzero(waiting <= 2 * self.made.max())
+        return float(calm[0]) / 60 if len(calm) else None
+
+
+def simulated_day(
+    envelopes: float,
+    regions: Sequence[Region],
+    accepting: float,
+    folding: float,
+    swing: float = Rhythm().swing,
+    days: int = 2,
+) -> Day:
+    """Goes through days, with what is lost on the first of them.
+
+    envelopes: in a day, of all regions. accepting: how many a second the servers of all regions can take, each region's
+    by its share; other regions take in what a lost one's devices send, as far as they have room. folding: how many a
+    second all folds can count.
+    """
+    minutes = np.arange(days * MINUTES, dtype=np.float64)
+    hours = minutes / 60
+    made = np.stack(
+        [envelopes / MINUTES * each.share * Rhythm(swing, each.peak).intensity(60.0 * minutes) for each in regions]
+    )
+    room = np.stack(
+        [
+            60
+            * accepting
+            * each.share
+            * ~((hours >= each.lost[0]) & (hours < each.lost[1]) if each.lost else hours < 0)
+            for each in regions
+        ]
+    ).sum(axis=0)
+    taken, folded, on_devices, in_log = (np.zeros(len(minutes)) for _ in range(4))
+    waiting = logged = 0.0
+    for minute in range(len(minutes)):
+        coming = made[:, minute].sum() + waiting / RETRY_MINUTES
+        taken[minute] = min(coming, room[minute])
+        waiting += made[:, minute].sum() - taken[minute]
+        logged += taken[minute]
+        folded[minute] = min(logged, 60 * folding)
+        logged -= folded[minute]
+        on_devices[minute], in_log[minute] = waiting, logged
+    return Day(made.sum(axis=0), taken, folded, on_devices, in_log)

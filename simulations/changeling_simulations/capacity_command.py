@@ -1,0 +1,176 @@
+"""`changeling-sim capacity`: options in; machines, money and a day out."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from changeling_protocol import Survey
+from changeling_statistics.survey_files import read_survey
+from rich.console import Console
+from rich.table import Table
+
+from . import options
+from .capacity.costs import MEASURED
+from .capacity.day import Day, Region, simulated_day
+from .capacity.demand import Demand, demand_of
+from .capacity.sizing import GIGABYTE, Machine, Prices, Sizing, sized
+from .fleet.rhythm import Rhythm
+
+DEVICES = (10**7, 10**8, 10**9)
+SHARDS_DEVICES = 10**8
+"""If nobody says how many folds there are: one for each so many devices."""
+REGIONS = ((0.3, 2.0), (0.4, 18.0), (0.3, 10.0))
+"""Shares of the devices, and the busiest hour there, UTC."""
+
+
+def capacity(
+    survey_file: Annotated[Path, typer.Argument(metavar="SURVEY", help="The survey, signed or not.")],
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", help="How many, as 1e8; may be repeated.", show_default="1e7 1e8 1e9"),
+    ] = None,
+    surveys: Annotated[int, typer.Option(min=1, help="So many surveys like it, each answered by all devices.")] = 1,
+    uploads_a_day: Annotated[float, typer.Option(min=0.01, help="How often a device's app runs.")] = 1.0,
+    retention: Annotated[
+        int | None,
+        typer.Option(
+            parser=options.duration,
+            metavar="DURATION",
+            help="How long the log keeps an envelope.",
+            show_default="the survey's grace",
+        ),
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Folds that share the ids.", show_default="one for 1e8 devices")
+    ] = None,
+    swing: Annotated[float, typer.Option(min=0, max=1, help="How far the busiest hour is above the mean.")] = 0.6,
+    cores: Annotated[int, typer.Option(min=1, help="Of a machine.")] = 16,
+    memory: Annotated[float, typer.Option(min=1, help="Of a machine, in gigabytes.")] = 64,
+    core_hour: Annotated[float, typer.Option(min=0, help="Price of a processor's hour.")] = 0.04,
+    stored: Annotated[float, typer.Option(min=0, help="Price of a gigabyte's month.")] = 0.023,
+    put: Annotated[float, typer.Option(min=0, help="Price of writing one object.")] = 5e-6,
+    lost_region: Annotated[
+        str | None,
+        typer.Option(metavar="FROM-UNTIL", help="Go through a day in which the largest region is lost: 17-20."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead.")] = False,
+) -> None:
+    """How many machines a survey takes, what breaks first, and what a day with a lost region is like.
+
+    Costs are those that `python -m benchmarks scale` measured; docs/scale.md says how far they can be believed.
+    """  # fmt: skip
+    survey = read_survey(survey_file)
+    counts = [options.count(text) for text in devices] if devices else list(DEVICES)
+    machine, prices = Machine(cores, memory * GIGABYTE), Prices(core_hour, stored, put)
+    made: list[tuple[Demand, Sizing]] = []
+    for count in counts:
+        demand = demanded(survey, count, surveys, uploads_a_day, retention)
+        folds = shards or max(1, count // SHARDS_DEVICES)
+        made.append((demand, sized(demand, MEASURED, Rhythm(swing), machine, prices, folds)))
+    day = None if lost_region is None else day_of(*made[-1], _hours(lost_region), swing)
+    if as_json:
+        typer.echo(json.dumps(_as_json(made, day), indent=1))
+        return
+    console = Console()
+    console.print(sizing_table(made))
+    if day is not None:
+        console.print(day_table(day))
+
+
+def demanded(
+    survey: Survey, devices: int, surveys: int = 1, uploads_a_day: float = 1.0, retention: int | None = None
+) -> Demand:
+    """What so many surveys, all like this one, ask for together."""
+    one = demand_of(survey, devices, uploads_a_day=uploads_a_day, retention=retention)
+    return Demand(
+        devices * surveys,
+        one.envelopes * surveys,
+        one.envelope_bytes,
+        one.closings,
+        one.open_closings,
+        one.kept_days,
+        one.cells * surveys,
+    )
+
+
+def day_of(demand: Demand, sizing: Sizing, lost: tuple[float, float], swing: float = 0.6) -> Day:
+    """Two days on the machines of a sizing, the largest region's servers gone between two hours of the first."""
+    largest = max(share for share, _ in REGIONS)
+    regions = [Region(share, peak, lost if share == largest else None) for share, peak in REGIONS]
+    accepting = sizing.stages[0].cores / MEASURED.accept.each
+    folding = 4 / 3 * sizing.mean
+    return simulated_day(demand.envelopes, regions, accepting, folding, swing)
+
+
+def sizing_table(made: Sequence[tuple[Demand, Sizing]]) -> Table:
+    """A column for each number of devices."""
+    table = Table(title="What it takes", title_justify="left")
+    table.add_column("devices")
+    for demand, _ in made:
+        table.add_column(f"{demand.devices:,}", justify="right")
+    rows: list[tuple[str, list[str]]] = [
+        ("envelopes a second, mean", [f"{sizing.mean:,.0f}" for _, sizing in made]),
+        ("at the busiest hour", [f"{sizing.peak:,.0f}" for _, sizing in made]),
+        ("bytes of an envelope", [f"{demand.envelope_bytes:,.0f}" for demand, _ in made]),
+        ("ids kept", [f"{demand.kept_ids:,.3g}" for demand, _ in made]),
+        ("log and ids, GB", [f"{sizing.stored / GIGABYTE:,.0f}" for _, sizing in made]),
+        ("tallies, MB", [f"{demand.tally_bytes / 1e6:,.2f}" for demand, _ in made]),
+        ("memory of the folds, GB", [f"{sizing.memory / GIGABYTE:,.1f}" for _, sizing in made]),
+    ]
+    for place in range(len(made[0][1].stages)):
+        name = made[0][1].stages[place].name
+        rows.append((f"cores to {name}", [f"{sizing.stages[place].cores:,.1f}" for _, sizing in made]))
+    rows += [
+        ("machines", [f"{sizing.machines:,}" for _, sizing in made]),
+        ("money a month", [f"{sizing.month:,.0f}" for _, sizing in made]),
+        ("breaks first, of one server", [_limit(sizing) for _, sizing in made]),
+    ]
+    for name, cells in rows:
+        table.add_row(name, *cells)
+    return table
+
+
+def day_table(day: Day) -> Table:
+    """Every second hour of the first day, and when all was caught up."""
+    table = Table(title="A day with a lost region, millions", title_justify="left")
+    for column in ("hour", "made an hour", "taken an hour", "waiting on devices", "waiting in the log"):
+        table.add_column(column, justify="right")
+    for hour in range(0, 24, 2):
+        minutes = slice(60 * hour, 60 * hour + 60)
+        figures = (day.made[minutes].sum(), day.taken[minutes].sum(), day.on_devices[60 * hour], day.in_log[60 * hour])
+        table.add_row(f"{hour}", *(f"{figure / 1e6:,.2f}" for figure in figures))
+    return table
+
+
+def _limit(sizing: Sizing) -> str:
+    name, times = sizing.limits[0]
+    return f"{name}: {times:,.1f} times" if times > 1 else "nothing"
+
+
+def _hours(text: str) -> tuple[float, float]:
+    first, _, last = text.partition("-")
+    try:
+        begin, end = float(first), float(last)
+    except ValueError:
+        begin, end = 0.0, 0.0
+    if not 0 <= begin < end <= 24:
+        raise ValueError(f"hours of a day are like 17-20, got {text!r}")
+    return begin, end
+
+
+def _as_json(made: Sequence[tuple[Demand, Sizing]], day: Day | None) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "sizes": [{"demand": asdict(demand), "sizing": asdict(sizing)} for demand, sizing in made]
+    }
+    if day is not None:
+        content["day"] = {
+            "most_waiting_on_devices": float(day.on_devices.max()),
+            "most_waiting_in_log": float(day.in_log.max()),
+            "fold_lag_minutes": day.lag,
+            "waiting_on_devices": day.on_devices.tolist(),
+            "waiting_in_log": day.in_log.tolist(),
+        }
+    return content

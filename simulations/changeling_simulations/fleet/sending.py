@@ -1,0 +1,195 @@
+"""Sends requests to a server on many connections, each when it is due, and waits where the server asks for that.
+
+A request is timed from when it was due, so that a server which falls behind looks as slow as it is. What was turned
+away is sent again; so is what was not answered, and that may then be counted as a duplicate.
+"""
+
+import asyncio
+import ssl
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from changeling_protocol import MalformedBytes
+from changeling_protocol.wire import (
+    MOST_ENVELOPES_TAKEN,
+    MSGPACK,
+    ErrorAnswer,
+    decode_acknowledgement,
+    encode_acknowledgement,
+)
+from changeling_protocol.wire.paths import UPLOADS
+
+_ALL_TAKEN = encode_acknowledgement({})
+_TAKEN, _TOO_MANY, _OVERLOADED = 200, 429, 503
+_MOST_WAIT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+_MOST_FAILURES = 100
+"""So often in a row a connection may break, over all of them, before the server is given up."""
+
+
+class SendingFailed(OSError):
+    """The server cannot be sent anything, or refuses all of it; the sentence says why."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of requests.
+
+    requests: how many were taken. told: envelopes that the server refused in its answers, by reason.
+    turned_away: how often it asked to come again later. unsure: how often a request was sent again as its answer was
+    lost, so that it may be there twice. seconds: all of it. latencies: in seconds, from when each was due.
+    """
+
+    requests: int = 0
+    told: Counter[str] = field(default_factory=Counter)
+    turned_away: int = 0
+    unsure: int = 0
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+
+    def latency(self, share: float) -> float:
+        """The latency that this share of the requests does not exceed, in seconds; 0 where none was sent."""
+        ordered = sorted(self.latencies)
+        return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+
+
+def send(
+    requests: Iterator[tuple[float, bytes]],
+    server: str,
+    token: str | None = None,
+    *,
+    connections: int = 32,
+    seconds_of_one: float = 0.0,
+) -> Sent:
+    """Send requests until all are taken.
+
+    requests: when each is due, in seconds from any moment on, rising, and its body. server: a base URL.
+    token: shown with each. seconds_of_one: so long a second of theirs takes here; 0 sends each as soon as a connection
+    is free. Raises SendingFailed.
+    """
+    return asyncio.run(_Sender(requests, server, token, seconds_of_one).run(connections))
+
+
+class _Sender:
+    def __init__(
+        self, requests: Iterator[tuple[float, bytes]], server: str, token: str | None, seconds_of_one: float
+    ) -> None:
+        parts = urlsplit(server)
+        self._host, self._tls = parts.hostname or "", parts.scheme == "https"
+        self._port = parts.port or (443 if self._tls else 80)
+        shown = f"authorization: Bearer {token}\r\n" if token else ""
+        self._head = (
+            f"POST {parts.path.rstrip('/')}{UPLOADS} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n{shown}"
+            f"content-type: {MSGPACK}\r\ncontent-length: "
+        ).encode()
+        self._requests, self._speed = requests, seconds_of_one
+        self._again: deque[tuple[float, bytes]] = deque()
+        self._sent = Sent()
+        self._first: float | None = None
+        self._begin = self._open_at = 0.0
+        self._failures = 0
+
+    async def run(self, connections: int) -> Sent:
+        self._begin = self._open_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(connections):
+                    workers.create_task(self._work())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        self._sent.seconds = asyncio.get_running_loop().time() - self._begin
+        return self._sent
+
+    def _next(self) -> tuple[float, bytes] | None:
+        if self._again:
+            return self._again.popleft()
+        coming = next(self._requests, None)
+        if coming is not None and self._first is None:
+            self._first = coming[0]
+        return coming
+
+    async def _work(self) -> None:
+        """Sends on one connection, and on another where that one breaks."""
+        loop = asyncio.get_running_loop()
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        try:
+            while (coming := self._next()) is not None:
+                due, body = coming
+                moment = self._begin + self._speed * (due - (self._first or 0.0)) if self._speed else loop.time()
+                while (wait := max(moment, self._open_at) - loop.time()) > 0:
+                    await asyncio.sleep(wait)
+                begun = False
+                try:
+                    if streams is None:
+                        streams = await asyncio.open_connection(
+                            self._host, self._port, ssl=ssl.create_default_context() if self._tls else None
+                        )
+                    begun = True
+                    status, headers, content = await self._ask(*streams, body)
+                except (OSError, EOFError, asyncio.LimitOverrunError) as error:
+                    self._failed(error)
+                    self._sent.unsure += begun
+                    self._again.append(coming)
+                    await _close(streams)
+                    streams = None
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+                self._failures = 0
+                if status == _TAKEN:
+                    self._taken(content)
+                    self._sent.latencies.append(loop.time() - moment)
+                else:
+                    self._turned_away(status, headers, content)
+                    self._again.append(coming)
+                if b"connection: close" in headers:
+                    await _close(streams)
+                    streams = None
+        finally:
+            await _close(streams)
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes
+    ) -> tuple[int, bytes, bytes]:
+        """Returns the status, the headers in lower case, and the body."""
+        writer.write(self._head + b"%d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = head.partition(b"content-length:")[2].partition(b"\r")[0]
+        return int(head[9:12]), head, await reader.readexactly(int(length or 0))
+
+    def _taken(self, content: bytes) -> None:
+        self._sent.requests += 1
+        if content == _ALL_TAKEN:
+            return
+        try:
+            refused = decode_acknowledgement(content, MOST_ENVELOPES_TAKEN)
+        except MalformedBytes as error:
+            raise SendingFailed("who answers there is no server of ours") from error
+        self._sent.told.update(refused.values())
+
+    def _turned_away(self, status: int, headers: bytes, content: bytes) -> None:
+        """Waits with all connections, as the server asks. Raises SendingFailed where waiting is no use."""
+        if status not in (_TOO_MANY, _OVERLOADED):
+            detail = f"status {status}"
+            with suppress(MalformedBytes):
+                detail = ErrorAnswer.decode(content).detail
+            raise SendingFailed(f"the server takes no such requests: {detail}")
+        asked = headers.partition(b"retry-after:")[2].partition(b"\r")[0].strip()
+        wait = float(asked) if asked.isdigit() else 1.0
+        self._sent.turned_away += 1
+        self._open_at = max(self._open_at, asyncio.get_running_loop().time() + min(wait, _MOST_WAIT_SECONDS))
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures > _MOST_FAILURES:
+            raise SendingFailed(f"the server cannot be reached: {error}") from error
+
+
+async def _close(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None) -> None:
+    if streams is not None:
+        streams[1].close()
+        with suppress(OSError):
+            await streams[1].wait_closed()

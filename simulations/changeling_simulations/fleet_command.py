@@ -1,0 +1,202 @@
+"""`changeling-sim fleet` and `fleet-check`: load for the user's own server, and whether it counted all of it."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from changeling_protocol import Node, SealingKey, Survey
+from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
+from changeling_statistics.survey_files import read_survey
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from . import options
+from .fleet.comparison import Row, compared, told
+from .fleet.sealing import Load, sealed
+from .fleet.segments import write_segments
+from .fleet.sending import Sent, send
+from .fleet.server import Server
+from .fleet.truth import Truth
+from .fleet.wishes import Wishes, open_periods, overdue_periods
+
+DEVICES = 1000
+TOKEN_VARIABLE = "CHANGELING_TOKEN"  # noqa: S105
+
+
+def _share(told: str) -> Any:
+    return typer.Option(parser=options.rate, metavar="RATE", help=told)
+
+
+def fleet(
+    survey_file: Annotated[Path, typer.Argument(metavar="SURVEY", help="The survey, signed or not.")],
+    server: Annotated[
+        str | None, typer.Option(parser=options.url, metavar="URL", help="Your server, where the survey is published.")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Instead: write Parquet segments of a log to a new folder.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --into: the public sealing key, 64 hexadecimal digits.")
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(parser=options.count, metavar="N", help="How many, as 1e5.", show_default="1000"),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(min=0, metavar="R", help="Requests a second, on average over the day's curve; 0: at once.")
+    ] = 0,
+    envelopes: Annotated[
+        int, typer.Option(min=1, max=MOST_ENVELOPES_TAKEN, help="Envelopes of a request: more than 1 as from a relay.")
+    ] = 1,
+    offline: Annotated[float | None, _share("Chance not to report after a period, and to answer for it later.")] = None,
+    duplicates: Annotated[float | None, _share("So many envelopes are sent twice.")] = None,
+    late: Annotated[float | None, _share("So many more come after their grace.")] = None,
+    garbage: Annotated[float | None, _share("So many more must be refused for another reason.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another one makes other devices.")] = 0,
+    connections: Annotated[int, typer.Option(min=1, max=4096, help="To the server, at once.")] = 32,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what the server must come to, for `fleet-check`.")
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Then compare it with what the server counted.")] = False,
+    i_run_this_server: Annotated[
+        bool, typer.Option("--i-run-this-server", help="Needed beyond this machine, with an operator's token.")
+    ] = False,
+) -> int:
+    """Load a server of your own with the sealed envelopes of made-up devices, of which everything is known.
+
+    Each device answers the periods that have closed and can still be answered; with --into, all of the calendar's.
+    """
+    survey = read_survey(survey_file)
+    if (server is None) == (into is None):
+        raise ValueError("say one of --server and --into: where the envelopes go")
+    console = Console()
+    count = devices or DEVICES
+    wishing = partial(
+        Wishes,
+        count,
+        offline=offline or 0.0,
+        duplicates=duplicates or 0.0,
+        late=late or 0.0,
+        garbage=garbage or 0.0,
+        seed=seed,
+    )
+    with tempfile.TemporaryDirectory(prefix="changeling-fleet-") as folder:
+        if into is not None:
+            if compare or rate:
+                raise ValueError("--compare and --rate are about a server: leave them out, or --into")
+            periods = survey.calendar.periods
+            wishes = wishing(heard=Node(0, periods), overdue=Node(0, max(1, periods - 1)), logged=True)
+            load = _sealed(survey, _key_in(key), wishes, Path(folder))
+            written = write_segments(load.requests(envelopes), into)
+            console.print(f"wrote {written:,} requests with {len(load):,} envelopes to {escape(str(into))}")
+            _write_truth(load.truth, truth, console)
+            return 0
+        assert server is not None  # noqa: S101  # as one of both is given
+        with Server(server, _token()) as asked:
+            asked.admit(survey, i_run_it=i_run_this_server)
+            sealing_key, now = asked.key()
+            lasting = count / envelopes / rate if rate else 0.0
+            wishes = wishing(heard=open_periods(survey, now, lasting), overdue=overdue_periods(survey, now))
+            load = _sealed(survey, sealing_key, wishes, Path(folder))
+            sent = _sent(load, asked, rate, envelopes, connections)
+            _write_truth(load.truth, truth, console)
+            _print_sent(console, load, sent)
+            rows = told(load.truth.told, sent.told, "told")
+            if compare:
+                rows += _compared(asked, survey, load.truth)
+            return _print_rows(console, rows, sent.unsure)
+
+
+def fleet_check(
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="What `changeling-sim fleet --truth` wrote.")],
+    server: Annotated[str, typer.Option(parser=options.url, metavar="URL", help="The server that was loaded.")],
+) -> int:
+    """Compare what a fleet's envelopes must come to with what a server shows; the exit code is 1 where they differ.
+
+    With an operator's token in $CHANGELING_TOKEN refusals are compared, too, and the server folds first.
+    """
+    expected = Truth.read(truth)
+    with Server(server, _token()) as asked:
+        return _print_rows(Console(), _compared(asked, asked.published(expected.survey), expected))
+
+
+def _key_in(file: Path | None) -> SealingKey:
+    if file is None:
+        raise ValueError("--into seals to a key of yours: name a file with the public one, by --key")
+    try:
+        return SealingKey(bytes.fromhex(file.read_text().strip()), 0, 2**62)
+    except ValueError as error:
+        raise ValueError(f"{file} holds no public X25519 key in 64 hexadecimal digits: {error}") from error
+
+
+def _token() -> str | None:
+    return os.environ.get(TOKEN_VARIABLE, "").strip() or None
+
+
+def _sealed(survey: Survey, key: SealingKey, wishes: Wishes, folder: Path) -> Load:
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, transient=True) if terminal.is_terminal else nullcontext() as progress:
+        if progress is None:
+            return sealed(survey, key, wishes, folder)
+        task = progress.add_task("sealing", total=wishes.devices)
+        return sealed(survey, key, wishes, folder, lambda done: progress.update(task, completed=done))
+
+
+def _sent(load: Load, server: Server, rate: float, envelopes: int, connections: int) -> Sent:
+    """Sends all of it; where a rate is given, the time that it spans is stretched so that it is the mean."""
+    seconds_of_one = 0.0
+    if rate:
+        span = float(load.due[-1] - load.due[0])
+        seconds_of_one = len(load) / envelopes / rate / span if span else 0.0
+    requests = load.requests(envelopes)
+    return send(requests, server.url, server.token, connections=connections, seconds_of_one=seconds_of_one)
+
+
+def _compared(server: Server, survey: Survey, truth: Truth) -> list[Row]:
+    if server.token is not None:
+        server.fold()
+    id_ = survey.id.hex()
+    status = server.status(id_)
+    return compared(truth, survey, status, server.series(id_) if status["nodes"] else None)
+
+
+def _write_truth(truth: Truth, path: Path | None, console: Console) -> None:
+    if path is not None:
+        truth.write(path)
+        console.print(f"wrote {escape(str(path))}")
+
+
+def _print_sent(console: Console, load: Load, sent: Sent) -> None:
+    rate = sent.requests / max(sent.seconds, 1e-9)
+    half, most = (1000 * sent.latency(share) for share in (0.5, 0.99))
+    console.print(
+        f"{len(load):,} envelopes in {sent.requests:,} requests, {rate:,.0f} a second; answered within {half:.1f} ms "
+        f"(half of them), {most:.1f} ms (99%); asked to wait {sent.turned_away:,} times, sent again {sent.unsure:,}"
+    )
+
+
+def _print_rows(console: Console, rows: Iterable[Row], unsure: int = 0) -> int:
+    """Prints them; returns the exit code."""
+    table = Table(title="What the fleet must come to, and what the server says", title_justify="left")
+    table.add_column("")
+    for column in ("expected", "found", ""):
+        table.add_column(column, justify="right")
+    agree = True
+    for row in rows:
+        agree &= row.agrees
+        table.add_row(
+            row.what, f"{row.expected:,.12g}", f"{row.found:,.12g}", "" if row.agrees else "[bold red]DIFFERS[/]"
+        )
+    if table.row_count:
+        console.print(table)
+        console.print("all agree" if agree else "[bold red]not all agree[/]")
+    if unsure and not agree:
+        console.print(f"{unsure:,} requests were sent again as their answers were lost: these may be duplicates more")
+    return 0 if agree else 1

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
+.PHONY: setup node browser check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-scale bench-house soak clean
 
 setup: $(VENV)/ready
 
@@ -60,6 +60,9 @@ bench-house: setup
 
 bench-server: setup
 	$(BIN)/python -m benchmarks server
+
+bench-scale: setup
+	$(BIN)/python -m benchmarks scale
 
 soak: setup
 	$(BIN)/python -m benchmarks soak

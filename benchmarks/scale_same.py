@@ -83,7 +83,7 @@ def hostile(source: Log, chance: Random) -> Iterator[Appended]:
         elif kind < 0.25:
             made = made[:-9] + chance.randbytes(9)
         elif kind < 0.3:
-            made = chance.randbytes(chance.randrange(40, 200))
+            made = chance.randbytes(chance.randrange(90, 200))
         sent.append(made)
         yield Appended(chance.randrange(STREAMS), now, [body(made, made), body(made)][: chance.randint(1, 2)])
 

@@ -9,7 +9,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -50,17 +50,17 @@ def measure() -> dict[str, float | None]:
     return figures
 
 
-def killed(folder: Path, place: str, kills: int = KILLS) -> dict[str, float]:
+def killed(folder: Path, place: str, kills: int = KILLS, options: Sequence[str] = ()) -> dict[str, float]:
     """Kills until so many hit what was at work; then compares what was sent with what is counted.
 
     A server was at work if it had acknowledged an upload since its start, a fold if it had counted one. The others that
-    were killed are told as well: most of them were starting.
+    were killed are told as well: most of them were starting. options: more, of a server.
     """
     log = prepared(folder, place=place)
     senders = Senders(log)
     count = Counter(dict.fromkeys(("kills_of_server", "kills_of_fold", "kills_besides"), 0))
     counting = Lock()
-    arguments = ServerProcess(folder, store=place).arguments
+    arguments = ServerProcess(folder, *options, store=place).arguments
 
     def end_of(server: Life, chance: random.Random) -> list[tuple[str, bool]]:
         """Kills its fold, then itself; each hit with whether that was at work."""
@@ -108,19 +108,19 @@ def _at_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> None:
     time.sleep(chance.uniform(0, MOST_SECONDS))
 
 
-def terminated(folder: Path, place: str) -> dict[str, float]:
+def terminated(folder: Path, place: str, options: Sequence[str] = ()) -> dict[str, float]:
     """SIGTERM while senders send and the fold is behind: how long it takes, and what is lost."""
     log = prepared(folder, place=place)
     log.append(time.time(), *([sealed(log, os.urandom(ID_BYTES)) for _ in range(50)] * 2000))
     senders = Senders(log)
-    with _served(folder, place, senders) as server:
+    with _served(folder, place, senders, options) as server:
         senders.start()
         time.sleep(3)
         began = time.monotonic()
         server.process.terminate()
         server.process.wait(60)
         took = time.monotonic() - began
-    with _served(folder, place, senders):
+    with _served(folder, place, senders, options):
         senders.finish()
     figures = compared(log, senders, already=50)
     log.store.close()
@@ -152,11 +152,12 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
     return {"restarts": RESTARTS, "seconds": max(waits), **figures}
 
 
-def at_once(folder: Path, place: str, seconds: float = 10.0) -> dict[str, float]:
+def at_once(folder: Path, place: str, seconds: float = 10.0, options: Sequence[str] = ()) -> dict[str, float]:
     """Two servers on one store, each of which is sent every envelope."""
     log = prepared(folder, place=place)
     senders = Senders(log, everywhere=True)
-    with _served(_own(folder, 0), place, senders), _served(_own(folder, 1), place, senders):
+    first, second = (_served(_own(folder, each), place, senders, options) for each in (0, 1))
+    with first, second:
         senders.start()
         time.sleep(seconds)
         senders.finish()
@@ -166,9 +167,9 @@ def at_once(folder: Path, place: str, seconds: float = 10.0) -> dict[str, float]
 
 
 @contextmanager
-def _served(folder: Path, place: str, senders: Senders) -> Iterator[ServerProcess]:
+def _served(folder: Path, place: str, senders: Senders, options: Sequence[str] = ()) -> Iterator[ServerProcess]:
     """A server that the senders send to."""
-    with ServerProcess(folder, store=place) as server:
+    with ServerProcess(folder, *options, store=place) as server:
         port = port_of(server)
         senders.ports.append(port)
         try:

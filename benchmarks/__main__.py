@@ -48,7 +48,7 @@ SUITES = {
         "server_first_look",
         "server_found",
     ),
-    "scale": ("scale_spark", "scale_kills"),
+    "scale": ("scale_same", "scale_folding", "scale_appending", "scale_spark", "scale_kills"),
     "soak": ("server_soak", "server_fuzzing"),
     "house": (
         "house.lengths",

@@ -58,11 +58,11 @@ def _pair(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Both under load; half_of: figures, where each is to have half its load."""
     rates = (half_of["single_empty_requests"] / 2, half_of["single_requests"] / 2) if half_of else (0, 0)
-    return _loaded(empty, file, rates[0]), _loaded(ours, file, rates[1])
+    return loaded_with_cpu(empty, file, rates[0]), loaded_with_cpu(ours, file, rates[1])
 
 
-def _loaded(server: Running, file: Path, rate: float) -> dict[str, float]:
+def loaded_with_cpu(server: Running, file: Path, rate: float = 0, connections: int = 64) -> dict[str, float]:
     """With the processor time that a request took the process, that of the fold not counted."""
     before = server.seconds
-    found = loaded(server.port, file, SECONDS, rate)
+    found = loaded(server.port, file, SECONDS, rate, connections)
     return {**found, "cpu": (server.seconds - before) / found["requests"]}

@@ -9,7 +9,7 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -46,8 +46,8 @@ def measure() -> dict[str, float | None]:
     return figures
 
 
-def killed(folder: Path, place: str, kills: int = KILLS) -> dict[str, float]:
-    """Kills until there were so many; then compares what was sent with what is counted."""
+def killed(folder: Path, place: str, kills: int = KILLS, options: Sequence[str] = ()) -> dict[str, float]:
+    """Kills until there were so many; then compares what was sent with what is counted. options: more, of a server."""
     log = prepared(folder, place=place)
     senders = Senders(log)
     count = {"kills_of_server": 0, "kills_of_fold": 0}
@@ -57,7 +57,7 @@ def killed(folder: Path, place: str, kills: int = KILLS) -> dict[str, float]:
         """Starts a server and kills it, again and again."""
         chance = random.Random(number)  # noqa: S311
         while sum(count.values()) < kills:
-            with ServerProcess(_own(folder, number), store=place) as server:
+            with ServerProcess(_own(folder, number), *options, store=place) as server:
                 port = port_of(server)
                 senders.ports.append(port)
                 for _ in range(FOLDS_A_SERVER):
@@ -77,26 +77,26 @@ def killed(folder: Path, place: str, kills: int = KILLS) -> dict[str, float]:
         each.start()
     for each in lives:
         each.join()
-    with _served(folder, place, senders):
+    with _served(folder, place, senders, options):
         senders.finish()
     figures = compared(log, senders)
     log.store.close()
     return count | figures
 
 
-def terminated(folder: Path, place: str) -> dict[str, float]:
+def terminated(folder: Path, place: str, options: Sequence[str] = ()) -> dict[str, float]:
     """SIGTERM while senders send and the fold is behind: how long it takes, and what is lost."""
     log = prepared(folder, place=place)
     log.append(time.time(), *([sealed(log, os.urandom(ID_BYTES)) for _ in range(50)] * 2000))
     senders = Senders(log)
-    with _served(folder, place, senders) as server:
+    with _served(folder, place, senders, options) as server:
         senders.start()
         time.sleep(3)
         began = time.monotonic()
         server.process.terminate()
         server.process.wait(60)
         took = time.monotonic() - began
-    with _served(folder, place, senders):
+    with _served(folder, place, senders, options):
         senders.finish()
     figures = compared(log, senders, already=50)
     log.store.close()
@@ -128,11 +128,12 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
     return {"restarts": RESTARTS, "seconds": max(waits), **figures}
 
 
-def at_once(folder: Path, place: str, seconds: float = 10.0) -> dict[str, float]:
+def at_once(folder: Path, place: str, seconds: float = 10.0, options: Sequence[str] = ()) -> dict[str, float]:
     """Two servers on one store, each of which is sent every envelope."""
     log = prepared(folder, place=place)
     senders = Senders(log, everywhere=True)
-    with _served(_own(folder, 0), place, senders), _served(_own(folder, 1), place, senders):
+    first, second = (_served(_own(folder, each), place, senders, options) for each in (0, 1))
+    with first, second:
         senders.start()
         time.sleep(seconds)
         senders.finish()
@@ -142,9 +143,9 @@ def at_once(folder: Path, place: str, seconds: float = 10.0) -> dict[str, float]
 
 
 @contextmanager
-def _served(folder: Path, place: str, senders: Senders) -> Iterator[ServerProcess]:
+def _served(folder: Path, place: str, senders: Senders, options: Sequence[str] = ()) -> Iterator[ServerProcess]:
     """A server that the senders send to."""
-    with ServerProcess(folder, store=place) as server:
+    with ServerProcess(folder, *options, store=place) as server:
         port = port_of(server)
         senders.ports.append(port)
         try:

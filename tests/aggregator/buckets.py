@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from logging import WARNING, getLogger
 
 import boto3
 from moto.server import ThreadedMotoServer
@@ -20,7 +21,8 @@ _numbers = count()
 @contextmanager
 def object_store() -> Iterator[str]:
     """Runs it while the context lasts, named in the environment; gives its endpoint."""
-    server = ThreadedMotoServer(port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    getLogger("werkzeug").setLevel(WARNING)
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"

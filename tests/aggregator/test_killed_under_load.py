@@ -1,6 +1,5 @@
 """Whatever is killed, and whenever: what was acknowledged counts exactly once, and nothing else counts."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,24 @@ from ..postgres import PostgreSQL
 WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgresql", "segments"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of a store, or of a log."""
+    return str(request.param)
+
+
+@pytest.fixture
+def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of a new store."""
-    new: Callable[[], str] = {
-        "sqlite": lambda: str(tmp_path / "server.db"),
-        "postgresql": lambda: request.getfixturevalue("postgresql").new(),
-    }[request.param]
-    return new()
+    if kind == "postgresql":
+        return str(request.getfixturevalue("postgresql").new())
+    return str(tmp_path / "server.db")
+
+
+@pytest.fixture
+def options(kind: str, tmp_path: Path) -> tuple[str, ...]:
+    """Of its servers."""
+    return ("--segments", str(tmp_path / "segments")) if kind == "segments" else ()
 
 
 def exact(figures: dict[str, float]) -> bool:
@@ -28,18 +37,20 @@ def exact(figures: dict[str, float]) -> bool:
 
 
 @pytest.mark.heavy
-def test_killed_servers_and_folds_lose_nothing_and_count_nothing_twice(tmp_path: Path, place: str) -> None:
+def test_killed_servers_and_folds_lose_nothing_and_count_nothing_twice(
+    tmp_path: Path, place: str, options: tuple[str, ...]
+) -> None:
     """A dozen SIGKILLs of two servers and of their folds while four senders send."""
-    figures = killed(tmp_path, place, 12)
+    figures = killed(tmp_path, place, 12, options)
     assert figures["kills_of_server"] >= 2
     assert figures["kills_of_fold"] >= 2
     assert exact(figures), figures
 
 
 @pytest.mark.heavy
-def test_sigterm_under_load_loses_nothing(tmp_path: Path, place: str) -> None:
+def test_sigterm_under_load_loses_nothing(tmp_path: Path, place: str, options: tuple[str, ...]) -> None:
     """Out within five seconds, with a backlog and senders."""
-    figures = terminated(tmp_path, place)
+    figures = terminated(tmp_path, place, options)
     assert figures["seconds"] < 5
     assert exact(figures), figures
 
@@ -54,7 +65,7 @@ def test_a_database_that_is_restarted_under_load_is_used_again(tmp_path: Path) -
 
 
 @pytest.mark.heavy
-def test_what_is_sent_to_two_servers_at_once_counts_once(tmp_path: Path, place: str) -> None:
+def test_what_is_sent_to_two_servers_at_once_counts_once(tmp_path: Path, place: str, options: tuple[str, ...]) -> None:
     """Each envelope to both, in transactions of either."""
-    figures = at_once(tmp_path, place, 2.0)
+    figures = at_once(tmp_path, place, 2.0, options)
     assert exact(figures), figures

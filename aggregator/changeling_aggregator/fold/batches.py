@@ -16,7 +16,7 @@ from ..store.surveys import published_surveys, readable
 from .opening import Open, Opened
 
 BATCH_REQUESTS = 20_000
-BATCH_BYTES = 8 * 2**20
+BATCH_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)

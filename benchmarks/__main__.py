@@ -48,7 +48,6 @@ SUITES = {
         "server_first_look",
         "server_found",
     ),
-    "scale": ("scale_same", "scale_folding", "scale_appending"),
     "soak": ("server_soak", "server_fuzzing"),
     "scale": (
         "scale_same",

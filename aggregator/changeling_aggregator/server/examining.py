@@ -8,7 +8,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from changeling_protocol import __version__
@@ -100,8 +99,8 @@ def _of_files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
 
 
 def _of_spark(files: Sequence[IdFile]) -> Iterator[Finding]:
-    """Where Spark folds the store, or could: whether what that needs is here, and the files with ids that it wrote."""
-    if not files and find_spec("pyspark") is None:
+    """Where Spark folds the store: whether what that needs is here, and the files with ids that it wrote."""
+    if not files:
         return
     lacking = missing()
     if lacking is not None:

@@ -2,56 +2,28 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
-from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Calendar, Group, Odds, ReleasePlan, StateSpace, SubsetSelection, Survey, Track
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance
+from changeling_protocol import Calendar, Survey
 from playwright.sync_api import Browser
 
 from ..aggregator.serving import ServerProcess
-from ..protocol.examples import AUTHORITY, survey
+from ..aggregator.whole_survey import whole_survey_store
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
-PERIODS, HOUR, ENTRIES, SEED = 1203, 3600, 500, 3
+PERIODS, HOUR = 1203, 3600
 MOST_POINTS = 500
 ANSWERS = ("<img src=x onerror=alert(1)>", "<b>bold</b> &amp; <a href='/page/x'>linked</a>", "plain")
 QUESTION = "<script>alert(2)</script><b>What?</b>"
 PATIENCE_MS = 90_000
 
 
-def _long_store(path: Path) -> Survey:
-    """Everybody reports their state in every period, at random."""
-    randomizer = SubsetSelection(StateSpace(len(ANSWERS)), Odds(9, 1), 1)
-    plan = ReleasePlan((Group((Track(1, randomizer, 0, PERIODS),)),))
-    calendar = Calendar(int(time.time()) - (PERIODS + 24) * HOUR, HOUR, PERIODS)
-    asked = replace(survey(plan, answers=ANSWERS, calendar=calendar), question=QUESTION)
-    generator, lots = np.random.default_rng(SEED), dict[LotKey, Lot]()
-    for period in range(1, PERIODS + 1):
-        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
-        symbols = generator.integers(0, randomizer.symbols, ENTRIES).astype(np.uint64)
-        lot.nodes[TrackNumber(0), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
-    store = Store.open(path)
-    with store.writing() as connection:
-        add_survey(connection, asked.id, asked.signed_by(AUTHORITY), public=True)
-        put_snapshots(connection, asked.id, 1, lots, [])
-        put_looked(connection, asked.id, Looked(1, PERIODS, PERIODS, 0))
-    store.close()
-    return asked
-
-
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Survey]]:
     folder = tmp_path_factory.mktemp("long")
-    asked = _long_store(folder / "server.db")
+    calendar = Calendar(int(time.time()) - (PERIODS + 24) * HOUR, HOUR, PERIODS)
+    asked = whole_survey_store(folder / "server.db", QUESTION, ANSWERS, calendar)
     with ServerProcess(folder) as server:
         yield server, asked
 

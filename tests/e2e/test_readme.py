@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import socket
 import subprocess
@@ -13,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from ..docs.blocks import ROOT, commands_of
+
 DOORS = ("README.md", *(f"docs/{page}.md" for page in ("app", "operator", "reading", "designer", "central/guide")))
 SHOWN = "\n".join((ROOT / page).read_text() for page in DOORS)
 """What a new user is shown: the README and the page behind each of its doors."""
@@ -23,13 +23,6 @@ COMMANDS = Path(sys.executable).parent
 def block_with(words, language):
     (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", SHOWN, re.DOTALL) if words in b)
     return block
-
-
-def commands_of(block):
-    """The command lines of a console block, continued lines joined, comments and exports left out."""
-    joined = block.replace("\\\n", " ")
-    lines = (line[2:] for line in joined.splitlines() if line.startswith("$ "))
-    return [shlex.split(line, comments=True) for line in lines if not line.startswith("export")]
 
 
 def free_port():

@@ -128,8 +128,8 @@ def test_the_test_is_that_of_all_tails_one_by_one(plan, stuffed):
 
 @pytest.mark.parametrize("expected", [7, 8.5, 8.8, 10])
 def test_a_symbol_that_never_came_is_asked_for_however_little_is_asked(expected):
-    """Of one node and three symbols there are six tails. A symbol that was to come 8.8 times at least, and never did,
-    is off by fewer than three standard deviations, and yet too strange."""
+    """One node of three symbols has six tails. A symbol that was to come 8.8 times at least, and never did, is
+    off by fewer than three standard deviations, and yet too strange."""
     randomizer = KaryResponse(StateSpace(2), Odds(900, 1))
     plan = ReleasePlan((Group((Track(PERIODS, randomizer, 0, PERIODS),)),))
     asked = survey(plan, answers=("yes", "no"), calendar=Calendar(1_800_000_000, 60, PERIODS), minimum=10)

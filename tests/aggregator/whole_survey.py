@@ -1,0 +1,36 @@
+"""A store that shows the whole of a survey, made up at random: for whoever looks at many periods."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
+from changeling_aggregator.store.surveys import add_survey
+from changeling_protocol import Calendar, Group, Odds, ReleasePlan, StateSpace, SubsetSelection, Survey, Track
+from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
+from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics.tallies import Attendance
+
+from ..protocol.examples import AUTHORITY, survey
+
+ENTRIES, SEED = 500, 3
+
+
+def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], calendar: Calendar) -> Survey:
+    """Make a store with a survey open to all, of which everybody reports their state in every period; the survey."""
+    randomizer = SubsetSelection(StateSpace(len(answers)), Odds(9, 1), 1)
+    plan = ReleasePlan((Group((Track(1, randomizer, 0, calendar.periods),)),))
+    asked = replace(survey(plan, answers=answers, calendar=calendar), question=question)
+    generator, lots = np.random.default_rng(SEED), dict[LotKey, Lot]()
+    for period in range(1, calendar.periods + 1):
+        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
+        symbols = generator.integers(0, randomizer.symbols, ENTRIES).astype(np.uint64)
+        lot.nodes[TrackNumber(0), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
+    store = Store.open(path)
+    with store.writing() as connection:
+        add_survey(connection, asked.id, asked.signed_by(AUTHORITY), public=True)
+        put_snapshots(connection, asked.id, 1, lots, [])
+        put_looked(connection, asked.id, Looked(1, calendar.periods, calendar.periods, 0))
+    store.close()
+    return asked

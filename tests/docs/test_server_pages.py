@@ -1,0 +1,195 @@
+"""What the pages of readers and operators show works as it stands there: only addresses, ids and dates are put in."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.snapshots import looked_at_survey
+from changeling_commands.__main__ import main
+from changeling_protocol import Calendar
+
+from ..aggregator.serving import TOKEN, ServerProcess, eventually
+from ..aggregator.whole_survey import whole_survey_store
+from ..protocol.examples import AUTHORITY, PINNED
+from .blocks import ROOT, blocks, commands_of
+
+READING, OPERATOR = "docs/reading.md", "docs/operator.md"
+RUN_ELSEWHERE = {
+    "changeling serve --store server.db": "tests/e2e/test_readme.py",
+    "createuser changeling": "tests/aggregator/test_postgresql.py",
+}
+"""The blocks of the operators' page that no test here runs, by words in them, and the tests of what they show."""
+RUN_HERE = ("changeling relay", "changeling backup")
+DAY, PERIODS = 86_400, 90
+ANSWERS = ("school", "training", "employment")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A server with a survey of ninety days, which ended yesterday, and the survey."""
+    folder = tmp_path_factory.mktemp("shown")
+    calendar = Calendar(int(time.time()) // DAY * DAY - (PERIODS + 1) * DAY, DAY, PERIODS)
+    survey = whole_survey_store(folder / "server.db", "What do you do?", ANSWERS, calendar)
+    (folder / "survey.signed").write_bytes(survey.signed_by(AUTHORITY))
+    (folder / "authority.pub").write_text(PINNED[0].hex())
+    with ServerProcess(folder) as server:
+        yield server, survey
+
+
+@pytest.fixture
+def ran(shown, monkeypatch, capsys):
+    """Runs a page's command beside the server's store; returns what it printed."""
+    server, survey = shown
+    monkeypatch.chdir(Path(server.store_path).parent)
+    monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
+    monkeypatch.setenv("COLUMNS", "120")
+    at = time.strftime("%Y-%m-%d", time.gmtime(survey.calendar.time(60)))
+
+    def run(words):
+        assert words[0] == "changeling"
+        put_in = [
+            at if word == "2027-03-01" else word.replace("https://surveys.example.org", server.url) for word in words
+        ]
+        code = main(put_in[1:])
+        printed = capsys.readouterr()
+        assert code == 0, printed.err
+        return printed.out
+
+    return run
+
+
+def test_the_commands_of_the_readers_page_print_tables(ran):
+    """Every one of them, with a row or a column for each answer."""
+    (block,) = blocks(READING, "console")
+    commands = commands_of(block)
+    assert [words[1] for words in commands] == ["series", "histogram", "change", "change", "status"]
+    for words in commands:
+        printed = ran(words)
+        assert words[1] == "status" or all(answer in printed for answer in ANSWERS)
+        for form in ("--json", "--csv") if words[1] != "status" else ("--json",):
+            assert ran([*words, form])
+
+
+def test_the_notebook_of_the_readers_page_runs(shown, monkeypatch):
+    """The series has a row for each period and a column for each answer, a frame and a plot."""
+    server, survey = shown
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    (block,) = blocks(READING, "python")
+    names = {}
+    exec(block.replace("https://surveys.example.org", server.url).replace("0a1b…", survey.id.hex()), names)
+    assert names["series"].values.shape == (PERIODS, len(ANSWERS))
+    assert len(names["series"].frame()) == PERIODS * len(ANSWERS)
+
+
+def test_every_path_and_parameter_of_the_readers_page_is_answered(shown):
+    """Those of the tables: each path with each parameter of its own, and with each that all of them take."""
+    server, survey = shown
+    text = (ROOT / READING).read_text()
+    paths = dict(re.findall(r"^\| `(/[a-z]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE))
+    assert list(paths) == ["/histogram", "/series", "/change", "/windows", "/status"]
+    shared = re.findall(r"^\| `([a-z]+=[a-z0-9.]+)` \|", text, re.MULTILINE)
+    assert {each.partition("=")[0] for each in shared} == {"method", "confidence", "covariance"}
+    time_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(survey.calendar.time(60)))
+    values = {"period": 60, "until": 60, "after": 30, "width": 7, "time": time_of}
+    needed = {"/change": {"after": 30, "until": 60}, "/windows": {"width": 7}}
+    for path, parameters in paths.items():
+        own = [{name: values[name]} for name in re.findall(r"`([a-z]+)=`", parameters)]
+        common = [] if path == "/status" else [dict([each.split("=")]) for each in shared]
+        for asked in [{}, *own, *common]:
+            query = needed.get(path, {}) | asked
+            answer = server.http.get(f"/v1/surveys/{survey.id.hex()}{path}", params=query)
+            of_changes = path in needed and query.get("method") == "smoothed"
+            assert answer.status_code == (422 if of_changes else 200), answer.text
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack", "csv"])
+def test_every_form_of_the_readers_page_is_given(shown, form):
+    """By `format=`, with the media type that is its own."""
+    server, survey = shown
+    answer = server.http.get(f"/v1/surveys/{survey.id.hex()}/series", params={"format": form})
+    assert answer.status_code == 200
+    assert form in answer.headers["content-type"]
+    assert f"`{form}`" in (ROOT / READING).read_text()
+
+
+def test_the_fields_of_the_readers_page_are_those_of_an_estimate(shown):
+    """No field of an estimate is left undocumented, and the page names none that there is not."""
+    server, survey = shown
+    text = (ROOT / READING).read_text()
+    path = f"/v1/surveys/{survey.id.hex()}/series?confidence=0.9&covariance=true"
+    (estimate, *_) = server.http.get(path).json()["series"]
+    table = text.partition("| field | means |")[2].partition("\n\n")[0]
+    fields = {
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
+    }
+    assert set(estimate) - fields == {"period", "time", "intervals", "simultaneous", "covariance"}
+    assert fields <= set(estimate)
+
+
+def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, ran):
+    """While the server runs; the new store shows the same survey."""
+    server, survey = shown
+    (block,) = (each for each in blocks(OPERATOR, "console") if "changeling backup" in each)
+    for words in commands_of(block):
+        ran([word.replace("2027-03-01.backup", "a.backup") for word in words])
+    restored = Store.open(Path(server.store_path).with_name("new.db"))
+    with restored.reading() as connection:
+        assert looked_at_survey(connection, survey.id).final == PERIODS
+    restored.close()
+
+
+def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
+    """Before the server; it answers for itself."""
+    server, _ = shown
+    (block,) = (each for each in blocks(OPERATOR, "console") if "changeling relay" in each)
+    (words,) = commands_of(block)
+    put_in = {"https://server.example": server.url, "/var/lib/changeling-relay": str(tmp_path / "spool")}
+    command = [
+        sys.executable,
+        "-m",
+        "changeling_commands",
+        *(put_in.get(word, word) for word in words[1:]),
+        "--port",
+        "0",
+    ]
+    relay = subprocess.Popen(command, cwd=Path(server.store_path).parent, stdout=subprocess.PIPE, text=True)
+    try:
+        address = re.search(r"http://127\.0\.0\.1:\d+", relay.stdout.readline())[0]
+        assert eventually(lambda: httpx.get(f"{address}/readyz").status_code in (200, 503), True)
+    finally:
+        relay.terminate()
+        relay.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "changeling fold --store server.db",
+        "changeling fold --store server.db --check",
+        "changeling token new --store server.db --name NAME --scope SCOPE",
+        "changeling survey publish survey.signed --public --server URL",
+        "changeling store version --store STORE",
+        "changeling keys list --store server.db",
+        "changeling survey extend survey.signed -o next.json",
+    ],
+)
+def test_a_command_in_the_operators_sentences_works(shown, ran, command):
+    """As it stands there, with names put in for the words in capitals."""
+    assert f"`{command}`" in " ".join((ROOT / OPERATOR).read_text().split())
+    put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
+    assert ran([put_in.get(word, word) for word in command.split()])
+
+
+def test_every_block_of_the_operators_page_is_run():
+    """Here, or by the test that is named for it; a block that is new is in neither list."""
+    shown_there = blocks(OPERATOR, "console")
+    words = [*RUN_ELSEWHERE, *RUN_HERE]
+    assert [sum(each in block for each in words) for block in shown_there] == [1] * len(shown_there)
+    assert len(shown_there) == len(words)
+    for test in RUN_ELSEWHERE.values():
+        assert (ROOT / test).exists()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -34,11 +34,12 @@ _numbers = count()
 
 
 class ServerProcess:
-    """`changeling serve` on a free port; use as a context."""
+    """`changeling serve` on a free port; use as a context. log: a file for what it logs."""
 
     _has_key = False
 
-    def __init__(self, folder: Path, *options: str, store: str | None = None) -> None:
+    def __init__(self, folder: Path, *options: str, store: str | None = None, log: Path | None = None) -> None:
+        self._log = log
         self.store_path = store or str(folder / "server.db")
         self.add_token(TOKEN, *TokenScope)
         public = folder / "pinned.pub"
@@ -46,11 +47,13 @@ class ServerProcess:
         self.arguments = ["serve", "--port", "0", "--store", self.store_path, "--authority", str(public), *options]
 
     def __enter__(self) -> "ServerProcess":
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "changeling_commands", *self.arguments],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with ExitStack() as opened:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "changeling_commands", *self.arguments],
+                stdout=subprocess.PIPE,
+                stderr=None if self._log is None else opened.enter_context(self._log.open("a")),
+                text=True,
+            )
         assert self.process.stdout
         self.url = self.process.stdout.readline().split()[-1]
         self.http = httpx.Client(base_url=self.url, timeout=100)

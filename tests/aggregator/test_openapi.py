@@ -11,6 +11,7 @@ import httpx
 import jsonschema_rs
 import msgpack
 import pytest
+from changeling_aggregator.server import page
 from changeling_aggregator.server.app import ROUTES
 from changeling_aggregator.server.described import description_of
 from changeling_aggregator.server.openapi import DIALECT, operations
@@ -122,6 +123,23 @@ def test_every_route_is_described_and_nothing_else() -> None:
     each = [document["paths"][path][method] for path, method in told]
     assert all(operation["summary"] for operation in each)
     assert len({operation["operationId"] for operation in each}) == len(each)
+
+
+def test_the_page_alone_is_left_out(asking: Asking) -> None:
+    """Of all that a server answers: each path that is left out is one of these, and is answered."""
+    left_out = {(route.path, method) for route in page.ROUTES for method in (route.methods or set()) - {"HEAD"}}
+    assert left_out == {
+        ("/", "GET"),
+        ("/page/session", "GET"),
+        ("/page/session", "POST"),
+        ("/page/session", "DELETE"),
+        ("/page/surveys/{survey}", "GET"),
+        ("/page/{file}", "GET"),
+    }
+    assert not {path for path, _ in left_out} & asking.document["paths"].keys()
+    assert [*operations(page.ROUTES)] == []
+    for path in ("/", "/page/session", "/page/main.js"):
+        assert asking.server.http.get(path).status_code in (200, 401)
 
 
 def _document() -> dict[str, Any]:

@@ -170,7 +170,7 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
     def cut_off(writing: Transactions) -> None:
         with writing() as connection:
             append(connection, stream, [b"lost"], 0)
-            (pid,) = postgresql.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid <> 0")
+            (pid,) = postgresql.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
             assert postgresql.sql(f"SELECT pg_terminate_backend({pid[0]}, 5000)") == [(True,)]
 
     with folder.turn_to_fold() as writing:

@@ -1,17 +1,25 @@
 """Who may: what a request must show before anything is done for it."""
 
+import logging
+from asyncio import timeout
+from collections.abc import Mapping
+
 from changeling_protocol.wire import ErrorCode
 from starlette.requests import Request
 
-from ..errors import TurnedDown
+from ..errors import Overloaded, TurnedDown
 from ..ingest import PublishedSurvey, Registry
 from ..loopback import is_loopback
 from ..store.tokens import Token, TokenScope, hash_of
 from .requests import service_of
+from .service import Admission
 
 LOOPBACK_COOKIE = "changeling"
 SECURE_COOKIE = "__Host-changeling"
 """Browsers take a cookie of such a name over TLS alone, and from the very host that it is for."""
+ADMISSION_SECONDS = 10.0
+"""So long the operator's rule for uploads may think about one."""
+_log = logging.getLogger("changeling")
 
 
 def require(request: Request, scope: TokenScope) -> None:
@@ -72,10 +80,28 @@ def require_app(request: Request) -> None:
 
 
 async def require_admission(request: Request, body: bytes) -> None:
-    """Let an upload pass that the operator's own rule admits, if there is one: else 403, with its sentence."""
+    """Let an upload pass that the operator's own rule admits, if there is one: else 403, with its sentence.
+
+    Raises Overloaded, for 503, where the rule fails, takes longer than ADMISSION_SECONDS, or says what it should not.
+    """
     admission = service_of(request).settings.admission
-    if admission is not None and (refusal := await admission(dict(request.headers), body)) is not None:
+    if admission is not None and (refusal := await _said_of(admission, dict(request.headers), body)) is not None:
         raise TurnedDown(ErrorCode.FORBIDDEN, refusal)
+
+
+async def _said_of(admission: Admission, headers: Mapping[str, str], body: bytes) -> str | None:
+    """What the rule says. Of what it raises only the kind is logged: its words may hold what was shown to it."""
+    try:
+        async with timeout(ADMISSION_SECONDS):
+            said: object = await admission(headers, body)
+    except Exception as error:
+        failed = f"raised {type(error).__name__}"
+    else:
+        if said is None or isinstance(said, str):
+            return said
+        failed = f"returned {type(said).__name__}"
+    _log.error("the rule for admission %s: an upload was turned away", failed)
+    raise Overloaded("whether this upload is admitted cannot be told at the moment")
 
 
 def token_of(registry: Registry, authorization: str) -> Token | None:

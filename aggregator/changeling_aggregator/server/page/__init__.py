@@ -1,4 +1,8 @@
-"""The page at `/`: what people come to look at. It shows what the API answers, to whom the API answers it."""
+"""The page at `/`: what people come to look at. It shows what the API answers, to whom the API answers it.
+
+Its routes are not in the OpenAPI document, which is a promise to programs: they are between the page and the server of
+one version, and change with both. What they show, programs have from the API.
+"""
 
 from starlette.routing import Route
 

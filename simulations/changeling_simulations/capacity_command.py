@@ -58,7 +58,7 @@ def capacity(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead.")] = False,
 ) -> None:
-    """How many machines a survey takes, what breaks first, and what a day with a lost region is like.
+    """How many machines a survey takes, how much of one server's limits, and what a day with a lost region is like.
 
     Costs are those that `python -m benchmarks scale` measured; docs/scale.md says how far they can be believed.
     """  # fmt: skip
@@ -75,9 +75,11 @@ def capacity(
         typer.echo(json.dumps(_as_json(made, day), indent=1))
         return
     console = Console()
-    console.print(sizing_table(made))
+    head, *rows = rows_of(made)
+    console.print(_printed("What it takes", head, rows))
     if day is not None:
-        console.print(day_table(day))
+        columns = ("hour", "made an hour", "taken an hour", "waiting on devices", "waiting in the log")
+        console.print(_printed("A day with a lost region, millions", columns, rows_of_day(day)))
 
 
 def demanded(
@@ -105,13 +107,10 @@ def day_of(demand: Demand, sizing: Sizing, lost: tuple[float, float], swing: flo
     return simulated_day(demand.envelopes, regions, accepting, folding, swing)
 
 
-def sizing_table(made: Sequence[tuple[Demand, Sizing]]) -> Table:
-    """A column for each number of devices."""
-    table = Table(title="What it takes", title_justify="left")
-    table.add_column("devices")
-    for demand, _ in made:
-        table.add_column(f"{demand.devices:,}", justify="right")
+def rows_of(made: Sequence[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
+    """What is printed of sizes: a name, and a cell for each of them."""
     rows: list[tuple[str, list[str]]] = [
+        ("devices", [f"{demand.devices:,}" for demand, _ in made]),
         ("envelopes a second, mean", [f"{sizing.mean:,.0f}" for _, sizing in made]),
         ("at the busiest hour", [f"{sizing.peak:,.0f}" for _, sizing in made]),
         ("bytes of an envelope", [f"{demand.envelope_bytes:,.0f}" for demand, _ in made]),
@@ -120,34 +119,34 @@ def sizing_table(made: Sequence[tuple[Demand, Sizing]]) -> Table:
         ("tallies, MB", [f"{demand.tally_bytes / 1e6:,.2f}" for demand, _ in made]),
         ("memory of the folds, GB", [f"{sizing.memory / GIGABYTE:,.1f}" for _, sizing in made]),
     ]
-    for place in range(len(made[0][1].stages)):
-        name = made[0][1].stages[place].name
-        rows.append((f"cores to {name}", [f"{sizing.stages[place].cores:,.1f}" for _, sizing in made]))
+    for place, stage in enumerate(made[0][1].stages):
+        rows.append((f"cores to {stage.name}", [f"{sizing.stages[place].cores:,.2f}" for _, sizing in made]))
     rows += [
         ("machines", [f"{sizing.machines:,}" for _, sizing in made]),
         ("money a month", [f"{sizing.month:,.0f}" for _, sizing in made]),
-        ("breaks first, of one server", [_limit(sizing) for _, sizing in made]),
     ]
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    return table
+    limits = [dict(sizing.limits) for _, sizing in made]
+    rows += [(f"of {name}", [f"{each[name]:,.2f}" for each in limits]) for name in limits[0]]
+    return [(name, *cells) for name, cells in rows]
 
 
-def day_table(day: Day) -> Table:
-    """Every second hour of the first day, and when all was caught up."""
-    table = Table(title="A day with a lost region, millions", title_justify="left")
-    for column in ("hour", "made an hour", "taken an hour", "waiting on devices", "waiting in the log"):
-        table.add_column(column, justify="right")
-    for hour in range(0, 24, 2):
+def rows_of_day(day: Day) -> list[tuple[str, ...]]:
+    """What is printed of a day, every second hour of its first 24 and of the morning after, in millions."""
+    rows = []
+    for hour in range(0, 36, 2):
         minutes = slice(60 * hour, 60 * hour + 60)
         figures = (day.made[minutes].sum(), day.taken[minutes].sum(), day.on_devices[60 * hour], day.in_log[60 * hour])
-        table.add_row(f"{hour}", *(f"{figure / 1e6:,.2f}" for figure in figures))
+        rows.append((f"{hour}", *(f"{figure / 1e6:,.2f}" for figure in figures)))
+    return rows
+
+
+def _printed(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for place, column in enumerate(head):
+        table.add_column(column, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
-
-
-def _limit(sizing: Sizing) -> str:
-    name, times = sizing.limits[0]
-    return f"{name}: {times:,.1f} times" if times > 1 else "nothing"
 
 
 def _hours(text: str) -> tuple[float, float]:

@@ -80,3 +80,6 @@ MEASURED = UnitCosts(
     fold_memory=Cost(200e6, 8.0),
 )
 """As benchmarks/scale_capacity.py measured them on two shared cores, SQLite and all; rounded."""
+
+MEASURED_BYTES = 112.0
+"""Of an envelope of those runs."""

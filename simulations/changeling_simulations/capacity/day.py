@@ -1,8 +1,8 @@
 """A day of many devices, minute by minute: peaks, a region that is lost, and how it is caught up.
 
-Devices send by the day's curve of their region. What cannot be taken waits on devices, whose clients try again as they
-are told to, within the hour; what is taken waits in the log for the fold. Nothing is lost unless it waits for longer
-than the grace.
+Devices send by the day's curve of their region, to its servers and no others. What cannot be taken waits on devices,
+whose clients try again as they are told to, within the hour; what is taken waits in the log for the fold. Nothing is
+lost unless it waits for longer than the grace.
 """
 
 from collections.abc import Sequence
@@ -65,31 +65,23 @@ def simulated_day(
     """Goes through days, with what is lost on the first of them.
 
     envelopes: in a day, of all regions. accepting: how many a second the servers of all regions can take, each region's
-    by its share; other regions take in what a lost one's devices send, as far as they have room. folding: how many a
-    second all folds can count.
+    by its share; no region takes in what another one's devices send. folding: how many a second all folds can count.
     """
     minutes = np.arange(days * MINUTES, dtype=np.float64)
     hours = minutes / 60
-    made = np.stack(
-        [envelopes / MINUTES * each.share * Rhythm(swing, each.peak).intensity(60.0 * minutes) for each in regions]
-    )
-    room = np.stack(
-        [
-            60
-            * accepting
-            * each.share
-            * ~((hours >= each.lost[0]) & (hours < each.lost[1]) if each.lost else hours < 0)
-            for each in regions
-        ]
-    ).sum(axis=0)
+    shares = np.array([each.share for each in regions])
+    curves = [Rhythm(swing, each.peak).intensity(60.0 * minutes) for each in regions]
+    made = envelopes / MINUTES * shares[:, None] * np.stack(curves)
+    gone = [(hours >= each.lost[0]) & (hours < each.lost[1]) if each.lost else hours < 0 for each in regions]
+    room = 60 * accepting * shares[:, None] * ~np.stack(gone)
     taken, folded, on_devices, in_log = (np.zeros(len(minutes)) for _ in range(4))
-    waiting = logged = 0.0
+    waiting, logged = np.zeros(len(regions)), 0.0
     for minute in range(len(minutes)):
-        coming = made[:, minute].sum() + waiting / RETRY_MINUTES
-        taken[minute] = min(coming, room[minute])
-        waiting += made[:, minute].sum() - taken[minute]
+        coming = np.minimum(made[:, minute] + waiting / RETRY_MINUTES, room[:, minute])
+        waiting += made[:, minute] - coming
+        taken[minute] = coming.sum()
         logged += taken[minute]
         folded[minute] = min(logged, 60 * folding)
         logged -= folded[minute]
-        on_devices[minute], in_log[minute] = waiting, logged
+        on_devices[minute], in_log[minute] = waiting.sum(), logged
     return Day(made.sum(axis=0), taken, folded, on_devices, in_log)

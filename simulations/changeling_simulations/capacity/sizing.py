@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from ..fleet.rhythm import Rhythm
-from .costs import UnitCosts
-from .demand import DAY_SECONDS, Demand
+from .costs import MEASURED_BYTES, UnitCosts
+from .demand import DAY_SECONDS, ID_BYTES, Demand
 
 MONTH_DAYS = 30.4
 GIGABYTE = 1e9
@@ -99,8 +99,8 @@ def sized(
         Stage("open", demand.envelopes * opening, 4 / 3 * mean * opening),
         Stage("count", demand.envelopes * counting, 4 / 3 * mean * counting),
     )
-    beside = max(costs.stored.each / _MEASURED_BYTES, 1.0)
-    stored = (demand.log_bytes + demand.id_bytes) * beside + demand.tally_bytes
+    added = max(costs.stored.each - MEASURED_BYTES - ID_BYTES, 0.0)
+    stored = demand.log_bytes + demand.id_bytes + added * demand.envelopes * demand.kept_days + demand.tally_bytes
     memory = shards * costs.fold_memory.start + REMEMBERED_ID_BYTES * demand.kept_ids
     cores = sum(stage.cores for stage in stages)
     machines = max(1, ceil(cores / machine.cores), ceil(memory / machine.memory))
@@ -119,7 +119,3 @@ def sized(
     }
     worst = sorted(limits.items(), key=lambda limit: -limit[1])
     return Sizing(mean, peak, stages, stored, memory, machines, month, tuple(worst))
-
-
-_MEASURED_BYTES = 245.0
-"""An envelope and an id of the measured runs, without what the store adds."""

@@ -4,14 +4,11 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import polars as pl
-
 from .blocks import milliseconds
 
 STREAM = 1
 """All requests are of one stream, as of one server."""
 SEGMENT_REQUESTS = 20_000
-_SCHEMA = {"stream": pl.Int32, "position": pl.Int64, "arrival": pl.Int64, "body": pl.Binary}
 
 
 def write_segments(requests: Iterable[tuple[float, bytes]], folder: Path) -> int:
@@ -20,6 +17,9 @@ def write_segments(requests: Iterable[tuple[float, bytes]], folder: Path) -> int
     requests: when each arrives, in Unix seconds, rising, and its body. folder: a new one. Returns how many there are.
     Raises OSError.
     """
+    import polars as pl  # which takes long to import
+
+    schema = {"stream": pl.Int32, "position": pl.Int64, "arrival": pl.Int64, "body": pl.Binary}
     folder.mkdir(parents=True)
     coming = enumerate(requests, 1)
     written = 0
@@ -30,6 +30,6 @@ def write_segments(requests: Iterable[tuple[float, bytes]], folder: Path) -> int
             "arrival": [milliseconds(due) for _, (due, _) in rows],
             "body": [body for _, (_, body) in rows],
         }
-        pl.DataFrame(columns, _SCHEMA).write_parquet(folder / f"segment-{written // SEGMENT_REQUESTS:06}.parquet")
+        pl.DataFrame(columns, schema).write_parquet(folder / f"segment-{written // SEGMENT_REQUESTS:06}.parquet")
         written += len(rows)
     return written

@@ -11,7 +11,8 @@ from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire import MSGPACK, ErrorAnswer, decode_key_list, survey_path
 from changeling_protocol.wire.paths import FOLD, KEYS, SERIES, STATUS
 
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 600
+"""A fold to the log's end is answered once it is there."""
 
 
 class Server:

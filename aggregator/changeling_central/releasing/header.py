@@ -5,6 +5,7 @@ Nothing of it comes from the data, unless the calendar does, which is then said.
 
 import re
 from fractions import Fraction
+from math import ldexp
 
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics.constraint_words import in_words
@@ -57,6 +58,8 @@ def about_release(
 
 def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> str:
     """A budget in words. rho: where it is in that, with the (epsilon, delta) that follows."""
+    if rho is not None and not delta:
+        return f"epsilon {number(epsilon)}, which is worth rho {_number(rho)} (zCDP)"
     if rho is not None:
         return f"rho {_number(rho)} (zCDP), so epsilon {number(epsilon)} at delta {number(delta)}"
     return f"epsilon {_number(epsilon)}" + (f", delta {_number(delta)}" if delta else "")
@@ -65,6 +68,9 @@ def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> st
 def described(made: Made) -> str:
     """What a mechanism was made with: its kind, shape, law and scale of its noise, in words."""
     parts = []
+    if isinstance(bits := made.get("bits"), int):  # noise on a lattice of 2^-bits units
+        on_lattice = ldexp(float.fromhex(str(made["scale"])), -bits)
+        made = {**{key: value for key, value in made.items() if key != "bits"}, "scale": on_lattice.hex()}
     for key, value in made.items():
         if isinstance(value, list):
             parts.append(f"{key} {' '.join(_plain(each) for each in value)}")

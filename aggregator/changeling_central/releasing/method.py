@@ -78,6 +78,13 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """
         return self.variance(step)
 
+    def window_variance(self, step: int, window: int) -> float | None:  # noqa: ARG002
+        """Of the difference of a column's levels after this period and `window` periods before, in units squared.
+
+        The level before the first period is 0. None where the mechanism does not say.
+        """
+        return None
+
     @abstractmethod
     def made_with(self) -> Made:
         """What it is, noise included: a state of one mechanism is never used with another."""

@@ -5,7 +5,6 @@ Nothing of it comes from the data, unless the calendar does, which is then said.
 
 import re
 from fractions import Fraction
-from math import ldexp
 
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics.constraint_words import in_words
@@ -51,7 +50,7 @@ def about_release(
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
         ("constraint", f"{in_words(constraint)}; mutations beyond it are {beyond}" if freeze else in_words(constraint)),
-        ("mechanism", described(mechanism.made_with())),
+        ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", _STATED if error is None else f"{error:.6g}, root mean square over the periods"),
     )
 
@@ -68,9 +67,6 @@ def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> st
 def described(made: Made) -> str:
     """What a mechanism was made with: its kind, shape, law and scale of its noise, in words."""
     parts = []
-    if isinstance(bits := made.get("bits"), int):  # noise on a lattice of 2^-bits units
-        on_lattice = ldexp(float.fromhex(str(made["scale"])), -bits)
-        made = {**{key: value for key, value in made.items() if key != "bits"}, "scale": on_lattice.hex()}
     for key, value in made.items():
         if isinstance(value, list):
             parts.append(f"{key} {' '.join(_plain(each) for each in value)}")

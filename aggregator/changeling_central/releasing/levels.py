@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import ldexp
 from typing import Generic
 
+import numpy as np
 from changeling_protocol import Calendar, Constraint
 
 from ..ahead.tree import AheadState, AheadTree, drawn_ahead
@@ -81,6 +82,18 @@ class AheadRelease(LevelRelease[AheadState]):
         """Whether an entry that keeps to the constraint costs at most epsilon in this tree."""
         return self._is_of(query, calendar) and self.mechanism.keeps(constraint)
 
+    @property
+    def noise_in_words(self) -> str:
+        """The Laplace noise of the blocks, layer by layer; of a layer's blocks some may hold none."""
+        parts = []
+        for width, scales in zip(self.mechanism.widths, self.mechanism.shape.scales(self.mechanism.rate), strict=True):
+            held = scales[np.isfinite(scales)]
+            if len(held):
+                low, high = f"{held.min():.6g}", f"{held.max():.6g}"
+                spread = low if low == high else f"{low} to {high}"
+                parts.append(f"{spread} on blocks of {width} period{'s' * (width > 1)}")
+        return f"ahead; law laplace, scale {', '.join(parts)}"
+
     def made_with(self) -> Made:
         """The widths, curves and rate of the tree, to the last bit."""
         tree = self.mechanism
@@ -119,6 +132,12 @@ class SquareRootRelease(LevelRelease[SquareRootState]):
         """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
         length = told_apart(self.epsilon, self.delta) if self.rho is None else concentrated_length(self.rho)
         return self._is_of(query, calendar) and self.mechanism.costs_at_most(length, constraint)
+
+    @property
+    def noise_in_words(self) -> str:
+        """How many draws hang together, and the scale of one in the query's units."""
+        root = self.mechanism
+        return f"square-root; band {root.band}, law gaussian, scale {ldexp(root.scale, -root.bits):.6g} a draw"
 
     def window_variance(self, step: int, window: int) -> float:
         """Of a window's change, read off the levels: exact, as one draw is in both."""

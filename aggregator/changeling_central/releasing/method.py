@@ -98,6 +98,11 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
         return f"{type(self).__name__} {cost} {encode(self.made_with()).hex()}"
 
+    @property
+    def noise_in_words(self) -> str:
+        """Its shape and the noise on its nodes; "" where what it was made with says that."""
+        return ""
+
     @abstractmethod
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
         """Whether the guarantee holds for this query on this calendar, for entries that keep to this constraint."""

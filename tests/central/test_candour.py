@@ -1,6 +1,7 @@
 """What a curator is told of the data and of the mechanism, and what stands at the head of the output."""
 
 import io
+import re
 
 import numpy as np
 import polars as pl
@@ -111,6 +112,21 @@ def test_the_head_of_the_output_says_shape_noise_guarantee_and_unit(tmp_path, na
     if name.endswith("csv"):
         frame = pl.read_csv(io.BytesIO((tmp_path / name).read_bytes()), comment_prefix="# ")
         assert frame["period"].to_list() == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mechanism": "square-root", "delta": "1e-6"}, r"square-root; band 8, law gaussian, scale [\d.]+ a draw"),
+        ({"mechanism": "ahead"}, r"ahead; law laplace, scale [\d.]+( to [\d.]+)? on blocks of 1 period(, .*)?"),
+        ({"mechanism": "hdcr", "layers": 2}, r"hierarchy; widths 1 2, law laplace, scale \d+"),
+        ({"mechanism": "swcr", "window": "2h"}, r"windows; window 2, law laplace, scale \d+"),
+        ({"mechanism": "counter"}, r"counter; each 1/3, width 1"),
+    ],
+)
+def test_the_head_says_the_noise_of_the_nodes_in_what_the_query_counts(tmp_path, given, said):
+    """Not as numbers of a lattice or of a curve, which nobody could check."""
+    assert re.fullmatch(said, dict(released(tmp_path, **given).about)["mechanism"])
 
 
 @pytest.mark.parametrize(

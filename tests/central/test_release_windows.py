@@ -7,6 +7,7 @@ from changeling_central import BadState, OpenDPNoise, read_rows, release, slidin
 from changeling_central.changes import Windows
 from changeling_central.changes.linear_query import counting
 from changeling_central.changes.release_graph import retrospective
+from changeling_central.matrix.toeplitz import square_root_coefficients, window_variances
 from changeling_central.releasing import MechanismChoice
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
@@ -34,8 +35,8 @@ def noiseless(monkeypatch):
     monkeypatch.setattr(OpenDPNoise, "laplace", NoNoise().laplace)
 
 
-def released(folder, **given):
-    return release(pl.DataFrame(ROWS), "any answer", output=folder / "out.csv", **{**DAY, **given})
+def released(folder, query="any answer", **given):
+    return release(pl.DataFrame(ROWS), query, output=folder / "out.csv", **{**DAY, **given})
 
 
 @pytest.mark.usefixtures("noiseless")
@@ -125,10 +126,47 @@ def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsy
         (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 1h"),
         (["--mechanism", "swcr"], "say how long"),
         (["--mechanism", "hdcr", "--window", "6h"], "--window: hdcr has none"),
-        (["--mechanism", "counter", "--nodes"], "counter has no nodes"),
+        (["--mechanism", "ahead", "--window", "6h"], "--window: ahead has none; swcr releases windows directly"),
+        (["--mechanism", "counter", "--nodes"], "counter has no nodes that are published; hdcr and dcr have"),
+        (["--mechanism", "ahead", "--nodes"], "ahead has no nodes that are published; hdcr and dcr have"),
         (["--afterwards", str(tmp_path / "x.csv")], "from all --nodes"),
+        (["--afterwards", str(tmp_path / "x.csv"), "--window", "6h", "--mechanism", "ahead"], "the levels of ahead do"),
+        (["--mechanism", "square-root"], "square-root draws Gaussian noise, which needs a delta above 0"),
+        (["--mechanism", "hdcr", "--law", "gaussian"], "Gaussian noise needs a delta above 0"),
     ):
         capsys.readouterr()
         assert run([*words, *more, "-o", str(tmp_path / "b.csv")]) == 1
         assert said in capsys.readouterr().err
     assert not (tmp_path / "b.csv").exists()
+
+
+@pytest.mark.usefixtures("noiseless")
+@pytest.mark.parametrize("budget", [{"delta": "1e-6"}, {"epsilon": None, "rho": "1/2"}])
+def test_windows_are_read_off_the_levels_of_the_square_root_with_their_exact_errors(tmp_path, budget, monkeypatch):
+    """Without noise the truth, from the first whole window on; made anew; its levels' differences, at no cost."""
+    monkeypatch.setattr(OpenDPNoise, "gaussian", NoNoise().gaussian)
+    given = {**budget, "mechanism": "square-root", "afterwards": tmp_path / "after.csv", "window": "6h"}
+    released(tmp_path, **given, through="2026-01-01T07:00")
+    assert [row.period for row in read_rows(tmp_path / "after.csv")] == [6, 7]
+    one = released(tmp_path, **given)
+    rows = read_rows(tmp_path / "after.csv")
+    assert [row.estimate for row in rows] == (truth()[6:] - truth()[:-6]).tolist()
+    assert {row.name for row in rows} == {"any answer, change over the window of 6 periods"}
+    assert rows[0].standard_error == pytest.approx(one.rows()[5].standard_error), "the level before the first is known"
+    independent = (one.rows()[-1].standard_error ** 2 + one.rows()[-7].standard_error ** 2) ** 0.5
+    assert rows[-1].standard_error < 0.8 * independent
+    with pytest.raises(ValueError, match="take a sum in place of the mean"):
+        released(tmp_path / "..", **given, query="mean of answer from 0 to 1")
+
+
+@pytest.mark.parametrize("band", [1, 3, 9])
+@pytest.mark.parametrize("window", [1, 4, 9])
+def test_a_windows_variance_is_that_of_the_noise_in_both_levels(band, window):
+    """A C^-1 as a matrix, row by row less the row `window` before."""
+    periods = 9
+    c = np.zeros(periods)
+    c[:band] = square_root_coefficients(band)
+    root = np.array([[c[t - s] if t >= s else 0.0 for s in range(periods)] for t in range(periods)])
+    noise = np.tril(np.ones((periods, periods))) @ np.linalg.inv(root)
+    before = np.concatenate([np.zeros((window, periods)), noise])[:periods]
+    assert window_variances(periods, band, window) == pytest.approx(((noise - before) ** 2).sum(1))

@@ -208,6 +208,15 @@ def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch
     assert len(read_ledger(log_.with_name("log.csv.ledger")).charges) == 1
 
 
+def test_a_pure_release_at_rho_says_the_epsilon_that_it_is_by(log_):
+    """Which promises more; of a person with two entries, twice that of an entry."""
+    one = released(log_, "one.csv", rho="1/2", mechanism="dcr")
+    assert dict(one.about)["guarantee"] == "epsilon 1, which is worth rho 0.5 (zCDP), for the whole release"
+    assert (one.guarantee.epsilon, one.guarantee.delta) == (1, 0)
+    with pytest.raises(ValueError, match="at rho dcr is released with laplace noise"):
+        released(log_, "two.csv", rho="1/2", mechanism="dcr", law="gaussian")
+
+
 def test_the_commands_take_a_rho(log_, capsys, monkeypatch):
     """release, ask and count; a cost in both is refused in a line."""
     words = ["release", str(log_), "--query", "any answer", "--every", "4h", "--at-most", "2", "--start", "2026-01-01"]

@@ -11,6 +11,13 @@ from .method import Made, ReleaseMechanism
 from .offer import Asked, Option
 from .offers import offered
 
+_INSTEAD = {
+    Option.WINDOW: "; swcr releases windows directly, and --afterwards reads them off hdcr's --nodes or square-root",
+    Option.BRANCHING: "; hdcr has",
+    Option.LAYERS: "; hdcr has",
+}
+"""What to take in place of a mechanism that lets something not be chosen."""
+
 
 @dataclass(frozen=True, slots=True)
 class MechanismChoice:
@@ -42,7 +49,7 @@ class MechanismChoice:
             (Option.WINDOW, self.window),
         ):
             if value is not None and option not in options:
-                raise ValueError(f"--{option}: {self.name} has none")
+                raise ValueError(f"--{option}: {self.name} has none{_INSTEAD.get(option, '')}")
 
     @property
     def name(self) -> str:

@@ -24,7 +24,7 @@ from ..guard import frozen
 from ..persons import beyond
 from ..whole import whole
 from .account import Account
-from .afterwards import save_afterwards
+from .afterwards import check_windows, save_afterwards
 from .best import BEST, compared, in_words
 from .calendar import calendar_for
 from .candour import expected_error, of_freezing, of_names, of_purpose, stated_error
@@ -101,7 +101,7 @@ def release(
     where people react to what is published, too. window: of swcr, or of `afterwards`, such as "24h".
     person: the column that says whose an entry is: the promise is then made to persons, with all of at most
     `per_person` entries. nodes: publish the noisy nodes as well, of hdcr. afterwards: a file for the best estimates
-    from all nodes, made anew with each call; it needs `nodes`.
+    from all nodes, made anew with each call, or for the changes over windows that the levels of the square root tell.
     ledger: where the releases of this changelog are added up; beside the file if left out, nowhere for a frame.
     changelog_id: what the changelog is called in it, drawn if left out. total: what all releases may cost together,
     epsilon, (epsilon, delta) or "rho=1/2"; set once, lowered at most.
@@ -121,9 +121,9 @@ def release(
     shape = _whole("branching", branching), _whole("layers", layers)
     choice = MechanismChoice(mechanism or ("hdcr" if nodes else None), law, *shape, adaptive, direct)
     if nodes and choice.name not in ("hdcr", "dcr"):
-        raise ValueError(f"--nodes: {choice.name} has no nodes that are published")
-    if afterwards is not None and not nodes:
-        raise ValueError("what is known afterwards is made from all --nodes: publish them")
+        raise ValueError(f"--nodes: {choice.name} has no nodes that are published; hdcr and dcr have, --mechanism")
+    if afterwards is not None and not nodes and spans is None:
+        raise ValueError("what is known afterwards is made from all --nodes of hdcr or dcr, or is windows: --window")
     unit = Unit(person, _whole("per_person", per_person) or 0)
     spent = spending(unit, epsilon, delta, rho)
     output = Path(output)
@@ -177,6 +177,8 @@ def release(
             usual = compared(MechanismChoice(adaptive=adaptive).asked(*asked_for))[0]
             expected = expected_error(made, counted, calendar.periods)
             note(of_purpose(choice.name, good_for, expected, usual.name, usual.error))
+    if afterwards is not None and not nodes:
+        check_windows(choice.name, made, mean is None, spans or 0)
     error = stated_error(made, counted, calendar.periods) if mean is None else None
     guarantee = spent.guarantee(made.guarantee)
     about = about_release(query, calendar, dates.from_data, constraint, freeze, unit, guarantee, made, error)
@@ -193,7 +195,8 @@ def release(
     if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICROSECONDS:
         aside("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
     if afterwards is not None and last:
-        save_afterwards(output, Path(afterwards), calendar, spans, Output(Path(afterwards), names, 1.0, about))
+        head = Output(Path(afterwards), names, float(counted.unit), about)
+        save_afterwards(output, calendar, spans, head, None if nodes else made)
     return Released(
         output,
         query,

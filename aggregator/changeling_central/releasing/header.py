@@ -50,13 +50,15 @@ def about_release(
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
         ("constraint", f"{in_words(constraint)}; mutations beyond it are {beyond}" if freeze else in_words(constraint)),
-        ("mechanism", described(mechanism.made_with())),
+        ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", _STATED if error is None else f"{error:.6g}, root mean square over the periods"),
     )
 
 
 def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> str:
     """A budget in words. rho: where it is in that, with the (epsilon, delta) that follows."""
+    if rho is not None and not delta:
+        return f"epsilon {number(epsilon)}, which is worth rho {_number(rho)} (zCDP)"
     if rho is not None:
         return f"rho {_number(rho)} (zCDP), so epsilon {number(epsilon)} at delta {number(delta)}"
     return f"epsilon {_number(epsilon)}" + (f", delta {_number(delta)}" if delta else "")

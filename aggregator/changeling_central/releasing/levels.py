@@ -6,8 +6,10 @@ chosen again, as choosing takes long, and a later version of a library might cho
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ldexp
 from typing import Generic
 
+import numpy as np
 from changeling_protocol import Calendar, Constraint
 
 from ..ahead.tree import AheadState, AheadTree, drawn_ahead
@@ -16,6 +18,7 @@ from ..changes.release_graph import Level
 from ..errors import BadState
 from ..matrix.gaussian import concentrated_length, told_apart
 from ..matrix.square_root import SquareRoot, SquareRootState, square_root, square_root_concentrated
+from ..matrix.toeplitz import window_variances
 from ..mechanism import Guarantee, State
 from ..noise import Noise
 from .method import Made, PeriodChange, ReleaseMechanism
@@ -79,6 +82,18 @@ class AheadRelease(LevelRelease[AheadState]):
         """Whether an entry that keeps to the constraint costs at most epsilon in this tree."""
         return self._is_of(query, calendar) and self.mechanism.keeps(constraint)
 
+    @property
+    def noise_in_words(self) -> str:
+        """The Laplace noise of the blocks, layer by layer; of a layer's blocks some may hold none."""
+        parts = []
+        for width, scales in zip(self.mechanism.widths, self.mechanism.shape.scales(self.mechanism.rate), strict=True):
+            held = scales[np.isfinite(scales)]
+            if len(held):
+                low, high = f"{held.min():.6g}", f"{held.max():.6g}"
+                spread = low if low == high else f"{low} to {high}"
+                parts.append(f"{spread} on blocks of {width} period{'s' * (width > 1)}")
+        return f"ahead; law laplace, scale {', '.join(parts)}"
+
     def made_with(self) -> Made:
         """The widths, curves and rate of the tree, to the last bit."""
         tree = self.mechanism
@@ -118,6 +133,18 @@ class SquareRootRelease(LevelRelease[SquareRootState]):
         length = told_apart(self.epsilon, self.delta) if self.rho is None else concentrated_length(self.rho)
         return self._is_of(query, calendar) and self.mechanism.costs_at_most(length, constraint)
 
+    @property
+    def noise_in_words(self) -> str:
+        """How many draws hang together, and the scale of one in the query's units."""
+        root = self.mechanism
+        return f"square-root; band {root.band}, law gaussian, scale {ldexp(root.scale, -root.bits):.6g} a draw"
+
+    def window_variance(self, step: int, window: int) -> float:
+        """Of a window's change, read off the levels: exact, as one draw is in both."""
+        root = self.mechanism
+        share = float(window_variances(root.calendar.periods, root.band, window)[step - 1])
+        return share * ldexp(root.scale, -root.bits) ** 2
+
     def made_with(self) -> Made:
         """The band, and the noise to the last bit."""
         root = self.mechanism
@@ -137,6 +164,8 @@ def _square_root(asked: Asked) -> SquareRootRelease:
     if asked.rho is not None:
         made = square_root_concentrated(asked.query, asked.calendar, asked.constraint, asked.rho)
         return SquareRootRelease(made, asked.epsilon, asked.delta, asked.rho)
+    if not asked.delta:
+        raise ValueError("square-root draws Gaussian noise, which needs a delta above 0: --delta 1e-6, or --rho")
     root = square_root(asked.query, asked.calendar, asked.constraint, asked.epsilon, asked.delta)
     return SquareRootRelease(root, asked.epsilon, asked.delta)
 

@@ -78,6 +78,13 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """
         return self.variance(step)
 
+    def window_variance(self, step: int, window: int) -> float | None:  # noqa: ARG002
+        """Of the difference of a column's levels after this period and `window` periods before, in units squared.
+
+        The level before the first period is 0. None where the mechanism does not say.
+        """
+        return None
+
     @abstractmethod
     def made_with(self) -> Made:
         """What it is, noise included: a state of one mechanism is never used with another."""
@@ -90,6 +97,11 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         stated = self.guarantee
         cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
         return f"{type(self).__name__} {cost} {encode(self.made_with()).hex()}"
+
+    @property
+    def noise_in_words(self) -> str:
+        """Its shape and the noise on its nodes; "" where what it was made with says that."""
+        return ""
 
     @abstractmethod
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:

@@ -150,6 +150,11 @@ def node_name(name: str, periods: int) -> str:
     return f"{name}, change over {periods} period{'s' * (periods > 1)}"
 
 
+def over_window(periods: int) -> str:
+    """What is added to a column's name where it is its change over a window of so many periods."""
+    return f", change over the window of {periods} period{'s' * (periods > 1)}"
+
+
 def read_about(path: Path) -> dict[str, str]:
     """What is said of a release at the head of its .csv or .jsonl file."""
     with path.open(encoding="utf-8", newline="") as file:

@@ -39,7 +39,8 @@ class Spending:
         """What the unit is promised, by a mechanism that promises so much of an entry."""
         if self.cost.rho is None:
             return self.unit.guarantee(of_entry, self.cost.epsilon, self.cost.delta)
-        epsilon, delta = implied_by(self.cost.rho)
+        pure = of_entry.epsilon * self.unit.most, Fraction(0)
+        epsilon, delta = implied_by(self.cost.rho) if of_entry.rho is not None else pure
         of_unit = self.unit.guarantee(of_entry, epsilon, delta)
         return replace(of_unit, epsilon=epsilon, delta=delta, rho=self.cost.rho)
 

@@ -93,8 +93,8 @@ def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
     left = budget.epsilon - sum((each.epsilon for each in before), Fraction(0))
     left_delta = budget.delta - sum((each.delta for each in before), Fraction(0))
     raise BudgetExhausted(
-        f"this release costs epsilon {float(cost.epsilon):g}, delta {float(cost.delta):g}; left are {float(left):g} and "
-        f"{float(left_delta):g}"
+        f"this release costs epsilon {float(cost.epsilon):g}, delta {float(cost.delta):g}; left are {float(left):g} "
+        f"and {float(left_delta):g}"
     )
 
 

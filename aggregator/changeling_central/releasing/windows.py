@@ -17,6 +17,7 @@ from ..node_noise import Law
 from ..noise import Noise
 from .method import Made, PeriodChange, ReleaseMechanism
 from .offer import Asked, Offer, Option
+from .output import over_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class WindowRelease(ReleaseMechanism[SwcrState]):
     @property
     def shows(self) -> str:
         """That it is changes which are published."""
-        return f", change over the window of {self.mechanism.windows.periods} periods"
+        return over_window(self.mechanism.windows.periods)
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
         """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""

@@ -21,6 +21,7 @@ from changeling_statistics.instants import parse_instant
 from ..changes.answer_query import answer_query, column_of, mean_of
 from ..changes.mean_query import best_weight
 from ..guard import frozen
+from ..node_noise import Law
 from ..persons import beyond
 from ..whole import whole
 from .account import Account
@@ -132,7 +133,8 @@ def release(
     state = output.with_name(output.name + ".state")
     before = begun(state)
     declared = _named(answers)
-    weight = best_weight(constraint, fixed, choice.law, spent[1])
+    law = choice.law if spent.rho is None else Law.GAUSSIAN
+    weight = best_weight(constraint, fixed, law, spent.delta)
     counted, mean = answer_query(query, log.answers, declared, fixed, weight), mean_of(query, weight)
     if mean is not None and choice.name == "swcr":
         raise ValueError("a mean is of what is there, and swcr publishes changes: take a sum")

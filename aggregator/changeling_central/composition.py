@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import e, exp, expm1, inf, log, log1p, sqrt
+from math import e, expm1, inf, log, log1p, sqrt, tanh
 from typing import TYPE_CHECKING
 
 from .concentrated import concentrated_epsilon
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 ROUNDED, LEAST_CELLS, MOST_CELLS = 1000, 20_000, 1_000_000
 """How fine the grid of the exact composition is: so many steps in a query's mean epsilon, and in the sum of all."""
+
+MOST_EXACT = 500.0
+"""Of an epsilon: e to the power of a much larger one is no float."""
 
 BELOW = 1 - 1e-12
 """What an epsilon is lowered by, to stand below all rounding of the grid's places."""
@@ -84,7 +87,7 @@ class Composition:
     def advanced(self, slack: float) -> Loss:
         """What they cost by advanced composition, where a little more delta buys less epsilon.
 
-            epsilon = min(Σε, Σ ε(e^ε - 1)/(e^ε + 1) + √(2 Σε² · min(ln(1/slack), ln(e + √Σε²/slack))))
+            epsilon = min(Σε, Σ ε tanh(ε/2) + √(2 Σε² · min(ln(1/slack), ln(e + √Σε²/slack))))
             delta = 1 - (1 - slack) Π(1 - δ)
 
         slack: the delta that is added, between 0 and 1 (ValueError).
@@ -92,7 +95,7 @@ class Composition:
         """
         if not 0 < slack < 1:
             raise ValueError(f"the slack must be between 0 and 1, got {slack}")
-        drift = sum(count * loss.epsilon * expm1(loss.epsilon) / (exp(loss.epsilon) + 1) for loss, count in self.counts)
+        drift = sum(count * loss.epsilon * tanh(loss.epsilon / 2) for loss, count in self.counts)
         spread = sum(count * loss.epsilon**2 for loss, count in self.counts)
         logarithm = min(log(1 / slack), log(e + sqrt(spread) / slack))
         epsilon = min(sum(loss.epsilon * count for loss, count in self.counts), drift + sqrt(2 * logarithm * spread))
@@ -144,7 +147,8 @@ class Composition:
         slack = -expm1(log1p(-left) - self._log_kept())
         if 0 < slack < 1 and self.counts:
             found["advanced"] = beside + self.advanced(slack).epsilon
-        if self.counts and (exact := self.exact_epsilon(left)) < inf:
+        small = all(loss.epsilon <= MOST_EXACT for loss, _ in self.counts)
+        if self.counts and small and (exact := self.exact_epsilon(left)) < inf:
             found["exact"] = beside + exact
         slack = -expm1(log1p(-delta) - self._log_kept()) * BELOW
         squares = sum(loss.epsilon**2 * count for loss, count in self.counts) / 2

@@ -85,6 +85,14 @@ def test_of_the_ways_to_add_up_each_is_the_least_somewhere_and_none_is_below_the
     assert Composition((), Fraction(1, 2)).ways(0.0) == {}
 
 
+@pytest.mark.parametrize("epsilons", [[1000.0, 1000.0], [700.0, 1.0], [1e-9] * 3])
+def test_the_largest_and_the_least_epsilons_of_a_release_add_up_too(epsilons):
+    """e to the power of the first is no float; of the last a delta of 10^-6 covers all."""
+    ways = Composition.of(*map(Loss, epsilons)).ways(1e-6)
+    assert min(ways.values()) <= sum(epsilons) * (1 + 1e-12)
+    assert ways["basic"] == pytest.approx(sum(epsilons))
+
+
 def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
     """The Gaussian's exact delta at the epsilon that is stated, alone and many together; squared lengths add up."""
     from changeling_central.matrix.gaussian import gaussian_delta

@@ -3,8 +3,10 @@
 The state is on the disk before the rows it belongs to are published, so a crash between the two publishes the same
 rows again, and a crash before it discards draws that nobody saw. Periods may be drawn, saved and published several
 together, as each flush of a disk takes as long as many draws: a crash then discards the draws of all that were not yet
-saved, or publishes again those of all that were. A changelog that was changed in what is already released, an output
-that was changed, other terms: refused. Nothing is drawn for a period with a mutation beyond the constraint.
+saved, or publishes again those of all that were. A ledger hears of each flush before it is drawn and before it is
+published, so that files put back from a backup are told (`drawn`). A changelog that was changed in what is already
+released, an output that was changed, other terms: refused. Nothing is drawn for a period with a mutation beyond the
+constraint.
 """
 
 from collections.abc import Callable, Iterator

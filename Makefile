@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house bench-scale soak clean
+.PHONY: setup node browser java check test test-heavy demo bench-plans bench-joint bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale soak clean
 
 setup: $(VENV)/ready
 
@@ -53,6 +53,10 @@ bench-joint: setup
 
 bench-central: setup
 	$(BIN)/python -m benchmarks central
+
+# The largest study of sigma-counting, which alone takes minutes.
+bench-sigma: setup
+	$(BIN)/python -m benchmarks sigma
 
 bench-field: setup
 	$(BIN)/python -m benchmarks field

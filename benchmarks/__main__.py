@@ -29,6 +29,7 @@ SUITES = {
         "central_long",
         "central_coverage",
     ),
+    "sigma": ("central_sigma_largest",),
     "field": ("field_stopped", "field_coverage", "field_silence", "field_strata", "field_bridge", "field_shuffled"),
     "client": (
         "client_kills",

@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from changeling_central.ahead import drawn_ahead
-from changeling_central.changes import LinearQuery, disjoint_release, hierarchy
+from changeling_central.changes import LinearQuery, Windows, disjoint_release, hierarchy, sliding_windows
 from changeling_central.changes.answer_query import answer_query, column_of, mean_of, names_in
 from changeling_central.changes.body import check_within
 from changeling_central.changes.hdcr import hierarchy_shifts
@@ -92,6 +92,7 @@ PURE, PAIR = (Fraction(1), Fraction(0)), (Fraction(1), Fraction(1, 10**6))
         ("dcr", 2, False, None, PURE, 1.24),
         ("dcr", 5, False, None, PURE, 1.39),
         ("hdcr", 3, False, None, PURE, 1.31),
+        ("swcr", 3, False, None, PURE, 1.3),
         ("ahead", 1, False, None, PURE, 1.41),
         ("ahead", 2, False, None, PURE, 1.12),
         ("square root", 1, False, None, PAIR, 0.999),
@@ -111,6 +112,8 @@ def test_a_mean_errs_less_than_with_columns_that_know_nothing_of_each_other(rele
         match release:
             case "dcr":
                 drawn = disjoint_release(query, range(33), constraint, *budget, Law(law or "laplace"))
+            case "swcr":
+                drawn = sliding_windows(query, Windows(0, 4, 1, 29), constraint, *budget)
             case "hdcr":
                 drawn = hierarchy(query, calendar, constraint, *budget, branching=4, layers=3)
             case "ahead":

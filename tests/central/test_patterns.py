@@ -79,6 +79,7 @@ def test_the_search_ends_on_calendars_of_thousands_and_of_hundreds_of_periods(k,
     assert stated.bound <= _alternating(periods, band, Reach(k, periods - 1)) * (1 + 1e-9)
 
 
+@pytest.mark.heavy
 def test_on_longer_calendars_and_with_more_mutations_the_gap_is_small_and_known():
     """Of the square: 0.1% at three mutations in 10,000 periods, or 5,000 between columns; 1% at four in 2,000."""
     asked = ((COUNTED, 3, 10_000, 1.001), (COUNTED, 4, 2_000, 1.01), (STATES["three columns"], 3, 5_000, 1.001))

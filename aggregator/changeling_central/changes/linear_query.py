@@ -94,14 +94,18 @@ class LinearQuery:
 
         In the first of them the entry was NULL as the node began.
         """
-        first, later, extent = min(nodes, 1), max(nodes - 1, 0), self.extent
+        return self.shifts_of(min(nodes, 1), max(nodes - 1, 0))
+
+    def shifts_of(self, appearances: int, moves: int) -> JointShifts:
+        """How many draws are shifted by how much, if an entry appears in so many nodes and moves in so many others."""
         counts: dict[int, int] = {}
-        for worst, times in ((self.appearing, first), (self.moving, later)):
+        for worst, times in ((self.appearing, appearances), (self.moving, moves)):
             for shift in worst:
                 if shift and times:
                     counts[shift] = counts.get(shift, 0) + times
-        (total, squares), (totals, all_squares) = extent.appears, extent.moves
-        return JointShifts(counts, first * total + later * totals, first * squares + later * all_squares)
+        first, later = self.extent.appears, self.extent.moves
+        total, squares = (appearances * one + moves * other for one, other in zip(first, later, strict=True))
+        return JointShifts(counts, total, squares)
 
 
 def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:

@@ -17,7 +17,7 @@ from changeling_statistics.tallies import Counts
 
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism
-from ..node_noise import Law, NodeNoise, calibrated, total
+from ..node_noise import JointShifts, Law, NodeNoise, calibrated, total
 from ..noise import Noise
 from ..states import check_counts
 from .dcr import NEIGHBOURS, checked_change
@@ -148,7 +148,7 @@ def sliding_windows(
     return Swcr(query, windows, drawn, epsilon, delta)
 
 
-def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> dict[int, int]:
+def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> JointShifts:
     """How many draws one entry shifts by how much over all windows.
 
     The windows with its insertion begin before it, so they see an appearance; that is counted for at-most-k alone,
@@ -161,9 +161,4 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
     if isinstance(constraint, AtMost):
         each = -(-windows.length // windows.every)
         appearing = min(each, max(0, windows.count - (constraint.k - 1) * each))
-    shifts: dict[int, int] = {}
-    for worst, times in ((query.appearing, appearing), (query.moving, reached - appearing)):
-        for shift in worst:
-            if shift and times:
-                shifts[shift] = shifts.get(shift, 0) + times
-    return shifts
+    return query.shifts_of(appearing, reached - appearing)

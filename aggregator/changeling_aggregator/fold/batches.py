@@ -1,4 +1,4 @@
-"""The log's next requests, batch by batch: each is read and opened while the one before it is counted."""
+"""The log's next requests, batch by batch: each is opened while the one before it is counted, and read before that."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from changeling_protocol import Survey
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..store import LoggedRequest, Store
 from ..store.early_ends import published_ends
@@ -15,7 +16,7 @@ from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, readable
 from .opening import Open, Opened
 
-BATCH_REQUESTS = 20_000
+BATCH_REQUESTS = 5000
 BATCH_BYTES = 32 * 2**20
 
 
@@ -29,6 +30,20 @@ class Batch:
     ends: Mapping[SurveyId, EarlyEnd]
 
 
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """What a batch is made of, before its requests are opened."""
+
+    requests: Sequence[LoggedRequest]
+    surveys: Mapping[SurveyId, Survey]
+    ends: Mapping[SurveyId, EarlyEnd]
+    keys: Mapping[bytes, X25519PrivateKey]
+
+    def opened(self, open_: Open) -> Batch:
+        opened = open_([each.body for each in self.requests], self.surveys, self.keys)
+        return Batch(self.requests, opened, self.surveys, self.ends)
+
+
 def next_batch(
     store: Store, most: int, open_: Open, after: Mapping[int, int], until: UnixMilliseconds | None = None
 ) -> Batch:
@@ -37,12 +52,16 @@ def next_batch(
     most: so many at most. after: the positions by stream of what is being counted, which is left out. until: what
     arrived later is left out, in Unix milliseconds; None for nothing.
     """
+    return _next_sealed(store, most, after, until).opened(open_)
+
+
+def _next_sealed(store: Store, most: int, after: Mapping[int, int], until: UnixMilliseconds | None) -> _Sealed:
     with store.reading() as connection:
         requests = unread(connection, most, BATCH_BYTES, after, until)
         surveys = readable(published_surveys(connection))
         ends = published_ends(connection)
         keys = private_keys(connection, store.at_rest) if requests else {}
-    return Batch(requests, open_([each.body for each in requests], surveys, keys), surveys, ends)
+    return _Sealed(requests, surveys, ends, keys)
 
 
 def batches(
@@ -52,13 +71,19 @@ def batches(
 
     most: the most requests of one. waiting: how many requests to read, about. until: as for `next_batch`. stop: asked
     before each but the first whether to leave the rest.
+    While one is counted the next is opened, and the one after that is read: so those that open never wait for it.
     """
     after: dict[int, int] = {}
-    with ThreadPoolExecutor(1, "opening") as pool:
-        coming: Future[Batch] | None = pool.submit(next_batch, store, most, open_, after, until)
-        while coming is not None and (batch := coming.result()).requests:
-            waiting -= len(batch.requests)
-            after = after | positions_after(batch.requests)
+    opening: Future[Batch] | None = None
+    with ThreadPoolExecutor(1, "reading") as reader, ThreadPoolExecutor(1, "opening") as opener:
+        reading: Future[_Sealed] | None = reader.submit(_next_sealed, store, most, after, until)
+        while reading is not None and (sealed := reading.result()).requests:
+            waiting -= len(sealed.requests)
+            after = after | positions_after(sealed.requests)
+            before, opening = opening, opener.submit(sealed.opened, open_)
             ahead = waiting > 0 and not stop()
-            coming = pool.submit(next_batch, store, most, open_, after, until) if ahead else None
-            yield batch
+            reading = reader.submit(_next_sealed, store, most, after, until) if ahead else None
+            if before is not None:
+                yield before.result()
+        if opening is not None:
+            yield opening.result()

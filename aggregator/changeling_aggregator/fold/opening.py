@@ -156,7 +156,10 @@ class Opener:
             self._lengths[kind] = self._lengths_of(kind)
         if self._lengths[kind] != (len(columns.closings), *map(len, columns.symbols)):
             return False
-        opened.sheaves.setdefault(kind, Sheaf()).add(number, columns)
+        sheaf = opened.sheaves.get(kind)
+        if sheaf is None:
+            sheaf = opened.sheaves[kind] = Sheaf()
+        sheaf.add(number, columns)
         return True
 
     def _lengths_of(self, kind: Kind) -> tuple[int, ...] | None:

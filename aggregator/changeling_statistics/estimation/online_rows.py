@@ -126,7 +126,11 @@ def _first_differing(network: Network) -> list[int]:
     that change: the weights are 0, exactly. So in a hierarchy a short node takes a few steps, however late it closes.
     """
     firsts: list[int] = np.searchsorted(network.end, network.start, side="right").tolist()
-    for edge, (first, start) in enumerate(zip(firsts, network.start.tolist(), strict=True)):
-        if network.start[first:edge].min(initial=start) < start:
+    starts, rising = network.start.tolist(), list[int]()  # edges that begin before all that follow them so far
+    for edge, start in enumerate(starts):
+        while rising and starts[rising[-1]] >= start:
+            rising.pop()
+        if rising and rising[-1] >= firsts[edge]:
             firsts[edge] = 0
+        rising.append(edge)
     return firsts

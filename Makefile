@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
+.PHONY: setup node browser nginx check test test-heavy demo bench-plans bench-joint bench-central bench-field bench-client bench-server bench-house soak clean
 
 setup: $(VENV)/ready
 
@@ -34,7 +34,13 @@ browser:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null 2>&1 \
 		|| echo "there is no chromium, and none could be installed: tests/browser is skipped"
 
-test-heavy: setup browser
+# The proxy of the operator's guide is tried in nginx. Where it is neither there nor to be had, its tests are skipped.
+nginx:
+	@PATH=$$PATH:/usr/sbin; command -v nginx >/dev/null \
+		|| { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y nginx-light; } >/dev/null 2>&1 \
+		|| echo "there is no nginx, and none could be installed: tests/aggregator/test_nginx.py is skipped"
+
+test-heavy: setup browser nginx
 	$(BIN)/pytest tests -m heavy
 
 demo: setup

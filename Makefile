@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java check test test-heavy demo bench-plans bench-joint bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo bench-plans bench-joint bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale soak clean
 
 setup: $(VENV)/ready
 
@@ -39,7 +39,13 @@ java:
 	@command -v java >/dev/null || { apt-get update -qq && apt-get install -qq -y openjdk-17-jre-headless; } >/dev/null 2>&1 \
 		|| echo "there is no java, and none could be installed: tests/spark/test_cluster.py is skipped"
 
-test-heavy: setup browser java
+# The proxy of the operator's guide is tried in nginx. Where it is neither there nor to be had, its tests are skipped.
+nginx:
+	@PATH=$$PATH:/usr/sbin; command -v nginx >/dev/null \
+		|| { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y nginx-light; } >/dev/null 2>&1 \
+		|| echo "there is no nginx, and none could be installed: tests/aggregator/test_nginx.py is skipped"
+
+test-heavy: setup browser java nginx
 	$(BIN)/pytest tests -m heavy
 
 demo: setup

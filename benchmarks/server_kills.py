@@ -101,8 +101,8 @@ def killed(folder: Path, place: str, kills: int = KILLS, options: Sequence[str] 
 
 
 def _at_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> None:
-    """Waits for work to begin, ten seconds at most, or in some lives does not; and then for a moment."""
-    end = time.monotonic() + (0 if chance.random() < IN_THE_START else 10)
+    """Waits for work to begin, a minute at most, or in some lives does not; and then for a moment."""
+    end = time.monotonic() + (0 if chance.random() < IN_THE_START else 60)
     while time.monotonic() < end and not at_work():
         time.sleep(0.005)
     time.sleep(chance.uniform(0, MOST_SECONDS))

@@ -1,0 +1,181 @@
+"""The proxy of the operator's guide before a real server: the very lines that stand there, in Debian's nginx."""
+
+import datetime
+import ipaddress
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from textwrap import dedent
+
+import httpx
+import pytest
+from changeling_aggregator.server.rates import BURST_SECONDS
+from changeling_protocol.wire import MOST_BODY_BYTES
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from .devices import body, envelope, report
+from .serving import ServerProcess
+
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(NGINX is None, reason="there is no nginx: `make test-heavy` brings it where it can"),
+]
+GUIDE = Path(__file__).parents[2] / "docs/operator.md"
+AROUND = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log crit;
+events {{ worker_connections 256; }}
+http {{
+client_body_temp_path {folder}/body;
+proxy_temp_path {folder}/proxy;
+fastcgi_temp_path {folder}/fastcgi;
+uwsgi_temp_path {folder}/uwsgi;
+scgi_temp_path {folder}/scgi;
+access_log {folder}/access.log;
+{server}
+}}
+"""
+RATE = 2
+
+
+def from_the_guide(**here: str) -> str:
+    """The block that stands there, but for addresses and files, each of which has to be in it."""
+    [block] = re.findall(r"^      server \{\n.*?^      \}\n", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    there = {
+        "http://127.0.0.1:8080": here["server"],
+        "listen 443 ssl;": f"listen 127.0.0.1:{here['port']} ssl;",
+        "/etc/changeling/tls.pem": here["certificate"],
+        "/etc/changeling/tls.key": here["key"],
+        "/var/log/nginx/error.log": here["log"],
+    }
+    for words, mine in there.items():
+        assert words in block
+        block = block.replace(words, mine)
+    return dedent(block)
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, and its key."""
+    key, certificate = folder / "tls.key", folder / "tls.pem"
+    private = Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(alternative, critical=False)
+        .sign(private, None)
+    )
+    certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return certificate, key
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One that believes a proxy on this machine, and takes two requests a second of a network."""
+    options = ("--movable-clock", "--proxy", "127.0.0.1", "--rate", str(RATE))
+    with ServerProcess(tmp_path_factory.mktemp("server"), *options) as running:
+        running.move_clock(1_800_000_000)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where nginx writes."""
+    made: Path = tmp_path_factory.mktemp("nginx")
+    return made
+
+
+@pytest.fixture(scope="module")
+def proxy(server: ServerProcess, folder: Path) -> Iterator[str]:
+    """Its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    certificate, key = certified(folder)
+    block = from_the_guide(
+        server=server.url,
+        port=str(port),
+        certificate=str(certificate),
+        key=str(key),
+        log=str(folder / "server-error.log"),
+    )
+    configuration = folder / "nginx.conf"
+    configuration.write_text(AROUND.format(folder=folder, server=block))
+    process = subprocess.Popen([str(NGINX), "-c", str(configuration), "-p", str(folder)])
+    try:
+        for _ in range(200):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield f"https://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_uploads_come_through_whole_up_to_the_longest(server: ServerProcess, proxy: str) -> None:
+    """Of a mebibyte less what 413 is for; what is longer hears the server's own 413, or the proxy's."""
+    asked = server.new_survey()
+    server.move_clock(asked.calendar.time(1))
+    one = envelope(asked, server.key, [report(1)])
+    with httpx.Client(base_url=proxy, timeout=60, verify=False) as http:
+        assert "strict-transport-security" in http.get("/healthz").headers
+        assert http.post("/v1/uploads", content=body(one)).status_code == 200
+        many = body(*[one] * ((MOST_BODY_BYTES - 1000) // (len(one) + 5)))
+        assert MOST_BODY_BYTES * 0.9 < len(many) <= MOST_BODY_BYTES
+        assert http.post("/v1/uploads", content=many).status_code == 200
+        assert http.post("/v1/uploads", content=bytes(MOST_BODY_BYTES + 1)).status_code == 413
+        assert http.post("/v1/uploads", content=bytes(3 * 2**20)).status_code == 413
+
+
+def test_who_asks_is_told_by_the_proxy_and_not_by_who_asks(server: ServerProcess, proxy: str) -> None:
+    """What a client says of itself is overwritten: whatever it claims, it is this machine, which has no limit.
+
+    The same claim is believed, and limited, where it comes from the proxy's address and nobody has overwritten it.
+    """
+    claims = {"x-forwarded-for": "203.0.113.9"}
+    asked = int(RATE * BURST_SECONDS) + 20
+    with httpx.Client(base_url=proxy, timeout=60, verify=False) as http:
+        assert {http.get("/v1/surveys", headers=claims).status_code for _ in range(asked)} == {200}
+    with httpx.Client(base_url=server.url, timeout=30) as http:
+        assert 429 in {http.get("/v1/surveys", headers=claims).status_code for _ in range(10 * asked)}
+
+
+def test_a_slow_client_waits_at_the_proxy_and_no_address_is_kept(proxy: str, folder: Path) -> None:
+    """A head that never ends is closed after ten seconds; others are answered meanwhile; no file names a client."""
+    host, _, port = proxy.removeprefix("https://").partition(":")
+    began = time.monotonic()
+    unchecked = ssl._create_unverified_context()
+    with (
+        unchecked.wrap_socket(socket.create_connection((host, int(port)))) as slow,
+        httpx.Client(base_url=proxy, timeout=60, verify=False) as http,
+    ):
+        slow.sendall(b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\n")
+        assert http.get("/healthz").status_code == 200
+        slow.settimeout(60)
+        with suppress(OSError):
+            assert slow.recv(1000) == b""
+    assert 5 < time.monotonic() - began < 60
+    written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "nginx.conf")
+    assert b"127.0.0.1" not in written

@@ -15,7 +15,7 @@ from changeling_aggregator.store.backups import back_up, opened_backup, restore
 from changeling_aggregator.store.counted import tallies_of
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.runs import ID_BYTES
-from changeling_aggregator.store.schema import runs, sealing_keys, tallies
+from changeling_aggregator.store.schema import VERSION, runs, sealing_keys, tallies
 from changeling_aggregator.store.snapshots import Looked, looked_at, put_looked
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Survey
@@ -189,7 +189,7 @@ def test_what_is_no_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
             back_up(opened, path, NOW)
     (tmp_path / "text").write_text("no backup" * 1000)
     (tmp_path / "short").write_bytes(path.read_bytes()[:-5000])
-    (tmp_path / "other").write_bytes(path.read_bytes().replace(b"0001", b"9999"))
+    (tmp_path / "other").write_bytes(path.read_bytes().replace(VERSION.encode(), b"9999"))
     for name, said in (("server.db", "no backup"), ("text", "no backup"), ("short", "damaged"), ("other", "9999")):
         assert run(["restore", str(tmp_path / name), "--store", str(tmp_path / "new.db")]) == 1
         assert said in capsys.readouterr().err, name

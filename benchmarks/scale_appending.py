@@ -48,7 +48,7 @@ def _beside(folder: Path, place: str, empty: Running) -> dict[str, float]:
 
 
 def _two(folder: Path) -> dict[str, float]:
-    """Processor time an envelope, of two servers that share the load of one, over that of the one."""
+    """Processor time an envelope, of two servers under load at once, over that of one alone."""
     log = prepared(folder)
     file = kept_bodies(folder / "bodies", bodies(log.survey, log.key, BODIES, 1))
     place, store = str(folder / "segments"), str(log.store.place)
@@ -66,7 +66,7 @@ def _two(folder: Path) -> dict[str, float]:
 
 
 def _of_both(one: Running, two: Running, file: Path) -> float:
-    """Processor seconds an envelope of two servers that are loaded at the same time, with half the connections each."""
+    """Processor seconds an envelope of two servers that are loaded at the same time, each as the one is alone."""
     with ThreadPoolExecutor(2) as pool:
-        each = [*pool.map(lambda server: loaded_with_cpu(server, file, connections=32), (one, two))]
+        each = [*pool.map(lambda server: loaded_with_cpu(server, file), (one, two))]
     return sum(found["cpu"] * found["requests"] for found in each) / sum(found["requests"] for found in each)

@@ -63,7 +63,7 @@ class JournalWriter(LogWriter):
         self._start = self._last = UnixMilliseconds(0)
         self._parts: list[_Part] = []
         self._refused: RefusalCounts = Counter()
-        self._failed: str | None = None
+        self._failed = False
         self._due, self._stop = Event(), Event()
         self._thread = Thread(target=self._run, name="roller", daemon=True)
         self._thread.start()
@@ -200,14 +200,9 @@ class JournalWriter(LogWriter):
                     with self._changing:
                         self._end_part()
                 self._roll()
-                self._failed = None
-            except Exception as error:  # whatever is wrong, the journal has it, and it is tried again
-                if self._failed is None:
+                self._failed = False
+            except Exception:  # whatever is wrong, the journal has it, and it is tried again
+                if not self._failed:
                     _log.exception("a journal cannot be made a segment of, and will be tried again")
-                self._failed = f"{error}"
+                self._failed = True
                 self._stop.wait(ROLL_SECONDS)
-
-    @property
-    def failed(self) -> str | None:
-        """Why the last journal could not be made a segment of; None where it could."""
-        return self._failed

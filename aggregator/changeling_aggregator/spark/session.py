@@ -73,7 +73,7 @@ def session(cluster: Cluster) -> "Iterator[SparkSession]":
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's says: the sentence of ours that a task ended with, or its own beginning, and no trace."""
+    """What an error of Spark's says: the sentence of ours that a task ended with, or its first line; no trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = (line.removeprefix(_OURS) for line in lines if line.startswith(_OURS))
     return next(ours, lines[0] if lines else type(error).__name__)[:300]

@@ -1,4 +1,5 @@
-"""Measure 2 of what is beyond one machine: what kills in mid-fold, repeated uploads and two folds at once change.
+"""Measures 1 and 2 of what is beyond one machine: Spark comes to the same, and what kills in mid-fold, repeated uploads
+and two folds at once change.
 
 A log with repeated, late, early, malformed and foreign uploads is folded on a real cluster; whatever happens meanwhile,
 tallies, attendance and refusals must be those of the embedded fold, row by row.
@@ -37,10 +38,12 @@ def measure() -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as place, cluster(Path(place) / "cluster") as running:
         folder = Path(place)
         whole, expected = _prepared(folder)
+        undisturbed = _undisturbed(running, whole, folder)
         drivers = [_driver_killed(running, whole, folder, at * STEP_SECONDS) for at in range(DRIVERS)]
         at_once = _two_at_once(running, whole, folder)
         workers = _workers_killed(running, whole, folder)
     return {
+        "1_spark_is_the_same": undisturbed == expected,
         "2_drivers_killed": len(drivers),
         "2_workers_killed": len(workers),
         "2_differences": sum(each != expected for each in (*drivers, *workers, at_once)),
@@ -80,6 +83,12 @@ def _command(running: SparkCluster, store: Path, shared: Path) -> list[str]:
 
 def _started(command: list[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+
+
+def _undisturbed(running: SparkCluster, whole: Path, folder: Path) -> dict[str, list[Any]]:
+    with _copied(whole, folder) as (store, shared):
+        subprocess.run(_command(running, store, shared), check=True, capture_output=True)  # noqa: S603
+        return _in(store)
 
 
 def _driver_killed(running: SparkCluster, whole: Path, folder: Path, later: float) -> dict[str, list[Any]]:

@@ -22,6 +22,7 @@ from changeling_aggregator.store.counted import (
     tallies_of,
 )
 from changeling_aggregator.store.early_ends import add_end, published_ends
+from changeling_aggregator.store.id_files import IdFile, registered_files, replace_files
 from changeling_aggregator.store.log import (
     advance_arrival,
     advance_cursors,
@@ -799,3 +800,18 @@ def test_what_is_shown_is_kept_lot_by_lot(store: Store, beside: Store) -> None:
         }
         assert shown_lots(connection, SURVEY, after=2, until=2) == {}
         assert looked_at(connection) == {SURVEY: Looked(2, 2, 3, 9)}
+
+
+def test_files_of_ids_take_each_others_place_at_once(store: Store, beside: Store) -> None:
+    """All or none; who would replace files that another has replaced meanwhile is overtaken, and keeps nothing."""
+    first, second, third = (IdFile("/a/place", f"ids-{number}", SURVEY, number) for number in range(3))
+    with store.writing() as connection:
+        replace_files(connection, [], [first, second])
+    with beside.reading() as connection:
+        assert registered_files(connection) == [first, second]
+    with beside.writing() as connection:
+        replace_files(connection, [first], [third])
+    with pytest.raises(Overtaken), store.writing() as connection:
+        replace_files(connection, [first, second], [])
+    with store.reading() as connection:
+        assert registered_files(connection) == [second, third]

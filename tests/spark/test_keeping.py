@@ -109,3 +109,13 @@ def test_options_that_do_not_go_together_are_refused(
     """In a sentence that says which."""
     assert run(["fold", "--store", str(folded), *options]) != 0
     assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_what_failed_in_a_task_the_reason_is_told() -> None:
+    """Without the trace around it; of what is not ours the first line."""
+    trace = (
+        "Job aborted: lost task 0.3\n  Traceback:\n  changeling_aggregator.errors.SegmentLost: segment a is gone\nmore"
+    )
+    assert session.first_line(RuntimeError(trace)) == "SegmentLost: segment a is gone"
+    assert session.first_line(RuntimeError("\n  Job aborted\n at x")) == "Job aborted"
+    assert session.first_line(RuntimeError()) == "RuntimeError"

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.refusal import Refusal
 
-from ..errors import Overtaken
+from ..errors import AggregatorError
 from ..fold import FoldReport
 from ..fold.closing import latest_right
 from ..fold.folding import in_turn
@@ -86,9 +86,11 @@ def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, 
         read = [*files, *exported]
         found = run(executors, name, pieces, read, signed, ends, sealed, keys, place)
         _hand_over(writing, pieces, found, files, exported)
-    finally:
-        with suppress(Overtaken):
-            _sweep(store, at)
+    except BaseException:
+        with suppress(AggregatorError):
+            _sweep(store, at, name)
+        raise
+    _sweep(store, at)
     return _report(pieces, found)
 
 
@@ -132,11 +134,14 @@ def _report(pieces: list[Piece], found: Part) -> FoldReport:
     )
 
 
-def _sweep(store: Store, place: Place) -> None:
-    """Delete the files of runs that are over, but for those with ids that count."""
+def _sweep(store: Store, place: Place, run: str = "") -> None:
+    """Delete the files of runs, but for those with ids that count. run: of this one alone, where it has failed.
+
+    Who has moved the cursors may delete the others' too: whoever still works on the same requests is overtaken.
+    """
     with store.reading() as connection:
         named = {each.name for each in registered_files(connection)}
-    for prefix in ("ids-", "staged-"):
-        for kept in list(place.kept(prefix)):
+    for kind in ("ids", "staged"):
+        for kept in list(place.kept(f"{kind}-{run}")):
             if kept.name not in named:
                 place.remove(kept.name)

@@ -77,7 +77,7 @@ class KeyService:
                 connection.sendall(len(sealed).to_bytes(4) + given + sealed)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
 def keys_from(source: KeySource) -> dict[bytes, X25519PrivateKey]:
     """The private keys of a run, by id; asked for once in a process. Raises KeysWithheld where there are none."""
     ephemeral = X25519PrivateKey.generate()

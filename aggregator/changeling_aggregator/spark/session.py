@@ -18,6 +18,7 @@ from ..errors import SparkTrouble
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_OURS = "changeling_aggregator.errors."
 NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
 NEEDS_JAVA = "the fold on Spark needs Java 17: install a Java runtime, or set JAVA_HOME"
 
@@ -72,8 +73,10 @@ def session(cluster: Cluster) -> "Iterator[SparkSession]":
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's says at its beginning, without its trace."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+    """What an error of Spark's says: the sentence of ours that a task ended with, or its first line; no trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = (line.removeprefix(_OURS) for line in lines if line.startswith(_OURS))
+    return next(ours, lines[0] if lines else type(error).__name__)[:300]
 
 
 def _settings(cluster: Cluster) -> dict[str, bool | float | int | str | None]:

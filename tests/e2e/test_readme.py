@@ -14,7 +14,8 @@ import pytest
 
 from ..docs.blocks import ROOT, commands_of
 
-DOORS = ("README.md", *(f"docs/{page}.md" for page in ("app", "operator", "reading", "designer", "central/guide")))
+PAGES = ("app", "operator", "reading", "designer", "central/guide", "scale", "segments", "spark")
+DOORS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 SHOWN = "\n".join((ROOT / page).read_text() for page in DOORS)
 """What a new user is shown: the README and the page behind each of its doors."""
 COMMANDS = Path(sys.executable).parent

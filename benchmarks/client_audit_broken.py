@@ -8,15 +8,15 @@ from unittest.mock import patch
 
 from changeling_client import outbox
 from changeling_client.answering import Answer
-from changeling_client.responding import Slots, respond
 from changeling_protocol import Coins, Group, Node, Odds, ReleasePlan, Report, SystemCoins
+from changeling_protocol.responding import Slots, respond
 from changeling_protocol.upload import encode_upload
 
 _RESPOND = "changeling_client.answering.respond"
 _PUT = "changeling_client.outbox.put"
 _ENCODE = "changeling_client.outbox.encode_upload"
 _ADMITS = "changeling_protocol.constraints.AtMost.admits"
-_AFTER = "changeling_client.responding.Slots.after"
+_AFTER = "changeling_protocol.responding.Slots.after"
 _SILENT = -1
 """Stands for a report that is not made."""
 

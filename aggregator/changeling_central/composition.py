@@ -19,7 +19,7 @@ from math import e, expm1, inf, log, log1p, sqrt, tanh
 from typing import TYPE_CHECKING
 
 from .concentrated import concentrated_epsilon
-from .node_noise import ROUNDING
+from .node_noise import ROUNDING, float_above
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -79,10 +79,8 @@ class Composition:
 
     def basic(self) -> Loss:
         """The sums of epsilon and of delta. ValueError where delta adds up to 1 or more, which promises nothing."""
-        return Loss(
-            sum(loss.epsilon * count for loss, count in self.counts),
-            sum(loss.delta * count for loss, count in self.counts),
-        )
+        epsilon, delta = self._sums()
+        return Loss(float_above(epsilon), float_above(delta))
 
     def advanced(self, slack: float) -> Loss:
         """What they cost by advanced composition, where a little more delta buys less epsilon.
@@ -98,7 +96,7 @@ class Composition:
         drift = sum(count * loss.epsilon * tanh(loss.epsilon / 2) for loss, count in self.counts)
         spread = sum(count * loss.epsilon**2 for loss, count in self.counts)
         logarithm = min(log(1 / slack), log(e + sqrt(spread) / slack))
-        epsilon = min(sum(loss.epsilon * count for loss, count in self.counts), drift + sqrt(2 * logarithm * spread))
+        epsilon = min(float_above(self._sums()[0]), drift + sqrt(2 * logarithm * spread))
         return Loss(epsilon, -expm1(log1p(-slack) + self._log_kept()))
 
     def exact_delta(self, epsilon: float) -> float:
@@ -135,11 +133,12 @@ class Composition:
         Where some queries are concentrated, what they imply at a part of the delta is added to the sum of the others:
         at all that the deltas leave in the basic sum, else at half. At a delta of 0 only the basic sum is left.
         """
-        own = sum(loss.delta * count for loss, count in self.counts)
+        epsilon, own = self._sums()
+        free = float(Fraction(delta) - own) * BELOW
         found: dict[str, float] = {}
-        if own <= delta and (not self.rho or own < delta):
-            basic = sum(loss.epsilon * count for loss, count in self.counts)
-            found["basic"] = basic + (concentrated_epsilon(self._rho_above(), delta - own) if self.rho else 0.0)
+        if own <= delta and (not self.rho or free > 0):
+            implied = concentrated_epsilon(self._rho_above(), free) if self.rho else 0.0
+            found["basic"] = float_above(epsilon + Fraction(implied))
         if not 0 < delta < 1:
             return found
         left = delta / 2 if self.rho else delta
@@ -155,6 +154,11 @@ class Composition:
         if 0 < slack < 1 and (self.rho or squares):
             found["concentrated"] = concentrated_epsilon(self._rho_above() + squares / BELOW, slack)
         return found
+
+    def _sums(self) -> tuple[Fraction, Fraction]:
+        """Of epsilon and of delta, exactly: floats added one to another may come out below both."""
+        epsilons = sum((Fraction(loss.epsilon) * count for loss, count in self.counts), Fraction(0))
+        return epsilons, sum((Fraction(loss.delta) * count for loss, count in self.counts), Fraction(0))
 
     def _rho_above(self) -> float:
         return float(self.rho) / BELOW

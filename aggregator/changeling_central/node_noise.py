@@ -116,7 +116,7 @@ def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0),
         raise ValueError("the query counts nothing: no entry can change it")
     if law is Law.GAUSSIAN and delta == 0:
         raise ValueError("Gaussian noise needs a delta above 0")
-    pure = _float_above(total(shifts) / epsilon) if law is Law.LAPLACE else inf
+    pure = float_above(total(shifts) / epsilon) if law is Law.LAPLACE else inf
     if delta == 0:
         return NodeNoise(law, pure)
     least = least_delta(shifts)
@@ -224,6 +224,7 @@ def _gaussian_variance(scale: float) -> float:
     return float((weights * x**2).sum() / weights.sum())
 
 
-def _float_above(exact: Fraction) -> float:
+def float_above(exact: Fraction) -> float:
+    """The least float that is no less."""
     near = float(exact)
     return near if Fraction(near) >= exact else nextafter(near, inf)

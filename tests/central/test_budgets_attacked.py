@@ -4,7 +4,9 @@ import os
 import shutil
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import comb, inf
+from itertools import combinations_with_replacement, product
+from math import comb, inf, sqrt
+from random import Random
 from threading import Barrier, Thread
 
 import numpy as np
@@ -16,8 +18,10 @@ from changeling_central.changes.answer_query import answer_query
 from changeling_central.composition import Composition, Loss
 from changeling_central.matrix import square_root
 from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
+from changeling_central.releasing.sums import Cost, total
 from changeling_central.releasing.unit import Unit
 from changeling_protocol import AtMost, Calendar
+from scipy.special import log_ndtr
 
 from .stand_ins import Forbidden
 
@@ -171,3 +175,59 @@ def test_the_exact_composition_is_never_below_the_optimum_however_small_the_delt
             assert optimum(composed.least(delta).epsilon * (1 + 1e-15)) <= Decimal(delta)
         for part in (0.0, 0.25, 0.5, 0.9, 0.99, 1.0):
             assert optimum(part * sum(losses)) <= Decimal(composed.exact_delta(part * sum(losses)))
+
+
+def test_a_basic_sum_is_never_rounded_below_what_it_adds_up():
+    """Where one delta is all of the budget's, nothing is less than the sum of the epsilons: no float of it may be."""
+    random, delta = Random(1), Fraction(1, 2**20)
+    for _ in range(40):
+        costs = [Cost(Fraction(random.randrange(1, 1000)), delta), Cost(Fraction(random.randrange(1, 10**6), 10**9))]
+        exact = costs[0].epsilon + costs[1].epsilon
+        rounded = Fraction(float(costs[0].epsilon) + float(costs[1].epsilon))
+        for allowed in (rounded, exact):
+            added = total(Cost(allowed, delta), costs)
+            assert added is not None
+            assert added.cost.epsilon >= exact
+            assert added.fits(Cost(allowed, delta)) == (exact <= allowed)
+        below = [Loss(float(cost.epsilon), float(cost.delta)) for cost in costs]
+        assert Composition.of(*below).basic().epsilon >= sum(Fraction(loss.epsilon) for loss in below)
+
+
+def gaussian_delta(length, epsilon):
+    """Of a shift of this length under normal noise of scale 1."""
+    if not length:
+        return max(0.0, -np.expm1(epsilon))
+    with_it, without = log_ndtr(length / 2 - epsilon / length), epsilon + log_ndtr(-length / 2 - epsilon / length)
+    return float(-np.exp(with_it) * np.expm1(min(0.0, without - with_it)))
+
+
+def optimum(costs, epsilon):
+    """The least delta of the worst mechanisms together: each tells all with its delta, else it is randomized response
+    (Kairouz, Oh, Viswanath 2015); those at rho are Gaussian noise."""
+    losses, kept = {0.0: 1.0}, 1.0
+    for cost in costs:
+        right, each = 1 / (1 + np.exp(-float(cost.epsilon))), {}
+        for (loss, p), sign in product(losses.items(), (1, -1)):
+            more = round(loss + sign * float(cost.epsilon), 12)
+            each[more] = each.get(more, 0.0) + p * (right if sign > 0 else 1 - right)
+        losses, kept = each, kept * (1 - float(cost.delta))
+    length = sqrt(2 * sum(float(cost.rho or 0) for cost in costs))
+    return 1 - kept + kept * sum(p * gaussian_delta(length, epsilon - loss) for loss, p in losses.items())
+
+
+KINDS = [
+    *(Cost(Fraction(e), Fraction(d)) for e, d in (("0.1", 0), ("1/3", "1e-7"), (1, 0), ("1/2", "1e-6"), (2, "1e-3"))),
+    *(Cost(Fraction(0), Fraction(0), Fraction(rho)) for rho in ("1/20", "1/2")),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, pytest.param(3, marks=pytest.mark.heavy)])
+def test_what_a_ledger_adds_up_is_between_the_optimum_and_the_basic_sum(size):
+    """Every one, two and three of seven kinds of release, pure, with a delta and at rho, under three deltas."""
+    for costs, delta in product(combinations_with_replacement(KINDS, size), ("1e-6", "1e-5", "1e-2")):
+        added = total(Cost(Fraction(1000), Fraction(delta)), costs)
+        if added is None:
+            continue
+        assert optimum(costs, float(added.cost.epsilon)) <= float(added.cost.delta) * (1 + 1e-9) + 1e-15
+        if all(cost.rho is None for cost in costs):
+            assert added.cost.epsilon <= sum(cost.epsilon for cost in costs)

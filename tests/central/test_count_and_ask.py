@@ -121,6 +121,16 @@ def test_what_is_asked_of_a_table_adds_up_and_is_refused_beyond_the_budget(tmp_p
     assert read_ledger(tmp_path / "table.csv.ledger").spent == (1, 0)
 
 
+@pytest.mark.parametrize(("output", "more"), [("table.csv.ledger", []), ("out.csv", ["--ledger", "out.csv"])])
+def test_answers_are_never_written_over_their_own_ledger(tmp_path, capsys, monkeypatch, output, more):
+    """What was charged would be gone; nothing is drawn, and nothing written."""
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    monkeypatch.chdir(tmp_path)
+    assert ask(tmp_path, *more, output=output) == 1
+    assert "is the ledger" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -67,7 +67,7 @@ def test_a_batch_holds_a_period(tmp_path, together):
 
 
 def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
-    """A file of the same length. Put back, the release goes on; the rows still pending are written as they were."""
+    """A file of the same length, in the last rows too, of which a crash may leave a part. Put back, it goes on."""
     release = release_in(tmp_path)
     finish(release, SeededNoise(1), 4)
     whole, pending = release.output.path.read_bytes(), begun(release.state).saved.pending
@@ -75,7 +75,10 @@ def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
         release.output.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(BadState, match="was changed in what is published"):
             finish(release, Forbidden())
-    release.output.path.write_bytes(whole[:-3] + b"9" + whole[-2:])
+    release.output.path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(BadState, match="ends with other rows"):
+        finish(release, Forbidden())
+    release.output.path.write_bytes(whole[:-3])
     finish(release, Forbidden(), 4)
     assert release.output.path.read_bytes() == whole
     assert [period for period, _ in finish(release, SeededNoise(2))] == [5, 6]

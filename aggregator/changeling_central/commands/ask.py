@@ -71,6 +71,8 @@ def ask(
     path = ledger or ledger_beside(table)
     if path is None:  # a table is always a file
         raise ValueError(f"there is no ledger beside {table}")
+    if path.resolve() == output.resolve():
+        raise ValueError(f"{output} is the ledger, which answers would be written over: choose another output")
     account = Account(path, ENTRY, Charge.of(str(output), "; ".join(query), cost), None, total_of(total))
     known = account.opened(None, "")
     from ..noise import OpenDPNoise  # OpenDP loads slowly, so only now

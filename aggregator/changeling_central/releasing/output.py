@@ -115,6 +115,15 @@ class Output:
                     at -= len(part)
         return running
 
+    def torn(self, at: int, rows: bytes) -> bool:
+        """Whether what follows byte `at` is what a crash leaves of these rows: as many bytes or fewer, some zero."""
+        if not self.path.exists():
+            return True
+        with self.path.open("rb") as file:
+            file.seek(at)
+            tail = file.read(len(rows) + 1)
+        return len(tail) <= len(rows) and all(byte in (0, row) for byte, row in zip(tail, rows, strict=False))
+
     def append(self, at: int, rows: bytes) -> int:
         """Write the rows at byte `at`, cutting whatever else follows, to the disk. Returns where the next ones go."""
         new = not self.path.exists()

@@ -232,6 +232,11 @@ def _resumed(release: Release) -> _Journal:
             f"{output.path} was changed in what is published: put it back as it was, or choose another output and "
             "count what this one cost"
         )
+    if not output.torn(saved.at, saved.pending):
+        raise BadState(
+            f"{output.path} ends with other rows than {release.state.name} knows of: the state was put back, or the "
+            "rows were changed; put both back as they were, or choose another output and count what this one cost"
+        )
     if account is not None:
         published = output.size() > saved.at
         charged = before is not None and before.saved.changelog != "" and (saved.before != "" or published)

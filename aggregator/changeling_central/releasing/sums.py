@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import inf, nextafter
+from math import nextafter
 
 from ..composition import Composition, Loss
 from ..concentrated import concentrated_epsilon
 from ..errors import BudgetExhausted
+from ..node_noise import float_above
 
 PLAIN = Fraction(1001, 1000)
 """The basic sum is told, as people can check it, where it is no more than so many times the least."""
@@ -72,7 +73,7 @@ class Total:
 @lru_cache(maxsize=64)
 def implied_by(rho: Fraction) -> tuple[Fraction, Fraction]:
     """The (epsilon, delta) that rho-zCDP is stated at, where one is wanted: delta is AT."""
-    return Fraction(concentrated_epsilon(_above(rho), float(AT))), AT
+    return Fraction(concentrated_epsilon(float_above(rho), float(AT))), AT
 
 
 def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
@@ -136,13 +137,8 @@ def number(exact: Fraction) -> str:
 
 def _composed(costs: Sequence[Cost]) -> Composition:
     """Of floats that are no less than the costs."""
-    losses = [Loss(_above(each.epsilon), _above(each.delta)) for each in costs if each.rho is None]
+    losses = [Loss(float_above(each.epsilon), float_above(each.delta)) for each in costs if each.rho is None]
     return Composition(Composition.of(*losses).counts, sum((each.rho or Fraction(0) for each in costs), Fraction(0)))
-
-
-def _above(exact: Fraction) -> float:
-    near = float(exact)
-    return near if Fraction(near) >= exact else nextafter(near, inf)
 
 
 def _below(exact: Fraction) -> float:

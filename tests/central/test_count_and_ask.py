@@ -55,7 +55,7 @@ def test_between_two_numbers_there_is_one_file_and_it_is_the_counters_memory(tmp
         ({"lines": [1], "epsilon": "0"}, "epsilon"),
         ({"lines": [1], "at_most": "0"}, "at least one period"),
         ({"lines": [1], "periods": "0"}, "at least one step"),
-        ({"lines": [2**60]}, "at most 2^56"),
+        ({"lines": [2**62 + 1]}, "a whole number of at most"),
     ],
 )
 def test_what_cannot_be_counted_is_refused_and_nothing_is_drawn(tmp_path, monkeypatch, capsys, given, said):

@@ -167,7 +167,7 @@ def test_what_is_not_covered_is_refused_and_draws_nothing():
         PanPrivateCounter(0, EPSILON)
 
 
-@pytest.mark.parametrize("value", [2**56 + 1, 2**70, -(2**70), 1.0, True])
+@pytest.mark.parametrize("value", [2**59 + 1, 2**70, -(2**70), 1.0, True])
 def test_a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_drawn(value):
     """And the memory is as it was."""
     counter = PanPrivateCounter(8, EPSILON)
@@ -175,3 +175,13 @@ def test_a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_drawn(
     with pytest.raises(ValueError, match="a whole number of at most"):
         counter.step(memory, value, Forbidden())
     assert not memory.cells.any()
+
+
+def test_steps_that_come_to_the_most_overflow_no_cell():
+    """Each as large as a counter of eight takes: the last sum is right to within its noise, whatever the sign."""
+    for sign in (1, -1):
+        counter = PanPrivateCounter(8, EPSILON)
+        memory = counter.start()
+        for _ in range(8):
+            memory, output = counter.step(memory, sign * 2**59, SeededNoise(8))
+        assert abs(output - sign * 2**62) < 10**6

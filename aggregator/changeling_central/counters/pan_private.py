@@ -28,8 +28,8 @@ from ..noise import Noise
 from ..states import check_counts
 from ..whole import whole
 
-MOST_STEP = 2**56
-"""The memory's cells have 64 bits."""
+MOST_SUM = 2**62
+"""The memory's cells have 64 bits: all steps together come to no more, and the rest is for noise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +86,12 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         if cells[0] >= self.steps:
             raise BudgetExhausted(f"the guarantee covers {self.steps} steps, and all of them are released")
         step = whole(value)
-        if step is None or not -MOST_STEP <= step <= MOST_STEP:
-            raise ValueError(f"a step of the counter is a whole number of at most 2^56, got a {type(value).__name__}")
+        most = MOST_SUM // self.steps
+        if step is None or not -most <= step <= most:
+            raise ValueError(
+                f"a step of a counter of {self.steps} steps is a whole number of at most {most}, got a "
+                f"{type(value).__name__}"
+            )
         past = int(cells[0])
         begins = [level for level in range(self.levels) if past % 2**level == 0]
         drawn = self.noise.draw(noise, len(begins) + (past == 0))

@@ -1,6 +1,9 @@
 """Attacks on the log in segments: what was acknowledged counts once, whatever vanishes, comes back or is put there."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -235,3 +238,29 @@ def test_what_goes_to_a_new_journal_arrives_after_the_old_ones_end(log: Log, fol
         assert part is None or row.arrival >= part.end
         with log.store.reading() as connection:
             assert (frontier_of_all(connection) or 0) <= row.arrival
+
+
+@pytest.mark.heavy
+def test_a_server_or_a_recovery_killed_at_any_write_loses_nothing_and_keeps_nothing_twice(
+    store: Store, tmp_path: Path
+) -> None:
+    """For every SQL statement, commit and system call of a server with three uploads, two of them in parts that wait
+    together, and of the recovery of what it leaves: SIGKILL there, then recover long after.
+
+    All that was acknowledged is in the log once, and at most one more, which was being written; it arrived when it
+    came, and nothing is waited for any more.
+    """
+    store.close()
+    bodies = ["01", "02" * 50, "03"]
+    arguments = [str(tmp_path), str(END), str(OVER), ",".join(bodies)]
+    killing = [sys.executable, "-m", "tests.aggregator.journal_killer", *arguments]
+    done = subprocess.run(killing, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(outcomes) > 60
+    for each in outcomes:
+        acknowledged = each["acknowledged"]
+        assert each["bodies"] in (bodies[:acknowledged], bodies[: acknowledged + 1]), each
+        assert (each["frontier"], each["left"]) == (None, []), each
+        assert each["latest"] < (END + 1) * 1000, each
+    assert {each["acknowledged"] for each in outcomes} == {0, 1, 2, 3}

@@ -126,11 +126,11 @@ def _roll_journals(store: Store, silent: Silent, folder: "Folder", now: UnixMill
             written = write_segment(folder, silent.stream, segment_name(silent.files, rows[0].position), rows)
             with store.writing() as connection:
                 roll(connection, folder, written, journal.start, UnixMilliseconds(rows[-1].arrival + 1), now)
-    with store.writing() as connection:
-        move_frontier(connection, silent.stream, None)
-    for path in journals:
+    for path in journals:  # while the stream still waits, so that whoever is killed here leaves them to the next
         path.unlink(missing_ok=True)
     _remove_unnamed(store, silent, folder)
+    with store.writing() as connection:
+        move_frontier(connection, silent.stream, None)
 
 
 def _remove_unnamed(store: Store, silent: Silent, folder: "Folder") -> None:

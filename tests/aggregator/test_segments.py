@@ -74,15 +74,26 @@ def put(writer: JournalWriter, clock: Clock, *bodies: bytes) -> None:
     writer.write(bodies, {}, int(clock.now * 1000))
 
 
-def left_by_a_killed_server(store: Store, folder: Folder, clock: Clock, *bodies: bytes) -> JournalWriter:
-    """What a process that is killed leaves: its journal, and no lock."""
+def without_its_thread(store: Store, folder: Folder, clock: Clock) -> JournalWriter:
+    """A writer that rolls when it is told to, and is there until it is `killed`."""
     writer = JournalWriter(store, folder, clock)
     writer._stop.set()
     writer._due.set()
     writer._thread.join()
-    put(writer, clock, *bodies)
+    return writer
+
+
+def killed(writer: JournalWriter) -> JournalWriter:
+    """What a process that is killed leaves: its journal, and no lock."""
     os.close(writer._owned._file)
     return writer
+
+
+def left_by_a_killed_server(store: Store, folder: Folder, clock: Clock, *bodies: bytes) -> JournalWriter:
+    """As of one that was killed after these."""
+    writer = without_its_thread(store, folder, clock)
+    put(writer, clock, *bodies)
+    return killed(writer)
 
 
 def read(store: Store) -> list[bytes]:
@@ -201,7 +212,8 @@ def test_a_write_that_failed_is_not_put_in_the_place_of_what_came_after(
     log: Log, folder: Folder, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its bytes lie whole in a journal, with positions that were given out again; the acknowledged ones count."""
-    writer = left_by_a_killed_server(log.store, folder, clock, b"one")
+    writer = without_its_thread(log.store, folder, clock)
+    put(writer, clock, b"one")
     syncing = os.fdatasync
 
     def fail(file: int) -> None:
@@ -214,7 +226,7 @@ def test_a_write_that_failed_is_not_put_in_the_place_of_what_came_after(
             put(writer, clock, b"never acknowledged")
     put(writer, clock, b"two", b"three")
     assert len([each for each in folder.kept("") if each.name.endswith(".journal")]) == 2
-    writer._owned._file = -1
+    killed(writer)
     assert len(recover(log.store, int(clock.now * 1000))) == 1
     assert read(log.store) == [b"one", b"two", b"three"]
 

@@ -50,7 +50,7 @@ class JournalWriter(LogWriter):
 
     def __init__(self, store: Store, folder: Folder, clock: Callable[[], UnixSeconds]) -> None:
         self._store, self._folder, self._clock, self._files = store, Folder(folder.path, make=True), clock, token_hex(8)
-        self._owned = Owned(self._folder, self._files)
+        self._owned = Owned(self._folder, self._files, make=True)
         with store.writing() as connection:
             self._stream = open_stream(connection, folder.name, self._files)
         self._rolling = Lock()  # taken before the next, where both are
@@ -124,12 +124,14 @@ class JournalWriter(LogWriter):
             self._awake, self._restless = True, False
 
     def _append(self, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-        arrival = UnixMilliseconds(max(now, self._last))
         try:
             if self._journal is None or not self._journal.in_place():
                 self._end_part()
+                if self._folder.path.is_dir() and not self._owned.in_place():  # nobody would look for a journal there
+                    raise Unwritable(f"the folder {self._folder.name} is not the one that this server began with")
                 self._journal = Journal(self._folder, self._files, self._length + 1, self._start)
                 self._opened = monotonic()
+            arrival = UnixMilliseconds(max(now, self._last))  # which is later where a part has just ended
             if bodies:
                 self._journal.append(arrival, bodies)
         except OSError as error:

@@ -60,6 +60,14 @@ def decoded(content: bytes) -> pa.Table:
         raise ValueError(f"no segment, or a damaged one: {error}") from error
 
 
+def check_rows(table: pa.Table, stream: int, first: int, last: int) -> None:
+    """Raises ValueError where a table has others than rows of this stream between these positions, in order."""
+    position = table["position"].to_numpy()
+    of_stream = (table["stream"].to_numpy() == stream).all()
+    if not (of_stream and ((first <= position) & (position <= last)).all() and (position[1:] > position[:-1]).all()):
+        raise ValueError(f"it holds others than positions {first} to {last} of stream {stream}")
+
+
 def rows_after(table: pa.Table, position: int, arrivals: tuple[UnixMilliseconds, UnixMilliseconds]) -> Iterator[Row]:
     """The table's rows after a position, in order. arrivals: the earliest and the latest; others count as these."""
     first = int((table["position"].to_numpy() <= position).sum())

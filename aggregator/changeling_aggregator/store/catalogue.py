@@ -173,19 +173,22 @@ def rows_of(segment: Segment, after: int = 0) -> "Iterator[Row]":
     """All of a segment's rows after a position, in order, with the arrivals that count. Raises SegmentLost."""
     from ..segments.form import rows_after  # its libraries are not installed everywhere
 
-    return rows_after(_table(segment.place, segment.name), after, (segment.earliest, segment.latest))
+    table = _table(segment.place, segment.name, segment.stream, segment.first, segment.last)
+    return rows_after(table, after, (segment.earliest, segment.latest))
 
 
 @lru_cache(maxsize=8)
-def _table(place: str, name: str) -> "pa.Table":
+def _table(place: str, name: str, stream: int, first: int, last: int) -> "pa.Table":
     """A file's content, which never changes: a batch of the fold goes on in the middle of it."""
     from ..segments import place_at
-    from ..segments.form import decoded
+    from ..segments.form import check_rows, decoded
 
     try:
-        return decoded(place_at(place).get(name))
+        table = decoded(place_at(place).get(name))
+        check_rows(table, stream, first, last)
     except ValueError as error:
         raise SegmentLost(f"segment {name} of {place}: {error}") from error
+    return table
 
 
 def segment_bytes(connection: Connection) -> int:

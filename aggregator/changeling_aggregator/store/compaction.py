@@ -67,18 +67,21 @@ def remove_doomed(store: Store, writing: Transactions) -> None:
 def sweep(store: Store, now: UnixSeconds) -> int:
     """Delete files of the store's streams that no catalogue names and that are old; returns how many.
 
-    now: Unix seconds. A server that lives names what it writes within seconds, or writes it anew.
+    now: Unix seconds. A stream with a frontier is left alone: its server may not have been able to name for hours what
+    it wrote. Any other names it within seconds.
     """
+    at_rest = streams.c.place.is_not(None), streams.c.frontier.is_(None)
     with store.reading() as connection:
+        places = connection.execute(select(streams.c.place, streams.c.files).where(*at_rest)).all()
+    lying = [(place, each) for place, files in places for each in place_at(place).kept(f"{files}-")]
+    with store.reading() as connection:  # after the files were listed, so that all that were named by then are known
         named = {each.name for each in segments_of(connection)} | {name for _, name in doomed_files(connection)}
-        lying = [(row.place, row.files) for row in connection.execute(select(streams)) if row.place is not None]
     swept = 0
-    for place, files in lying:
-        for each in [*place_at(place).kept(f"{files}-")]:
-            is_segment = each.name.endswith((SUFFIX, f"{SUFFIX}.part"))
-            if is_segment and each.name not in named and now - each.written > OLD_SECONDS:
-                place_at(place).remove(each.name)
-                swept += 1
+    for place, each in lying:
+        is_segment = each.name.endswith((SUFFIX, f"{SUFFIX}.part"))
+        if is_segment and each.name not in named and now - each.written > OLD_SECONDS:
+            place_at(place).remove(each.name)
+            swept += 1
     return swept
 
 

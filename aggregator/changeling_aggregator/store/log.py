@@ -15,7 +15,7 @@ from typing import NamedTuple
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, bindparam, case, func, insert, select, update
 
-from ..errors import Overtaken
+from ..errors import Overtaken, SegmentLost
 from .catalogue import frontier_of_all, kept_rows, rows_of, segments_of
 from .schema import cursors, log, segments, store, streams
 
@@ -195,7 +195,12 @@ def requests_after(
         position = rows[-1].position
     for segment in segments_of(connection, segments.c.stream == stream, segments.c.last > position):
         for row in rows_of(segment, position):
-            yield LoggedRequest(row.arrival, stream, row.position, row.body)
+            if row.position != position + 1:
+                break
+            position = row.position
+            yield LoggedRequest(row.arrival, stream, position, row.body)
+        if position != segment.last:  # of what is not counted a segment has all, or was changed
+            raise SegmentLost(f"segment {segment.name} of {segment.place} lacks position {position + 1} of its stream")
 
 
 def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[LoggedRequest]]:

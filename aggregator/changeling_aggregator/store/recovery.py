@@ -5,13 +5,14 @@ catalogue has of it, so nothing that was acknowledged in time becomes late.
 """
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, select
 
 from ..segments import place_at
-from .catalogue import move_frontier, segments_of
+from .catalogue import doomed_files, move_frontier, segments_of
 from .log import length_of
 from .opened import Store
 from .rolling import roll, segment_name, write_segment
@@ -19,6 +20,7 @@ from .schema import segments, streams
 
 if TYPE_CHECKING:
     from ..segments.folder import Folder
+    from ..segments.ownership import Owned
 
 _log = logging.getLogger("changeling")
 
@@ -49,30 +51,59 @@ def recover(store: Store, now: UnixMilliseconds) -> list[Silent]:
 
 
 def give_up(store: Store, stream: int) -> bool:
-    """Count what the catalogue has of a stream, and nothing else: its folder is lost. False where nothing waits."""
+    """Count what the catalogue has of a stream, and nothing else: its folder is lost.
+
+    False where nothing waits, or where its server can be seen to run.
+    """
     with store.writing() as connection:
-        if stream not in {each.stream for each in silent_streams(connection)}:
+        found = [each for each in silent_streams(connection) if each.stream == stream]
+        if not found or _runs(found[0]):
             return False
         move_frontier(connection, stream, None)
     return True
 
 
-def _recover(store: Store, silent: Silent, now: UnixMilliseconds) -> bool:
-    """Whether its server was gone."""
+def _runs(silent: Silent) -> bool:
+    """Whether a stream's server holds the lock on its files, as far as can be seen from here."""
+    try:
+        owned = _owned(silent)
+    except OSError:  # its folder is gone, which is why it is given up
+        return False
+    if owned is not None:
+        owned.let_go(done=False)
+    return owned is None
+
+
+def _owned(silent: Silent) -> "Owned | None":
+    """A stream's files; None where its server has them. Raises FileNotFoundError where they are not here, or OSError.
+
+    Its lock is there before a stream can wait for anything. So a folder without it is another one, as the place where
+    nothing is mounted yet.
+    """
     from ..segments.folder import Folder  # there are none where there are no files to lock
     from ..segments.ownership import Owned
 
     folder = place_at(silent.place)
     assert isinstance(folder, Folder)  # noqa: S101
-    if not folder.path.is_dir():  # of another machine, perhaps
-        return False
     try:
-        owned = Owned(folder, silent.files)
+        return Owned(folder, silent.files)
     except BlockingIOError:
+        return None
+
+
+def _recover(store: Store, silent: Silent, now: UnixMilliseconds) -> bool:
+    """Whether its server was gone."""
+    from ..segments.folder import Folder
+
+    try:
+        owned = _owned(silent)
+    except FileNotFoundError:  # on another machine, perhaps
+        return False
+    if owned is None:
         return False
     done = False
     try:
-        _roll_journals(store, silent, folder, now)
+        _roll_journals(store, silent, Folder(Path(silent.place)), now)
         done = True
     finally:
         owned.let_go(done=done)
@@ -86,8 +117,8 @@ def _roll_journals(store: Store, silent: Silent, folder: "Folder", now: UnixMill
     journals = [folder.path / each.name for each in folder.kept(f"{silent.files}-") if each.name.endswith(SUFFIX)]
     read = [read_journal(path) for path in journals]
     # A write that failed was not acknowledged: its positions are those with which the next journal begins.
-    firsts = [journal.first for journal in read[1:]]
-    for journal, end in zip(read, [*firsts, 2**63], strict=True):
+    ends = [*(journal.first for journal in read[1:]), 2**63]
+    for journal, end in zip(read, ends, strict=False):  # one end too many where there is no journal
         with store.reading() as connection:
             length = length_of(connection, silent.stream)
         rows = [row for row in journal.rows if length < row.position < end]
@@ -95,17 +126,22 @@ def _roll_journals(store: Store, silent: Silent, folder: "Folder", now: UnixMill
             written = write_segment(folder, silent.stream, segment_name(silent.files, rows[0].position), rows)
             with store.writing() as connection:
                 roll(connection, folder, written, journal.start, UnixMilliseconds(rows[-1].arrival + 1), now)
-    with store.writing() as connection:
-        move_frontier(connection, silent.stream, None)
-    for path in journals:
+    for path in journals:  # while the stream still waits, so that whoever is killed here leaves them to the next
         path.unlink(missing_ok=True)
     _remove_unnamed(store, silent, folder)
+    with store.writing() as connection:
+        move_frontier(connection, silent.stream, None)
 
 
 def _remove_unnamed(store: Store, silent: Silent, folder: "Folder") -> None:
-    """Delete what was written and did not come into the catalogue."""
+    """Delete what was written and did not come into the catalogue.
+
+    What a fold writes anew meanwhile is doomed before it is written, and stays; so the files are listed first.
+    """
+    lying = [*folder.kept(f"{silent.files}-")]
     with store.reading() as connection:
         named = {each.name for each in segments_of(connection, segments.c.stream == silent.stream)}
-    for each in [*folder.kept(f"{silent.files}-")]:
+        named |= {name for _, name in doomed_files(connection)}
+    for each in lying:
         if each.name not in named:
             folder.remove(each.name)

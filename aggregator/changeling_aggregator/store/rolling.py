@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection
 
+from ..errors import Unwritable
 from ..segments import Place
-from .catalogue import Segment, add_segment, frontier_of, move_frontier
+from .catalogue import Segment, add_segment, frontier_of, move_frontier, wake
+from .log import length_of
 
 if TYPE_CHECKING:
     from ..segments.form import Row
@@ -58,15 +60,24 @@ def roll(
     """Put what was journaled into the catalogue, unless it is there; the stream's frontier is then what this returns.
 
     start, end: no arrival in the journal is before `start`, and none that comes later before `end`. now: all in Unix
-    milliseconds. Where arrivals were set back meanwhile, what was journaled arrived at the frontier as it is now.
+    milliseconds. Where arrivals were set back meanwhile, what was journaled arrived at the frontier as it is now; where
+    the stream was given up, and closings may be sealed without it, it arrives now. Raises Unwritable where the
+    catalogue lacks what was journaled before: then nothing of this transaction may stay.
     """
     frontier = frontier_of(connection, written.stream)
-    earliest, latest, moved = written.rows[0].arrival, written.rows[-1].arrival, end
-    if frontier is not None and frontier < start:
+    if frontier is None:
+        frontier = wake(connection, written.stream, now)
+    if frontier < start:
         earliest = latest = frontier
         moved = UnixMilliseconds(max(frontier + 1, min(end, now)))
+    else:
+        earliest, latest = (UnixMilliseconds(max(frontier, written.rows[at].arrival)) for at in (0, -1))
+        moved = UnixMilliseconds(max(end, latest + 1))
     first, last = written.rows[0].position, written.rows[-1].position
     segment = Segment(written.stream, first, last, earliest, latest, place.name, written.name, written.size)
-    add_segment(connection, segment)
+    if not add_segment(connection, segment) and length_of(connection, written.stream) < last:
+        raise Unwritable(
+            f"what was journaled before position {first} of stream {written.stream} in {place.name} is missing"
+        )
     move_frontier(connection, written.stream, moved)
     return moved

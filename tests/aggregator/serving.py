@@ -37,6 +37,7 @@ class ServerProcess:
     """`changeling serve` on a free port; use as a context. log: a file for what it logs."""
 
     _has_key = False
+    _module = "changeling_commands"
 
     def __init__(self, folder: Path, *options: str, store: str | None = None, log: Path | None = None) -> None:
         self._log = log
@@ -49,7 +50,7 @@ class ServerProcess:
     def __enter__(self) -> "ServerProcess":
         with ExitStack() as opened:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "changeling_commands", *self.arguments],
+                [sys.executable, "-m", self._module, *self.arguments],
                 stdout=subprocess.PIPE,
                 stderr=None if self._log is None else opened.enter_context(self._log.open("a")),
                 text=True,

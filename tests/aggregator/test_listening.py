@@ -125,7 +125,7 @@ def test_a_server_takes_as_many_connections_as_it_may(tmp_path: Path) -> None:
     """Where a process may have only so many files open there is room for fewer, and still nobody is refused."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400));"
     with ServerProcess(tmp_path) as server:
-        command = server._command[3:]
+        command = server.arguments
         server.kill()
         run = f"{limited} import sys; from changeling_commands.__main__ import main; sys.exit(main({command!r}))"
         with subprocess.Popen([sys.executable, "-c", run], stdout=subprocess.PIPE, text=True) as process:

@@ -241,6 +241,7 @@ def test_what_goes_to_a_new_journal_arrives_after_the_old_ones_end(log: Log, fol
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(1000)
 def test_a_server_or_a_recovery_killed_at_any_write_loses_nothing_and_keeps_nothing_twice(
     store: Store, tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ def test_a_store_is_in_the_file_that_was_named(tmp_path: Path, monkeypatch: pyte
     with store.writing() as connection:
         open_stream(connection)
     store.forget_overwritten(changed=True)
-    assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm"}
+    assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm", f"{name}-held"}
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
     store.close()
     assert (tmp_path / name).read_bytes().startswith(b"SQLite format 3")

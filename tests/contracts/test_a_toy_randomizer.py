@@ -181,9 +181,7 @@ def survey(planned, changelog) -> Survey:
 class ToyServer(ServerProcess):
     """`changeling serve` in a process that knows the toy, as do all that it starts: they import what it was run as."""
 
-    def __init__(self, folder, *options: str) -> None:
-        super().__init__(folder, *options)
-        self._command = [sys.executable, "-m", __name__, *self._command[3:]]
+    _module = __name__
 
 
 def test_the_planner_chooses_the_toy_where_it_is_best(planned):

@@ -162,10 +162,17 @@ SPELLED_OTHERWISE = {
     "aggregator/changeling_aggregator/server/fold_loop.py": {"envelopes", "refused"},  # words of the log
     "aggregator/changeling_aggregator/server/health.py": {"keys"},  # the name of a trouble
     "aggregator/changeling_aggregator/server/operations.py": {"envelopes", "refused"},  # JSON for operators
+    "aggregator/changeling_aggregator/spark/key_service.py": {"keys"},  # the name of a thread
+    "aggregator/changeling_aggregator/spark/parts.py": {"canonical"},  # what a run's tasks hand over
     "aggregator/changeling_aggregator/store/snapshots.py": {"canonical"},  # rows of its own
     "aggregator/changeling_commands/__main__.py": {"keys"},  # the command
     "aggregator/changeling_commands/table.py": {"keys"},  # the command
+    "benchmarks/scale_capacity.py": {"envelopes"},  # the name of a count
+    "benchmarks/server_lives.py": {"envelopes"},  # words of the log
     "simulations/changeling_simulations/demo/deployment.py": {"keys"},  # the command
+    "simulations/changeling_simulations/fleet/comparison.py": {"refused"},  # JSON for operators
+    "simulations/changeling_simulations/fleet/server.py": {"refused"},  # JSON for operators
+    "simulations/changeling_simulations/fleet/truth.py": {"envelopes", "refused"},  # a file of its own
 }
 
 

@@ -29,7 +29,7 @@ def folded(tmp_path: Path) -> Path:
     log.append_to(store, streams)
     (tmp_path / "shared").mkdir()
     shared = str(tmp_path / "shared")
-    in_turn(store, AFTER, False, lambda writing: fold_once(store, Here(), shared, writing))
+    in_turn(store, AFTER, False, lambda writing: fold_once(store, Here(), shared, AFTER, writing))
     store.close()
     return tmp_path / "server.db"
 

@@ -135,7 +135,7 @@ def proxy(server: ServerProcess, folder: Path) -> Iterator[str]:
 
 
 def test_uploads_come_through_whole_up_to_the_longest(server: ServerProcess, proxy: str) -> None:
-    """Of a mebibyte less what 413 is for; what is longer hears the server's own 413, or the proxy's."""
+    """Up to a mebibyte; of what is longer the server never hears: the proxy says 413 before it sends anything on."""
     asked = server.new_survey()
     server.move_clock(asked.calendar.time(1))
     one = envelope(asked, server.key, [report(1)])

@@ -46,6 +46,12 @@ def in_child(act: Callable[[], None]) -> int:
 def fold_and_die(folder: Path, now: float, batch: int, statement: int) -> None:
     """Folds; just before SQL statement number `statement`, or the commit in its place, the process is killed."""
     store = Store.open(folder / "server.db")
+    killed_at(statement, store)
+    fold(store, now, batch)
+
+
+def killed_at(statement: int, store: Store) -> Callable[[], None]:
+    """The process is killed before that SQL statement or commit; each call of what this returns counts as one, too."""
     left = statement
 
     def count(*_: object) -> None:
@@ -56,7 +62,7 @@ def fold_and_die(folder: Path, now: float, batch: int, statement: int) -> None:
 
     event.listen(store.engine, "before_cursor_execute", count)
     event.listen(store.engine, "commit", count)
-    fold(store, now, batch)
+    return count
 
 
 def show(folder: Path, now: float, batch: int) -> None:

@@ -20,9 +20,8 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import frontier_of_all
 from changeling_aggregator.store.log import unread
 from changeling_aggregator.store.recovery import recover
-from sqlalchemy import event
 
-from .fold_killer import in_child
+from .fold_killer import in_child, killed_at
 
 SYSTEM_CALLS = ("open", "write", "fdatasync", "fsync", "rename", "unlink")
 
@@ -46,16 +45,7 @@ def main(folder: Path, uploading: float, folding: float, bodies: list[bytes]) ->
 
 def die_at(at: int, store: Store) -> None:
     """The process is killed before write number `at`: a system call of Python's, an SQL statement, or a commit."""
-    left = at
-
-    def count(*_: object) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    event.listen(store.engine, "before_cursor_execute", count)
-    event.listen(store.engine, "commit", count)
+    count = killed_at(at, store)
     for name in SYSTEM_CALLS:
         setattr(os, name, counted(getattr(os, name), count))
     torn = os.write

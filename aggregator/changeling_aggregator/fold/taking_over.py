@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ..segments import place_at
 from ..store import ClosingKey, Store
 from ..store.counted import sealed_period
 from ..store.database import Transactions
@@ -19,8 +20,6 @@ def take_over_files(store: Store, writing: Transactions) -> None:
         files = registered_files(connection)
     if not files:
         return
-    from ..segments import place_at
-
     with writing() as connection:
         replace_files(connection, files, ())
         for file in files:
@@ -30,10 +29,9 @@ def take_over_files(store: Store, writing: Transactions) -> None:
 
 
 def _ids_of(file: IdFile, sealed: int) -> Mapping[ClosingKey, bytes]:
-    from ..segments import place_at
-    from ..segments.id_files import read_ids
+    from ..segments.id_files import read_ids  # its libraries are not installed everywhere
 
     pieces: dict[ClosingKey, list[bytes]] = {}
     for period, ids in read_ids(place_at(file.place), file.name, sealed):
         pieces.setdefault((file.survey, period), []).append(ids)
-    return {key: some[0] if len(some) == 1 else merged_ids(some) for key, some in pieces.items()}
+    return {key: merged_ids(some) for key, some in pieces.items()}

@@ -44,7 +44,6 @@ class Journal:
             _write(self._file, _HEAD.pack(_FORM, first, start))
             os.fdatasync(self._file)
             folder.sync()
-            self._identity = _identity(os.fstat(self._file))
         except BaseException:
             self.close()
             raise
@@ -61,7 +60,7 @@ class Journal:
     def in_place(self) -> bool:
         """Whether the file still has its name: else what is written to it is lost with this process."""
         try:
-            return _identity(os.stat(self.path)) == self._identity
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
         except OSError:
             return False
 
@@ -109,7 +108,3 @@ def _write(file: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(file, view) :]
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

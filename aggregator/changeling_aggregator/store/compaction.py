@@ -130,8 +130,6 @@ def _compact(store: Store, writing: Transactions, old: Sequence[Segment]) -> Non
             doom(connection, old[0].place, name)
         written = write_segment(place_at(old[0].place), old[0].stream, name, rows)
         earliest, latest = min(each.earliest for each in old), max(each.latest for each in old)
-        new = old[0]._replace(
-            last=old[-1].last, earliest=earliest, latest=latest, name=name, size=written.size, cut=old[0].cut
-        )
+        new = old[0]._replace(last=old[-1].last, earliest=earliest, latest=latest, name=name, size=written.size)
     with writing() as connection:
         replace_segments(connection, old, new)

@@ -5,7 +5,6 @@ catalogue has of it, so nothing that was acknowledged in time becomes late.
 """
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
@@ -80,21 +79,25 @@ def _owned(silent: Silent) -> "Owned | None":
     Its lock is there before a stream can wait for anything. So a folder without it is another one, as the place where
     nothing is mounted yet.
     """
-    from ..segments.folder import Folder  # there are none where there are no files to lock
-    from ..segments.ownership import Owned
+    from ..segments.ownership import Owned  # there are none where there are no files to lock
 
-    folder = place_at(silent.place)
-    assert isinstance(folder, Folder)  # noqa: S101
     try:
-        return Owned(folder, silent.files)
+        return Owned(_folder(silent), silent.files)
     except BlockingIOError:
         return None
 
 
-def _recover(store: Store, silent: Silent, now: UnixMilliseconds) -> bool:
-    """Whether its server was gone."""
+def _folder(silent: Silent) -> "Folder":
+    """Where a stream with a frontier lies: one in a bucket has none."""
     from ..segments.folder import Folder
 
+    folder = place_at(silent.place)
+    assert isinstance(folder, Folder)  # noqa: S101
+    return folder
+
+
+def _recover(store: Store, silent: Silent, now: UnixMilliseconds) -> bool:
+    """Whether its server was gone."""
     try:
         owned = _owned(silent)
     except FileNotFoundError:  # on another machine, perhaps
@@ -103,7 +106,7 @@ def _recover(store: Store, silent: Silent, now: UnixMilliseconds) -> bool:
         return False
     done = False
     try:
-        _roll_journals(store, silent, Folder(Path(silent.place)), now)
+        _roll_journals(store, silent, _folder(silent), now)
         done = True
     finally:
         owned.let_go(done=done)

@@ -1,5 +1,6 @@
 """The pieces of the log that a run reads, from segments in the catalogue as from rows of the database."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def test_a_segment_that_lacks_a_position_is_no_fold(folder: Folder, rows: range)
     """Nothing is skipped in silence."""
     with pytest.raises(ValueError, match="position"):
         list(piece(folder, 3, 6, rows).read())
+
+
+def test_a_segment_of_another_stream_is_no_fold(folder: Folder) -> None:
+    """Though it holds the positions that are asked for: nobody counts a file twice that lies under two names."""
+    other = piece(folder, 3, 6, stream=2)
+    with pytest.raises(ValueError, match=r"others than positions .* of stream 1"):
+        list(replace(other, stream=1).read())
 
 
 def test_a_segment_that_is_gone_is_named(folder: Folder) -> None:

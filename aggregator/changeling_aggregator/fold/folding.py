@@ -56,6 +56,15 @@ class FoldReport:
     behind: bool = False
     stood_by: bool = False
 
+    @classmethod
+    def of(cls, requests: int, counted: Counted) -> "FoldReport":
+        """Of what was counted in so many requests."""
+        refused: Counter[Refusal] = Counter()
+        for (_, reason), times in counted.refused.items():
+            refused[reason] += times
+        reports = sum(tally.reports for tally in counted.tallies.values())
+        return cls(requests, counted.envelopes, reports, refused, counted.uncounted)
+
     def __iadd__(self, other: "FoldReport") -> "FoldReport":
         """Add what was done after."""
         self.requests += other.requests
@@ -187,15 +196,19 @@ def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transa
 def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Added]]:
     """Returns where the ids of each closing are, too."""
     with writing() as connection:
-        advance_cursors(connection, cursors_after(batch.requests))
-        add_tallies(connection, counted.tallies)
-        add_attendance(connection, counted.attendance)
-        add_refusals(connection, counted.refused)
-        hold(connection, counted.held)
-        discard(connection, counted.rubbish)
+        add_counted(connection, cursors_after(batch.requests), counted)
         added = add_ids(connection, counted.ids)
-    refused: Counter[Refusal] = Counter()
-    for (_, reason), times in counted.refused.items():
-        refused[reason] += times
-    reports = sum(tally.reports for tally in counted.tallies.values())
-    return FoldReport(len(batch.requests), counted.envelopes, reports, refused, counted.uncounted), added
+    return FoldReport.of(len(batch.requests), counted), added
+
+
+def add_counted(connection: Connection, moves: Mapping[int, tuple[int, int]], counted: Counted) -> None:
+    """Move the cursors, and add what was counted in between, all but the ids.
+
+    moves: per stream, the cursor before and after. Raises Overtaken where another folder moved one meanwhile.
+    """
+    advance_cursors(connection, moves)
+    add_tallies(connection, counted.tallies)
+    add_attendance(connection, counted.attendance)
+    add_refusals(connection, counted.refused)
+    hold(connection, counted.held)
+    discard(connection, counted.rubbish)

@@ -5,23 +5,19 @@ the ids from then on. So a run that is killed anywhere, repeated, or overtaken b
 """
 
 import secrets
-from collections import Counter
 from contextlib import ExitStack, suppress
 
 from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.refusal import Refusal
 
 from ..errors import AggregatorError
 from ..fold import FoldReport
 from ..fold.closing import latest_right
-from ..fold.folding import in_turn
+from ..fold.folding import add_counted, in_turn
 from ..segments import Place, place_at
 from ..store import ClosingKey, Store, Transactions
-from ..store.counted import add_attendance, add_refusals, add_tallies, sealed_period
+from ..store.counted import sealed_period
 from ..store.early_ends import published_ends
 from ..store.id_files import IdFile, registered_files, replace_files
-from ..store.log import advance_cursors
-from ..store.pruning import discard, hold
 from ..store.runs import drop_runs
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys
@@ -91,7 +87,7 @@ def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, 
             _sweep(store, at, name)
         raise
     _sweep(store, at)
-    return _report(pieces, found)
+    return FoldReport.of(sum(piece.until - piece.after for piece in pieces), found.counted)
 
 
 def _hand_over(
@@ -103,12 +99,7 @@ def _hand_over(
 ) -> None:
     counted = found.whole()
     with writing() as connection:
-        advance_cursors(connection, moves_of(pieces))
-        add_tallies(connection, counted.tallies)
-        add_attendance(connection, counted.attendance)
-        add_refusals(connection, counted.refused)
-        hold(connection, counted.held)
-        discard(connection, counted.rubbish)
+        add_counted(connection, moves_of(pieces), counted)
         # Of a survey that could not be counted the ids stay where they were.
         replace_files(
             connection,
@@ -118,20 +109,6 @@ def _hand_over(
         drop_runs(
             connection, [run for file, runs in exported.items() if file.survey not in found.failed for run in runs]
         )
-
-
-def _report(pieces: list[Piece], found: Part) -> FoldReport:
-    refused: Counter[Refusal] = Counter()
-    counted = found.counted
-    for (_, reason), times in counted.refused.items():
-        refused[reason] += times
-    return FoldReport(
-        sum(piece.until - piece.after for piece in pieces),
-        counted.envelopes,
-        sum(tally.reports for tally in counted.tallies.values()),
-        refused,
-        counted.uncounted,
-    )
 
 
 def _sweep(store: Store, place: Place, run: str = "") -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from changeling_protocol.quantities import UnixMilliseconds
 
 from ..segments import place_at
-from ..segments.form import decoded, rows_after
+from ..segments.form import check_rows, decoded, rows_after
 from ..store import LoggedRequest
 
 BATCH_REQUESTS = 20_000
 BATCH_BYTES = 8 * 2**20
-"""So much is opened at once, as the embedded fold does."""
+"""So much is opened at once."""
 TASK_BYTES = 16 * 2**20
 """About so much of the log is one task's."""
 _BEGINNING, _END = UnixMilliseconds(0), UnixMilliseconds(2**63 - 1)
@@ -35,9 +35,13 @@ class Piece:
     latest: UnixMilliseconds = _END
 
     def read(self) -> Iterator[LoggedRequest]:
-        """Its requests, in order. Raises SegmentLost, or ValueError where the file is damaged or lacks one of them."""
+        """Its requests, in order.
+
+        Raises SegmentLost, or ValueError where the file is damaged, lacks one of them, or is another stream's.
+        """
         position = self.after
         table = decoded(place_at(self.place).get(self.name))
+        check_rows(table, self.stream, 0, 2**63 - 1)  # between which positions it is seen below
         for row in rows_after(table, self.after, (self.earliest, self.latest)):
             if row.position > self.until:
                 break

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from changeling_protocol import loopback
+
 if TYPE_CHECKING:
     import ssl
 
@@ -108,10 +110,4 @@ def _check_token(token: str) -> None:
 
 def is_loopback(url: str) -> bool:
     """Whether a URL's host is this machine."""
-    import ipaddress
-
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return loopback.is_loopback(urlsplit(url).hostname or "")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from changeling_protocol import MalformedBytes
+from changeling_protocol.loopback import is_loopback
 from changeling_protocol.wire import ErrorAnswer
 
 from ..errors import AggregatorError, ServerAnswered
-from ..loopback import is_loopback
 
 if TYPE_CHECKING:
     import httpx

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from changeling_protocol import MalformedBytes
+from changeling_protocol.loopback import is_loopback
 from changeling_protocol.quantities import SurveyId
 from changeling_protocol.refusal import Refusal
 from changeling_protocol.survey import ID_BYTES
@@ -22,7 +23,6 @@ from changeling_protocol.wire import (
 from changeling_protocol.wire.paths import KEYS, SURVEYS, UPLOADS
 
 from ..errors import UpstreamTrouble
-from ..loopback import is_loopback
 
 TIMEOUT_SECONDS = 30.0
 """A whole exchange takes no longer."""

@@ -4,12 +4,12 @@ import logging
 from asyncio import timeout
 from collections.abc import Mapping
 
+from changeling_protocol.loopback import is_loopback
 from changeling_protocol.wire import ErrorCode
 from starlette.requests import Request
 
 from ..errors import Overloaded, TurnedDown
 from ..ingest import PublishedSurvey, Registry
-from ..loopback import is_loopback
 from ..store.tokens import Token, TokenScope, hash_of
 from .requests import service_of
 from .service import Admission

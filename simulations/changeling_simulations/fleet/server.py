@@ -1,12 +1,12 @@
 """The server that a fleet is to load: whether it may be, the key to seal to, its time, and what it has counted."""
 
-import ipaddress
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
 from changeling_protocol import MalformedBytes, SealingKey, Survey
+from changeling_protocol.loopback import is_loopback
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.wire import MSGPACK, ErrorAnswer, decode_key_list, survey_path
 from changeling_protocol.wire.paths import FOLD, KEYS, SERIES, STATUS
@@ -23,7 +23,7 @@ class Server:
     """
 
     def __init__(self, url: str, token: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
-        self._here = _is_loopback(urlsplit(url).hostname or "")
+        self._here = is_loopback(urlsplit(url).hostname or "")
         self._secure = urlsplit(url).scheme == "https"
         if token is not None and not (self._secure or self._here):
             raise ValueError(f"{url} would be sent a token that anybody on the way can read: use https")
@@ -102,10 +102,3 @@ def _checked(answer: httpx.Response) -> httpx.Response:
     except MalformedBytes:
         detail = f"it answers {answer.status_code}"
     raise ValueError(f"{answer.request.method} {answer.request.url}: {detail}")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -112,3 +112,21 @@ def test_a_disk_without_room_is_named(path):
     with pytest.raises(OSError, match="no room of") as refused:
         Spool(path, MOST, 2**55, SeededCoins(1))
     assert refused.value.filename == str(path)
+
+
+def test_no_network_fills_a_spool_over_many_starts(path):
+    """What was there at a start is nobody's: shares are of the rest, until it has left."""
+    for kept in (0, 2, 3):  # an eighth of 16, of 14
+        spool = Spool(path, MOST, 16 * SLOT, SeededCoins(1))
+        assert len(spool.waiting()) == kept
+        taken = 0
+        while spool.shares.take("192.0.2.0/24", 1, 3):
+            taken += 1
+            put(spool, an_envelope(1))
+        assert taken == (16 - kept) // 8
+        spool.close()
+    spool = Spool(path, MOST, 16 * SLOT, SeededCoins(1))
+    spool.erase([each.slot for each in spool.waiting()])
+    assert spool.shares.take("192.0.2.0/24", 2, 4)
+    assert not spool.shares.take("192.0.2.0/24", 1, 4)
+    spool.close()

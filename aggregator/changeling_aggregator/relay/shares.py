@@ -27,10 +27,14 @@ class _Round:
 
 
 class Shares:
-    """The shares of all networks in one spool. Threads may share it. slots: how many envelopes the spool holds."""
+    """The shares of all networks in one spool. Threads may share it.
 
-    def __init__(self, slots: int) -> None:
-        self._most = max(1, slots // SHARE)
+    slots: how many envelopes the spool holds. nameless: how many were there at the start, of networks that nobody knows
+    any more: shares are of the rest, so that no network fills the room over many starts.
+    """
+
+    def __init__(self, slots: int, nameless: int = 0) -> None:
+        self._slots, self._nameless = slots, nameless
         self._lock = Lock()
         self._rounds: dict[int, _Round] = {}
 
@@ -38,7 +42,7 @@ class Shares:
         """Whether a network may put in so many more in this round, which then counts until the round has gone."""
         with self._lock:
             taken = sum(each.taken[each.name(network)] for each in self._rounds.values())
-            if taken + count > self._most:
+            if taken + count > max(1, (self._slots - self._nameless) // SHARE):
                 return False
             now = self._rounds.setdefault(round_, _Round())
             name = now.name(network)
@@ -52,6 +56,11 @@ class Shares:
         with self._lock:
             if (there := self._rounds.get(round_)) is not None:
                 there.taken[there.name(network)] -= count
+
+    def nameless_gone(self, count: int) -> None:
+        """So many have left of those that were there at the start."""
+        with self._lock:
+            self._nameless -= count
 
     def forget_gone(self, waiting: Iterable[int], now: int) -> None:
         """Forget the rounds of which nothing is left. waiting: those of which something waits. now: the present one.

@@ -57,9 +57,10 @@ class Spool:
         self._free: list[int] = []
         self._waiting: dict[int, Waiting] = {}
         slots = os.fstat(self._file).st_size // self._slot_bytes
-        self.shares = Shares(slots)
         for slot in range(slots):
             self._find(slot)
+        self._nameless = set(self._waiting)
+        self.shares = Shares(slots, len(self._nameless))
         self.flush()
 
     def close(self) -> None:
@@ -121,6 +122,9 @@ class Spool:
                 for slot in slots:
                     del self._waiting[slot]
                 self._free += slots
+                gone = self._nameless.intersection(slots)
+                self._nameless -= gone
+            self.shares.nameless_gone(len(gone))
 
     def _drawn(self) -> int:
         place = self._coins.below(len(self._free))

@@ -7,6 +7,7 @@ from time import monotonic
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 
+from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
@@ -53,6 +54,7 @@ class FoldLoop:
         self._folded = monotonic()
         self._looked: UnixSeconds | None = None
         self.uncounted: set[SurveyId] = set()
+        self._over: FoldOver | None = None
         self._told = ToldTime(store, clock) if isinstance(clock, GuardedClock) else None
 
     def start(self) -> None:
@@ -66,6 +68,12 @@ class FoldLoop:
             self._process.close()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def wait(self) -> None:
+        """Wait until it ends by itself, which it never does with success. Raises FoldOver."""
+        self._thread.join()
+        if self._over is not None:
+            raise self._over
 
     @property
     def running(self) -> bool:
@@ -150,6 +158,9 @@ class FoldLoop:
             try:
                 while not self._may_rest() and self._fold_some().behind and not self._stop.is_set():
                     pass
+            except FoldOver as error:
+                self._over = error
+                return
             except Exception:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
                     _log.exception("the fold failed and will be tried again")

@@ -28,7 +28,7 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
 
 
 class Pair:
-    """A store for Spark, and what the embedded fold made of the same log. appended: whether the log is in it already."""
+    """A store for Spark, and what the embedded fold made of the same log. appended: whether the log is in it."""
 
     def __init__(self, folder: Path, *, appended: bool = True) -> None:
         self.place, self.path = str(folder / "shared"), folder / "ours.db"

@@ -68,8 +68,8 @@ def following(pair: Pair, spark_cluster: SparkCluster, tmp_path: Path) -> Iterat
 def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_checkpoint(
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:
-    """With duplicates, late and foreign uploads, batch by batch; between batches the checkpoint is deleted, put back as it was
-    before, and another store's is put in its place. In none of them is a key or an id."""
+    """With duplicates, late and foreign uploads, batch by batch; between batches the checkpoint is deleted, put back as
+    it was before, and another store's is put in its place. In none of them is a key or an id."""
     pair, other = (Pair(tmp_path / name, appended=False) for name in ("ours", "other"))
     checkpoint, kept, foreign = (tmp_path / name for name in ("checkpoint", "kept", "foreign"))
 
@@ -163,7 +163,7 @@ def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, fol
     assert [found[table] for table in _COUNTED] == [pair.expected[table] for table in _COUNTED]
 
 
-def test_the_command_ends_with_a_sentence_when_its_java_process_dies(pair: Pair, following: Following) -> None:
+def test_the_command_ends_with_a_sentence_when_its_java_process_dies(following: Following) -> None:
     """And with a code that is not 0, so that what watches over it starts it again."""
     until(following.counts_all)
     os.kill(following.java(), signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_the_command_ends_with_a_sentence_when_its_java_process_dies(pair: Pair,
 def test_told_to_end_in_mid_batch_the_command_ends_and_has_changed_nothing(
     pair: Pair, following: Following, spark_cluster: SparkCluster
 ) -> None:
-    """As soon as an executor's Python runs: all of the batch is left for the next, or, where it was done just then, none."""
+    """As soon as an executor's Python runs: all of the batch is left for the next; or none, if it was just done."""
     before = contents(pair.store)
     until(lambda: spark_cluster.python_runs(0) or spark_cluster.python_runs(1))
     os.kill(following.process.pid, signal.SIGTERM)

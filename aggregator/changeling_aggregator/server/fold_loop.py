@@ -9,6 +9,7 @@ from changeling_protocol.quantities import SurveyId, UnixSeconds
 
 from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold
+from ..fold.closing import recover_journals
 from ..ingest import Registry
 from ..store import Store
 from ..store.log import unfolded
@@ -28,8 +29,10 @@ _log = logging.getLogger("changeling")
 class FoldLoop:
     """Has the log of a store folded, and looks whether other processes published something on it.
 
-    process: folds; where there is none the loop's own thread does. flush: lets the fold find all that was acknowledged.
-    silent: the streams of which the store may not have all, with the time up to which it has, in Unix milliseconds.
+    process: folds; where there is none the loop's own thread does. folds: False where another process is to fold: this
+    one then looks whether it does, and recovers journals that it can reach. flush: lets the fold find all that was
+    acknowledged. silent: the streams of which the store may not have all, with the time up to which it has, in Unix
+    milliseconds.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
@@ -40,15 +43,18 @@ class FoldLoop:
         clock: Clock,
         process: FoldEngine | None = None,
         flush: Callable[[], None] = lambda: None,
+        *,
+        folds: bool = True,
     ) -> None:
         self._store, self._registry, self._clock, self._process = store, registry, clock, process
+        self.folds = folds
         self._flush = flush
         self.silent: list[Silent] = []
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
         self.last_fold: UnixSeconds | None = None
-        """When this process last folded to the log's end, in Unix seconds."""
+        """When this process last folded to the log's end, or saw that another had, in Unix seconds."""
         self.failures = 0
         """How often in a row folding has failed since."""
         self._folded = monotonic()
@@ -82,7 +88,7 @@ class FoldLoop:
 
     @property
     def age(self) -> float:
-        """How many seconds ago it last folded to the log's end, or was made, whatever the clock says."""
+        """Seconds since it last folded to the log's end, saw that another had, or was made, whatever the clock says."""
         return monotonic() - self._folded
 
     def fold_now(self) -> FoldReport:
@@ -139,7 +145,7 @@ class FoldLoop:
                 self.silent = silent_streams(connection)
             _tell(report)
             self.failures = 0
-            if not report.behind:
+            if not report.behind and (self.folds or not report.stood_by):
                 self.last_fold, self._folded = now, monotonic()
                 self._looked = now
             return report
@@ -149,6 +155,10 @@ class FoldLoop:
         return self._clock.earliest if isinstance(self._clock, GuardedClock) else self._clock()
 
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        if not self.folds:
+            recover_journals(self._store, now)
+            with self._store.reading() as connection:
+                return FoldReport(stood_by=unfolded(connection) > 0)
         if self._process is not None:
             return self._process.fold(now, closing=closing)
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)

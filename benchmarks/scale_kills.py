@@ -1,11 +1,13 @@
 """Measures 1 and 2 of what is beyond one machine: Spark comes to the same, and what kills in mid-fold, repeated uploads
 and two folds at once change.
 
-A log with repeated, late, early, malformed and foreign uploads is folded on a real cluster; whatever happens meanwhile,
-tallies, attendance and refusals must be those of the embedded fold, row by row.
+A log with repeated, late, early, malformed and foreign uploads is folded on a real cluster, by jobs and by a query of
+Structured Streaming; whatever happens meanwhile, tallies, attendance and refusals must be those of the embedded fold,
+row by row.
 """
 
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,11 +28,12 @@ from changeling_protocol.quantities import UnixSeconds
 from tests.spark.cluster import SparkCluster, cluster
 from tests.spark.hostile_log import AFTER, contents, prepared
 
-DRIVERS = 5
-WORKERS = 5
+DRIVERS = 3
+WORKERS = 4
 """So many times each is killed, a little later each time."""
 STEP_SECONDS = 0.4
 _SAME = ("tallies", "attendance", "refusals")
+Found = dict[str, list[Any]]
 
 
 def measure() -> dict[str, float | None]:
@@ -39,18 +42,20 @@ def measure() -> dict[str, float | None]:
         folder = Path(place)
         whole, expected = _prepared(folder)
         undisturbed = _undisturbed(running, whole, folder)
-        drivers = [_driver_killed(running, whole, folder, at * STEP_SECONDS) for at in range(DRIVERS)]
+        drivers, after_drivers = _drivers_killed(running, whole, folder)
         at_once = _two_at_once(running, whole, folder)
         workers = _workers_killed(running, whole, folder)
+        queries, after_queries = _queries_killed(running, whole, folder)
     return {
         "1_spark_is_the_same": undisturbed == expected,
-        "2_drivers_killed": len(drivers),
+        "2_drivers_killed": drivers,
         "2_workers_killed": len(workers),
-        "2_differences": sum(each != expected for each in (*drivers, *workers, at_once)),
+        "2_queries_killed": queries,
+        "2_differences": sum(each != expected for each in (after_drivers, *workers, at_once, after_queries)),
     }
 
 
-def _prepared(folder: Path) -> tuple[Path, dict[str, list[Any]]]:
+def _prepared(folder: Path) -> tuple[Path, Found]:
     """A store to copy, and what the embedded fold comes to."""
     store = Store.open(folder / "whole.db")
     log, streams = prepared(store)
@@ -64,7 +69,7 @@ def _prepared(folder: Path) -> tuple[Path, dict[str, list[Any]]]:
     return folder / "whole.db", found
 
 
-def _counted(store: Store) -> dict[str, list[Any]]:
+def _counted(store: Store) -> Found:
     return {name: rows for name, rows in contents(store).items() if name in _SAME}
 
 
@@ -85,32 +90,35 @@ def _started(command: list[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
-def _undisturbed(running: SparkCluster, whole: Path, folder: Path) -> dict[str, list[Any]]:
+def _undisturbed(running: SparkCluster, whole: Path, folder: Path) -> Found:
     with _copied(whole, folder) as (store, shared):
         subprocess.run(_command(running, store, shared), check=True, capture_output=True)  # noqa: S603
         return _in(store)
 
 
-def _driver_killed(running: SparkCluster, whole: Path, folder: Path, later: float) -> dict[str, list[Any]]:
-    """The driver is killed so many seconds after the first task has begun, then the command is given again."""
+def _drivers_killed(running: SparkCluster, whole: Path, folder: Path) -> tuple[int, Found]:
+    """Drivers are killed one after the other, each a little later after its first task has begun; then one is not."""
+    killed = 0
     with _copied(whole, folder) as (store, shared):
-        with _started(_command(running, store, shared)) as killed:
-            _until(lambda: killed.poll() is not None or running.python_runs(0) or running.python_runs(1))
-            time.sleep(later)
-            running.kill_tree(killed.pid)
+        for at in range(DRIVERS):
+            with _started(_command(running, store, shared)) as driver:
+                _until(lambda: driver.poll() is not None or any(map(running.python_runs, range(2))))  # noqa: B023
+                time.sleep(at * STEP_SECONDS)
+                killed += driver.poll() is None
+                running.kill_tree(driver.pid)
         subprocess.run(_command(running, store, shared), check=True, capture_output=True)  # noqa: S603
-        return _in(store)
+        return killed, _in(store)
 
 
-def _two_at_once(running: SparkCluster, whole: Path, folder: Path) -> dict[str, list[Any]]:
-    """The command is given twice at once, and once more for what is left where one stood by."""
+def _two_at_once(running: SparkCluster, whole: Path, folder: Path) -> Found:
+    """The command is given twice at once: one stands by."""
     with _copied(whole, folder) as (store, shared):
         for process in [_started(_command(running, store, shared)) for _ in range(2)]:
             process.wait()
         return _in(store)
 
 
-def _workers_killed(running: SparkCluster, whole: Path, folder: Path) -> list[dict[str, list[Any]]]:
+def _workers_killed(running: SparkCluster, whole: Path, folder: Path) -> list[Found]:
     """By turns one of the two workers is killed in mid-fold, with its executor; another takes its place after."""
     found = []
     for at in range(WORKERS):
@@ -127,6 +135,17 @@ def _workers_killed(running: SparkCluster, whole: Path, folder: Path) -> list[di
                 _fold(engine)
             found.append(_counted(store))
     return found
+
+
+def _queries_killed(running: SparkCluster, whole: Path, folder: Path) -> tuple[int, Found]:
+    """A query's driver is killed before the store has the batch, then after, before Spark knows; then it is not."""
+    killed = 0
+    with _copied(whole, folder) as (store, shared):
+        words = [str(store), running.master, str(shared), str(shared.parent / "checkpoint")]
+        for where in ("before", "after", "never"):
+            command = [sys.executable, "-m", "tests.spark.killed_driver", *words, where]
+            killed += subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL  # noqa: S603
+        return killed, _in(store)
 
 
 def _fold(engine: SparkFold) -> None:

@@ -4,6 +4,7 @@
     ├── StoreError         a store that is from the future, or another program's
     ├── Overtaken          another folder counted the same envelopes first; nothing of ours was kept
     ├── FoldDied           the process that folds has died; it is started again
+    ├── FoldOver           what folds has died, and this process cannot start it again
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
     ├── Unwritable         the store's file is gone, or its disk is full: nothing that is appended would be kept
     ├── KeysWithheld       an executor of the fold on Spark could not get the run's private keys from the driver
@@ -38,6 +39,10 @@ class Overtaken(AggregatorError):
 
 class FoldDied(AggregatorError):
     """The process that folds has died; what it had not kept is folded again."""
+
+
+class FoldOver(AggregatorError):
+    """What folds has died, and this process cannot start it again; another process can fold what is left."""
 
 
 class Overloaded(AggregatorError):

@@ -51,7 +51,7 @@ class SparkCluster:
 
     def python_runs(self, worker: int) -> bool:
         """Whether an executor of a worker has started Python, which it does for a fold's first task."""
-        return any(b"pyspark.daemon" in _command(each) for each in offspring(self.workers[worker].pid))
+        return any(b"pyspark.daemon" in command_of(each) for each in offspring(self.workers[worker].pid))
 
     def kill_worker(self, worker: int) -> None:
         """Kill a worker with SIGKILL, and everything that it had started."""
@@ -71,8 +71,8 @@ class SparkCluster:
     def most_mebibytes(self) -> tuple[float, float]:
         """The most memory that an executor's Java process, and a Python process of one, has had."""
         processes = [each for worker in self.workers for each in offspring(worker.pid)]
-        java = [_most_mebibytes(each) for each in processes if b"Backend" in _command(each)]
-        python = [_most_mebibytes(each) for each in processes if b"pyspark" in _command(each)]
+        java = [_most_mebibytes(each) for each in processes if b"Backend" in command_of(each)]
+        python = [_most_mebibytes(each) for each in processes if b"pyspark" in command_of(each)]
         return max(java, default=0.0), max(python, default=0.0)
 
     def written_mebibytes(self) -> float:
@@ -164,7 +164,8 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _command(pid: int) -> bytes:
+def command_of(pid: int) -> bytes:
+    """The words of a process's command, each ended by a zero byte; none where there is no such process."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,12 +1,17 @@
-"""One real cluster for all tests that need one; they are skipped where there is no Java."""
+"""One real cluster for all tests that need one, and a log for it; they are skipped where there is no Java."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.fold import fold
+from changeling_aggregator.spark import pieces, running
+from changeling_aggregator.store import Store
 
 from .cluster import WHY_NOT, SparkCluster, cluster
+from .hostile_log import AFTER, contents, prepared
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +25,42 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         yield running
+
+
+class Pair:
+    """A store for Spark, and what the embedded fold made of the same log. appended: whether the log is in it."""
+
+    def __init__(self, folder: Path, *, appended: bool = True) -> None:
+        self.place, self.path = str(folder / "shared"), folder / "ours.db"
+        Path(self.place).mkdir(parents=True)
+        self.store = Store.open(self.path)
+        self._log, self._streams = prepared(self.store)
+        self.store.close()
+        shutil.copy(self.path, folder / "theirs.db")
+        theirs = Store.open(folder / "theirs.db")
+        self._log.append_to(theirs, self._streams)
+        fold(theirs, AFTER, closing=False)
+        self.expected = contents(theirs)
+        theirs.close()
+        self.store = Store.open(self.path)
+        if appended:
+            self.append()
+
+    def append(self, first: int = 0, last: int | None = None) -> None:
+        """Append some of the log."""
+        self._log.append_to(self.store, self._streams, first, last)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request a segment and a task of its own, and some buckets."""
+    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 2)
+    monkeypatch.setattr(pieces, "TASK_BYTES", 1)
+    monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)

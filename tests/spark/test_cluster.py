@@ -1,66 +1,31 @@
 """The fold on a real cluster: a master and two workers, each a process; kills; and what lies on disks meanwhile."""
 
 import base64
-import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.fold import FoldReport, fold
-from changeling_aggregator.spark import pieces, running
+from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
-from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import registered_files
 from changeling_aggregator.store.sealing_keys import private_keys
 
 from .cluster import SparkCluster
-from .hostile_log import AFTER, contents, counted_ids, prepared
+from .conftest import Pair
+from .hostile_log import AFTER, contents, counted_ids
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
-class Pair:
-    """A store for Spark, and what the embedded fold made of the same."""
-
-    def __init__(self, folder: Path) -> None:
-        self.place, self.path = str(folder / "shared"), folder / "ours.db"
-        Path(self.place).mkdir()
-        self.store = Store.open(self.path)
-        log, streams = prepared(self.store)
-        log.append_to(self.store, streams)
-        self.store.close()
-        shutil.copy(self.path, folder / "theirs.db")
-        theirs = Store.open(folder / "theirs.db")
-        fold(theirs, AFTER, closing=False)
-        self.expected = contents(theirs)
-        theirs.close()
-        self.store = Store.open(self.path)
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    yield made
-    made.store.close()
-
-
-@pytest.fixture
-def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request a segment and a task of its own, and some buckets."""
-    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 2)
-    monkeypatch.setattr(pieces, "TASK_BYTES", 1)
-    monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)
-
-
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for it, two minutes at most."""
-    end = time.monotonic() + 120
+    """Wait for it, five minutes at most."""
+    end = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -14,6 +14,7 @@ from changeling_aggregator.spark.pieces import Piece
 from changeling_aggregator.spark.tasks import Run
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import IdFile, registered_files
+from changeling_aggregator.store.run_files import begin_run
 from changeling_aggregator.store.schema import runs
 from sqlalchemy import func, select
 
@@ -38,6 +39,7 @@ class Pair:
     """The same store twice, with a log that goes to both."""
 
     def __init__(self, folder: Path, seed: int = 3) -> None:
+        folder.mkdir(exist_ok=True)
         store = Store.open(folder / "ours.db")
         self._log, self._streams = prepared(store, seed)
         store.close()
@@ -158,6 +160,37 @@ def test_of_two_runs_at_once_one_is_overtaken(pair: Pair, place: str) -> None:
     with pair.ours.reading() as connection:
         registered = {each.name for each in registered_files(connection)}
     assert registered == {path.name for path in Path(place).iterdir()}
+
+
+def test_stores_that_share_a_place_leave_each_others_files_alone(tmp_path: Path, place: str) -> None:
+    """Those with ids that count, and what a run that was killed has left, which goes with its own store's next run."""
+    ours, theirs = Pair(tmp_path / "1"), Pair(tmp_path / "2", seed=4)
+
+    def files(store: Store) -> set[str]:
+        with store.reading() as connection:
+            return {each.name for each in registered_files(connection)}
+
+    for first in (0, 20):
+        ours.append(first, first + 20)
+        theirs.append(first, first + 20)
+        on_spark(ours.ours, place)
+        on_spark(theirs.ours, place)
+    assert files(ours.ours)
+    assert {path.name for path in Path(place).iterdir()} == files(ours.ours) | files(theirs.ours)
+    with ours.ours.writing() as connection:
+        begin_run(connection, place, "killed")
+    left = Path(place) / "killed-ids-1.parquet"
+    left.write_bytes(b"")
+    theirs.append(40)
+    on_spark(theirs.ours, place)
+    assert left.exists()
+    ours.append(40)
+    on_spark(ours.ours, place)
+    assert {path.name for path in Path(place).iterdir()} == files(ours.ours) | files(theirs.ours)
+    for pair in (ours, theirs):
+        embedded(pair.theirs)
+        assert contents(pair.ours) == contents(pair.theirs)
+        pair.close()
 
 
 def test_while_another_folds_a_run_stands_by(pair: Pair, place: str) -> None:

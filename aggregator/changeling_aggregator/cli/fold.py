@@ -4,7 +4,6 @@ import signal
 from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ from .store import STORE_HELP
 
 if TYPE_CHECKING:
     from ..spark.folding import SparkFold
+    from ..spark.session import Cluster
     from ..store import Store
 
 
@@ -30,13 +30,17 @@ def fold(
     store_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted, about every second.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
     engine: Annotated[Engine, typer.Option(help="What folds: this machine, or Apache Spark.")] = Engine.EMBEDDED,
     master: Annotated[str | None, typer.Option(help="URL of the Spark cluster's master, as spark://HOST:7077.")] = None,
     shared: Annotated[
         str | None,
         typer.Option(help="For Spark: a folder, or an object store's URL, that this machine and all executors reach."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="For Spark with --follow: the folder or URL where its query has its checkpoint."),
     ] = None,
     executor_memory: Annotated[str, typer.Option(help="For Spark: the memory of each executor's Java process.")] = "1g",
 ) -> None:
@@ -51,6 +55,7 @@ def fold(
     from ..logs import log_in_json
     from ..server import GuardedClock
     from ..server.fold_loop import FoldLoop
+    from ..spark.session import Cluster
     from ..store import Store
     from ..store.clock import kept_time
     from ..store.sealing_keys import private_keys
@@ -62,6 +67,8 @@ def fold(
         raise ValueError("--check folds on this machine: leave out --engine")
     if on_spark != (master is not None) or on_spark != (shared is not None):
         raise ValueError("--engine spark comes with --master and --shared, and they with it")
+    if (checkpoint is not None) != (on_spark and follow):
+        raise ValueError("--engine spark with --follow comes with --checkpoint, and that with them")
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
     with closing(Store.open(store, at_rest)) as opened:
@@ -78,7 +85,7 @@ def fold(
             return
         process: FoldEngine = FoldProcess(store, at_rest)
         if master is not None and shared is not None:
-            process = _spark_fold(opened, master, shared, executor_memory)
+            process = _spark_fold(opened, Cluster(master, executor_memory), shared, checkpoint)
         loop = FoldLoop(opened, Registry(opened), GuardedClock(kept), process)
         try:
             if not follow:
@@ -90,15 +97,15 @@ def fold(
             loop.start()
             typer.echo(f"changeling folds {store}")
             with suppress(KeyboardInterrupt):
-                Event().wait()
+                loop.wait()
             typer.echo("changeling has stopped folding")
         finally:
             loop.close()
 
 
-def _spark_fold(store: "Store", master: str, shared: str, executor_memory: str) -> "SparkFold":
+def _spark_fold(store: "Store", cluster: "Cluster", shared: str, checkpoint: str | None) -> "SparkFold":
     from ..errors import SparkTrouble
-    from ..spark.session import Cluster, missing
+    from ..spark.session import missing
 
     lacking = missing()
     if lacking is not None:
@@ -109,4 +116,4 @@ def _spark_fold(store: "Store", master: str, shared: str, executor_memory: str) 
     place = checked_place(shared)
     if "://" not in place:
         Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-    return SparkFold(store, Cluster(master, executor_memory), place)
+    return SparkFold(store, cluster, place, checkpoint)

@@ -61,6 +61,9 @@ def serve(
     segments: Annotated[
         str | None, typer.Option(help=f"Where uploads lie. {SEGMENTS_HELP}", callback=checked_segments)
     ] = None,
+    fold: Annotated[
+        bool, typer.Option("--fold/--no-fold", help="Whether to count uploads here, or leave it to `changeling fold`.")
+    ] = True,
     metrics_address: Annotated[
         str | None,
         typer.Option(help="HOST:PORT on which Prometheus asks, as 127.0.0.1:9090.", callback=checked_address),
@@ -115,9 +118,10 @@ def serve(
             uploads_need_token=uploads_need_token,
             admission=admitting,
             requests_a_second=rate,
+            folds=fold,
             segments=segments,
         )
-        service = Service(opened, how, FoldProcess(store, at_rest))
+        service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
         server = make_server(service, front)
         log_in_json()
         if metrics_address is not None:

@@ -153,7 +153,7 @@ def _of_store(store: Store, at_rest: AtRest | None, now: UnixSeconds) -> Iterato
             remedy = "run a server or `changeling segments recover` where its folder is"
             yield Finding("segments", Severity.BAD, f"nothing is sealed: {held_up(each)}", remedy)
     late = first is not None and now - first / 1000 > LONG_UNFOLDED_SECONDS
-    remedy = "see that a server or `changeling fold` runs, and what its log says" if late else ""
+    remedy = "see that a server that folds, or `changeling fold`, runs, and what its log says" if late else ""
     detail = f"{waiting} of the log wait to be counted"
     yield Finding("fold", Severity.BAD if late else Severity.OK, detail, remedy)
 

@@ -7,7 +7,9 @@ from time import monotonic
 
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 
+from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold
+from ..fold.closing import recover_journals
 from ..ingest import Registry
 from ..store import Store
 from ..store.log import unfolded
@@ -27,8 +29,10 @@ _log = logging.getLogger("changeling")
 class FoldLoop:
     """Has the log of a store folded, and looks whether other processes published something on it.
 
-    process: folds; where there is none the loop's own thread does. flush: lets the fold find all that was acknowledged.
-    silent: the streams of which the store may not have all, with the time up to which it has, in Unix milliseconds.
+    process: folds; where there is none the loop's own thread does. folds: False where another process is to fold: this
+    one then looks whether it does, and recovers journals that it can reach. flush: lets the fold find all that was
+    acknowledged. silent: the streams of which the store may not have all, with the time up to which it has, in Unix
+    milliseconds.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
@@ -39,20 +43,24 @@ class FoldLoop:
         clock: Clock,
         process: FoldEngine | None = None,
         flush: Callable[[], None] = lambda: None,
+        *,
+        folds: bool = True,
     ) -> None:
         self._store, self._registry, self._clock, self._process = store, registry, clock, process
+        self.folds = folds
         self._flush = flush
         self.silent: list[Silent] = []
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
         self.last_fold: UnixSeconds | None = None
-        """When this process last folded to the log's end, in Unix seconds."""
+        """When this process last folded to the log's end, or saw that another had, in Unix seconds."""
         self.failures = 0
         """How often in a row folding has failed since."""
         self._folded = monotonic()
         self._looked: UnixSeconds | None = None
         self.uncounted: set[SurveyId] = set()
+        self._over: FoldOver | None = None
         self._told = ToldTime(store, clock) if isinstance(clock, GuardedClock) else None
 
     def start(self) -> None:
@@ -67,6 +75,12 @@ class FoldLoop:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def wait(self) -> None:
+        """Wait until it ends by itself, which it never does with success. Raises FoldOver."""
+        self._thread.join()
+        if self._over is not None:
+            raise self._over
+
     @property
     def running(self) -> bool:
         """Whether its thread lives."""
@@ -74,7 +88,7 @@ class FoldLoop:
 
     @property
     def age(self) -> float:
-        """How many seconds ago it last folded to the log's end, or was made, whatever the clock says."""
+        """Seconds since it last folded to the log's end, saw that another had, or was made, whatever the clock says."""
         return monotonic() - self._folded
 
     def fold_now(self) -> FoldReport:
@@ -131,7 +145,7 @@ class FoldLoop:
                 self.silent = silent_streams(connection)
             _tell(report)
             self.failures = 0
-            if not report.behind:
+            if not report.behind and (self.folds or not report.stood_by):
                 self.last_fold, self._folded = now, monotonic()
                 self._looked = now
             return report
@@ -141,6 +155,10 @@ class FoldLoop:
         return self._clock.earliest if isinstance(self._clock, GuardedClock) else self._clock()
 
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        if not self.folds:
+            recover_journals(self._store, now)
+            with self._store.reading() as connection:
+                return FoldReport(stood_by=unfolded(connection) > 0)
         if self._process is not None:
             return self._process.fold(now, closing=closing)
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)
@@ -150,6 +168,9 @@ class FoldLoop:
             try:
                 while not self._may_rest() and self._fold_some().behind and not self._stop.is_set():
                     pass
+            except FoldOver as error:
+                self._over = error
+                return
             except Exception:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
                     _log.exception("the fold failed and will be tried again")

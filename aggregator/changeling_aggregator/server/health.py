@@ -19,6 +19,8 @@ from .service import Service
 
 MOST_FAILURES = 3
 """So many failures of the fold in a row are more than a busy disk."""
+MOST_UNFOLDED_SECONDS = 60.0
+"""A fold that runs elsewhere and keeps up reaches the log's end within seconds."""
 MOST_SILENT_SECONDS = 60.0
 """A server that lives lets the store know of what it acknowledged within seconds."""
 WARNING_SECONDS = 14 * 86_400
@@ -84,6 +86,9 @@ def _of_the_process(service: Service) -> Iterator[Trouble]:
         yield Trouble("fold", Severity.BAD, "the thread that folds has died")
     elif service.folding.failures >= MOST_FAILURES:
         yield Trouble("fold", Severity.BAD, "the fold fails: the log says why")
+    elif not service.folding.folds and service.folding.age > MOST_UNFOLDED_SECONDS:
+        detail = f"this server does not fold, and for {service.folding.age:.0f}s no other process has folded all"
+        yield Trouble("fold", Severity.DEGRADED, detail)
     for each in service.folding.silent:
         if service.clock() - each.frontier / 1000 > MOST_SILENT_SECONDS:
             yield Trouble("segments", Severity.DEGRADED, f"nothing is sealed: {held_up(each)}")

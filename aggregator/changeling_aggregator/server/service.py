@@ -34,7 +34,8 @@ class Settings:
     uploads_need_token: whether who uploads shows a token of an app. admission: the operator's own rule for uploads.
     requests_a_second: the most from one network, on average; 0 for any number.
     most_store_bytes: with more in the store uploads are turned away, whoever sent what fills it, until what is due is
-    deleted. segments: the place where uploads lie as segments, as `checked_place` gives it; None for the store itself.
+    deleted. folds: whether the log is folded here; else that is left to other processes on the store. segments: the
+    place where uploads lie as segments, as `checked_place` gives it; None for the store itself.
     """
 
     authority: Sequence[bytes]
@@ -43,6 +44,7 @@ class Settings:
     uploads_need_token: bool = False
     admission: Admission | None = None
     requests_a_second: int = 0
+    folds: bool = True
     segments: str | None = None
 
 
@@ -57,7 +59,7 @@ class Service:
         self.registry = Registry(store)
         self.registry.refresh()
         self.committer = Committer(store, self.clock, settings.most_store_bytes, settings.segments)
-        self.folding = FoldLoop(store, self.registry, self.clock, folding, self.committer.flush)
+        self.folding = FoldLoop(store, self.registry, self.clock, folding, self.committer.flush, folds=settings.folds)
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()

@@ -5,54 +5,77 @@ the ids from then on. So a run that is killed anywhere, repeated, or overtaken b
 """
 
 import secrets
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
 from changeling_protocol.quantities import UnixSeconds
 
-from ..errors import AggregatorError
+from ..errors import AggregatorError, SparkTrouble
 from ..fold import FoldReport
 from ..fold.closing import latest_right
 from ..fold.folding import add_counted, in_turn
-from ..segments import Place, place_at
+from ..segments import place_at
 from ..store import ClosingKey, Store, Transactions
 from ..store.counted import sealed_period
 from ..store.early_ends import published_ends
 from ..store.id_files import IdFile, registered_files, replace_files
+from ..store.run_files import begin_run, sweep_runs
 from ..store.runs import drop_runs
 from ..store.sealing_keys import private_keys
+from ..store.stretches import unread_stretches
 from ..store.surveys import published_surveys
 from .ids_of_runs import ids_of_runs
 from .parts import Part
 from .pieces import Piece, moves_of
 from .running import Executors, SparkExecutors, run
-from .session import Cluster, session
-from .unread import pieces_to_fold
+from .session import Cluster, is_stopped, see_alive, session
+from .unread import pieces_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .streaming import Stream
 
 
 class SparkFold:
     """Folds a store on a Spark cluster, as `fold.FoldProcess` does in a process.
 
-    place: where its files lie, which the driver and all executors reach.
+    place: where its files lie, which the driver and all executors reach. checkpoint: where Spark keeps the checkpoint
+    of a query, which then does each fold as a batch; None to do each as a job of its own.
     """
 
-    def __init__(self, store: Store, cluster: Cluster, place: str) -> None:
-        self._store, self._cluster, self._place = store, cluster, place
+    def __init__(self, store: Store, cluster: Cluster, place: str, checkpoint: str | None = None) -> None:
+        self._store, self._cluster, self._place, self._checkpoint = store, cluster, place, checkpoint
         self._stack = ExitStack()
-        self._executors: Executors | None = None
+        self._spark: SparkSession | None = None
+        self._stream: Stream | None = None
 
     def await_start(self) -> None:
-        """Start the session where there is none. Raises SparkTrouble."""
-        if self._executors is None:
-            self._executors = SparkExecutors(self._stack.enter_context(session(self._cluster)))
+        """Start the session where there is none. Raises SparkTrouble, FoldOver where its Java process has died."""
+        if self._spark is not None:
+            see_alive(self._spark)
+            return
+        spark = self._stack.enter_context(session(self._cluster))
+        if self._checkpoint is not None:
+            from .streaming import Stream
+
+            self._stream = Stream(spark, self._checkpoint)
+            self._stack.callback(self._stream.close)
+        self._spark = spark
 
     def fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
-        """As `fold.fold`. Call `await_start` before. Raises SparkTrouble, and what the store and the place raise."""
+        """As `fold.fold`. Call `await_start` before.
+
+        Raises SparkTrouble, FoldOver where Spark's Java process has died, and what the store and the place raise.
+        """
         self.await_start()
-        assert self._executors is not None  # noqa: S101
-        executors = self._executors
-        return in_turn(
-            self._store, now, closing, lambda writing: fold_once(self._store, executors, self._place, now, writing)
-        )
+        try:
+            return in_turn(self._store, now, closing, lambda writing: self._count(now, writing))
+        except SparkTrouble:
+            if self._spark is not None and is_stopped(self._spark):
+                self.close()  # the next fold has a session of its own
+            raise
 
     def turn_to(self, store: Store) -> None:
         """Fold another store from now on, in the same session."""
@@ -60,33 +83,66 @@ class SparkFold:
 
     def close(self) -> None:
         """End the session, and what runs in it."""
-        self._executors = None
+        self._spark = self._stream = None
         self._stack.close()
+
+    def _count(self, now: UnixSeconds, writing: Transactions) -> FoldReport:
+        spark, stream = self._spark, self._stream
+        if spark is None:
+            raise SparkTrouble("the fold on Spark has ended")
+        if stream is None:
+            return fold_once(self._store, SparkExecutors(spark), self._place, now, writing)
+        return fold_through(stream.batch, self._store, self._place, now, writing)
 
 
 def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, writing: Transactions) -> FoldReport:
     """Fold what the log holds, in one run. Raises SparkTrouble; Overtaken where another folder counted some of it."""
-    at = place_at(place)
-    name = secrets.token_hex(8)
+    return fold_through(lambda _name, _pieces, count: count(executors), store, place, now, writing)
+
+
+Count = Callable[[Executors], FoldReport]
+
+
+def fold_through(
+    through: Callable[[str, list[Piece], Count], FoldReport],
+    store: Store,
+    place: str,
+    now: UnixSeconds,
+    writing: Transactions,
+) -> FoldReport:
+    """As `fold_once`. through: is given the run's name, the pieces and what counts them, and calls that once."""
+    at, name = place_at(place), secrets.token_hex(8)
     with store.reading() as connection:
-        pieces = pieces_to_fold(connection, at, name, latest_right(connection, now))
+        stretches = unread_stretches(connection, latest_right(connection, now))
+    if not stretches:
+        return FoldReport()
+    with writing() as connection:
+        begin_run(connection, at.name, name)
+    try:
+        with store.reading() as connection:
+            pieces = pieces_of(connection, stretches, at, name)
+        report = through(name, pieces, lambda executors: _counted(store, executors, place, name, pieces, writing))
+    except BaseException:
+        with suppress(AggregatorError):
+            sweep_runs(store, writing, name, alone=True)
+        raise
+    sweep_runs(store, writing, name, alone=False)
+    return report
+
+
+def _counted(
+    store: Store, executors: Executors, place: str, name: str, pieces: list[Piece], writing: Transactions
+) -> FoldReport:
+    """Count these pieces, in one transaction."""
+    with store.reading() as connection:
         signed = published_surveys(connection)
         ends = {survey: end.last for survey, end in published_ends(connection).items()}
         sealed = {survey: sealed_period(connection, survey) for survey in signed}
-        keys = private_keys(connection, store.at_rest) if pieces else {}
+        keys = private_keys(connection, store.at_rest)
         files = registered_files(connection)
-        exported = ids_of_runs(connection, at, name, sealed) if pieces else {}
-    if not pieces:
-        return FoldReport()
-    try:
-        read = [*files, *exported]
-        found = run(executors, name, pieces, read, signed, ends, sealed, keys, place)
-        _hand_over(writing, pieces, found, files, exported)
-    except BaseException:
-        with suppress(AggregatorError):
-            _sweep(store, at, name)
-        raise
-    _sweep(store, at)
+        exported = ids_of_runs(connection, place_at(place), name, sealed)
+    found = run(executors, name, pieces, [*files, *exported], signed, ends, sealed, keys, place)
+    _hand_over(writing, pieces, found, files, exported)
     return FoldReport.of(sum(piece.until - piece.after for piece in pieces), found.counted)
 
 
@@ -109,16 +165,3 @@ def _hand_over(
         drop_runs(
             connection, [run for file, runs in exported.items() if file.survey not in found.failed for run in runs]
         )
-
-
-def _sweep(store: Store, place: Place, run: str = "") -> None:
-    """Delete the files of runs, but for those with ids that count. run: of this one alone, where it has failed.
-
-    Who has moved the cursors may delete the others' too: whoever still works on the same requests is overtaken.
-    """
-    with store.reading() as connection:
-        named = {each.name for each in registered_files(connection)}
-    for kind in ("ids", "staged"):
-        for kept in list(place.kept(f"{kind}-{run}")):
-            if kept.name not in named:
-                place.remove(kept.name)

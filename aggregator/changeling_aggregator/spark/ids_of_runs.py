@@ -25,7 +25,7 @@ def ids_of_runs(
     written: dict[IdFile, list[tuple[ClosingKey, int]]] = {}
     for survey in sealed:
         for ids, ended in _files(connection, survey):
-            name = f"ids-{run}-{survey.hex()}-run{len(written)}.parquet"
+            name = f"{run}-ids-{survey.hex()}-run{len(written)}.parquet"
             size = write_ids(place, name, ids)
             written[IdFile(place.name, name, survey, size)] = ended
     return written

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from changeling_protocol.quantities import SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..errors import SparkTrouble
 from ..store.id_files import IdFile
 from .key_service import KeyService
 from .parts import Part
 from .pieces import Piece, tasks_of
-from .session import first_line
+from .session import trouble_of
 from .spread import Spread
-from .tasks import Run, count_lots, open_pieces
+from .tasks import Run, count_lots, open_pieces, open_streamed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 BUCKET_CLOSINGS = 500_000
 """A bucket has no more closings, ids that were seen among them, than about so many."""
@@ -45,26 +44,35 @@ class Executors(ABC):
 
 
 class SparkExecutors(Executors):
-    """Those of a Spark session."""
+    """Those of a Spark session. batch: the log's pieces, where a query has read them; None for those of the tasks."""
 
-    def __init__(self, spark: "SparkSession") -> None:
-        self._spark = spark
+    def __init__(self, spark: "SparkSession", batch: "DataFrame | None" = None) -> None:
+        self._spark, self._batch = spark, batch
         self.host = spark.conf.get("spark.driver.host") or "127.0.0.1"
         self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
 
     def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
-        """Raises SparkTrouble."""
+        """Raises SparkTrouble, or FoldOver."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
-            numbers = self._spark.range(0, len(tasks), 1, len(tasks))
-            opened = numbers.mapInArrow(partial(open_pieces, run, tasks), _LOTS)
-            lots = opened.repartitionById(run.spread.buckets, "bucket")
+            lots = self._opened(run, tasks).repartitionById(run.spread.buckets, "bucket")
             rows = lots.mapInArrow(partial(count_lots, run), "part binary").collect()
         except (Py4JError, PySparkException) as error:
-            raise SparkTrouble(f"the fold on Spark has failed, and changed nothing: {first_line(error)}") from None
+            raise trouble_of(self._spark, "the fold on Spark", error) from None
         return [bytes(row.part) for row in rows]
+
+    def _opened(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
+        if self._batch is None:
+            return self._given(run, tasks)
+        streamed = self._batch.mapInArrow(partial(open_streamed, run), _LOTS)
+        files = [task for task in tasks if isinstance(task[0], IdFile)]
+        return streamed.union(self._given(run, files)) if files else streamed
+
+    def _given(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
+        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+        return numbers.mapInArrow(partial(open_pieces, run, tasks), _LOTS)
 
 
 def run(

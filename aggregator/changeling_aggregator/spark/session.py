@@ -6,19 +6,22 @@ them, under a key of the application. Nothing is logged of tasks, and no history
 
 import os
 import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import SparkTrouble
+from ..errors import AggregatorError, FoldOver, SparkTrouble
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OURS = "changeling_aggregator.errors."
+_DEATH_SECONDS = 1.0
+"""So long after its last word a Java process may still be there."""
 NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
 NEEDS_JAVA = "the fold on Spark needs Java 17: install a Java runtime, or set JAVA_HOME"
 
@@ -69,7 +72,39 @@ def session(cluster: Cluster) -> "Iterator[SparkSession]":
         spark.sparkContext.setLogLevel("OFF")
         yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError, OSError):  # its Java process may have died
+            spark.stop()
+
+
+def see_alive(spark: "SparkSession", patience: float = 0.0) -> None:
+    """Raises FoldOver where the session's Java process has died, or dies within so many seconds."""
+    java = getattr(spark.sparkContext._gateway, "proc", None)
+    if isinstance(java, subprocess.Popen):
+        with suppress(subprocess.TimeoutExpired):
+            java.wait(patience)
+            raise FoldOver("Spark's Java process beside this one has died: run the command again, nothing is lost")
+
+
+def trouble_of(spark: "SparkSession", what: str, error: BaseException) -> AggregatorError:
+    """The error to raise where Spark has raised one: FoldOver where the session's Java process has died.
+
+    what: has failed, in words.
+    """
+    try:
+        see_alive(spark, _DEATH_SECONDS)
+    except FoldOver as over:
+        return over
+    return SparkTrouble(f"{what} has failed, and changed nothing: {first_line(error)}")
+
+
+def is_stopped(spark: "SparkSession") -> bool:
+    """Whether Spark has ended the session by itself, as where its master is gone for good."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
 
 
 def first_line(error: BaseException) -> str:
@@ -92,6 +127,7 @@ def _settings(cluster: Cluster) -> dict[str, bool | float | int | str | None]:
         "spark.redaction.regex": "(?i)secret|password|token|key",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32",
+        "spark.sql.streaming.stopTimeout": "10s",
         "spark.python.worker.reuse": "true",
         "spark.python.worker.faulthandler.enabled": "false",
     }

@@ -80,17 +80,30 @@ def open_pieces(
     run: Run, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The lots in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
-    surveys = run.surveys()
     for number in (each for batch in numbers for each in batch.column(0).to_pylist()):
         pieces = [each for each in tasks[number] if isinstance(each, Piece)]
-        if pieces:
-            opener, part = Opener(surveys, keys_from(run.keys)), Part()
-            for requests in batches_of(pieces):
-                yield from _rows(_lots(run, surveys, opener, requests, part))
-            yield from _rows(iter([Lot(number % run.spread.buckets, SurveyId(b""), _PART, part.packed(), [])]))
+        yield from _opened(run, pieces, number)
         for file in tasks[number]:
             if isinstance(file, IdFile):
                 yield from _rows(_seen(run, file))
+
+
+def open_streamed(run: Run, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The lots in the pieces of a task of a query. rows: a piece each, as `source.PIECES` says."""
+    columns = [[column.to_pylist() for column in batch.columns] for batch in rows]
+    pieces = [Piece(*row) for batch in columns for row in zip(*batch, strict=True)]
+    yield from _opened(run, pieces, pieces[0].until if pieces else 0)
+
+
+def _opened(run: Run, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
+    """The lots in a task's pieces. number: decides where goes what is to say of them besides."""
+    if not pieces:
+        return
+    surveys = run.surveys()
+    opener, part = Opener(surveys, keys_from(run.keys)), Part()
+    for requests in batches_of(pieces):
+        yield from _rows(_lots(run, surveys, opener, requests, part))
+    yield from _rows(iter([Lot(number % run.spread.buckets, SurveyId(b""), _PART, part.packed(), [])]))
 
 
 def _lots(
@@ -247,4 +260,4 @@ def _counted(
 
 def _file_name(run: Run, survey: SurveyId) -> str:
     """Of a file that no other task, nor another attempt at this one, writes."""
-    return f"ids-{run.name}-{survey.hex()}-{secrets.token_hex(8)}.parquet"
+    return f"{run.name}-ids-{survey.hex()}-{secrets.token_hex(8)}.parquet"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from ..segments.form import Row
 
+RUN_ENDS = "-"
+"""So end, among the names of what is to be deleted, those that stand for all files of a run."""
+
 
 class Segment(NamedTuple):
     """A file with the requests of one stream from position `first` to `last`.
@@ -202,8 +205,9 @@ def doom(connection: Connection, place: str, name: str) -> None:
 
 
 def doomed_files(connection: Connection) -> list[tuple[str, str]]:
-    """The places and names of the files to delete."""
-    return [(row.place, row.name) for row in connection.execute(select(doomed))]
+    """The places and names of the files to delete; without runs, of which `store.run_files` knows."""
+    files = select(doomed).where(~doomed.c.name.endswith(RUN_ENDS, autoescape=True))
+    return [(row.place, row.name) for row in connection.execute(files)]
 
 
 def forget_doomed(connection: Connection, files: Iterable[tuple[str, str]]) -> None:

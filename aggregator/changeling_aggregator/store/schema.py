@@ -112,7 +112,8 @@ doomed = Table(
     Column("place", String, primary_key=True),
     Column("name", String, primary_key=True),
 )
-"""Files that no catalogue names any more, or not yet: whoever has the turn to fold deletes them."""
+"""Files that no catalogue names any more, or not yet: whoever has the turn to fold deletes them. A name that ends with
+`-` stands for all files of a run on Spark, whose names begin so; those that hold ids which count stay."""
 
 log = Table(
     "log",

@@ -1,0 +1,45 @@
+"""A driver of a query that kills itself, and its Java process, where it is told: just before or after the store has a
+batch, or never. A program of its own. Arguments: the store, the cluster's URL, the shared place, the checkpoint, where.
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+from changeling_aggregator.spark import folding
+from changeling_aggregator.spark.folding import SparkFold
+from changeling_aggregator.spark.session import Cluster
+from changeling_aggregator.store import Store
+
+from .cluster import offspring
+from .hostile_log import AFTER
+
+
+def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> None:
+    hand_over = folding._hand_over
+
+    def dying(*arguments: Any) -> None:
+        if where == "before":
+            die()
+        hand_over(*arguments)
+        if where == "after":
+            die()
+
+    folding._hand_over = dying
+    opened = Store.open(store)
+    engine = SparkFold(opened, Cluster(master), shared, checkpoint)
+    engine.await_start()
+    engine.fold(AFTER, closing=False)
+    engine.close()
+    opened.close()
+
+
+def die() -> None:
+    """All at once, so that Java does nothing more."""
+    for each in [*offspring(os.getpid()), os.getpid()]:
+        os.kill(each, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

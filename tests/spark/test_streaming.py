@@ -1,0 +1,186 @@
+"""The fold as a query of Structured Streaming on a real cluster: kills, and checkpoints that are not what they were."""
+
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.fold import FoldReport
+from changeling_aggregator.spark.folding import SparkFold
+from changeling_aggregator.spark.session import Cluster
+from changeling_aggregator.store.id_files import registered_files
+from changeling_aggregator.store.log import unfolded
+from changeling_aggregator.store.sealing_keys import private_keys
+
+from .cluster import SparkCluster, command_of, offspring
+from .conftest import Pair
+from .hostile_log import AFTER, contents, counted_ids
+from .test_cluster import until
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+_COUNTED = ("tallies", "attendance", "refusals")
+
+
+class Following:
+    """`changeling fold --engine spark --follow` on a store, as a process."""
+
+    def __init__(self, pair: Pair, master: str, checkpoint: Path) -> None:
+        command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
+        command += ["--master", master, "--shared", pair.place, "--follow", "--checkpoint", str(checkpoint)]
+        self._pair = pair
+        self._errors = (checkpoint.parent / "errors").open("w+b")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors)
+
+    def counts_all(self) -> bool:
+        assert self.process.poll() is None, self.said()
+        with self._pair.store.reading() as connection:
+            return unfolded(connection) == 0
+
+    def said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
+    def java(self) -> int:
+        return next(
+            each for each in offspring(self.process.pid) if command_of(each).partition(b"\0")[0].endswith(b"java")
+        )
+
+    def close(self) -> None:
+        SparkCluster.kill_tree(self.process.pid)
+        self.process.communicate()
+        self._errors.close()
+
+
+@pytest.fixture
+def following(pair: Pair, spark_cluster: SparkCluster, tmp_path: Path) -> Iterator[Following]:
+    with closing(Following(pair, spark_cluster.master, tmp_path / "checkpoint")) as started:
+        yield started
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_checkpoint(
+    tmp_path: Path, spark_cluster: SparkCluster
+) -> None:
+    """With duplicates, late and foreign uploads, batch by batch; between batches the checkpoint is deleted, put back as
+    it was before, and another store's is put in its place. In none of them is a key or an id."""
+    pair, other = (Pair(tmp_path / name, appended=False) for name in ("ours", "other"))
+    checkpoint, kept, foreign = (tmp_path / name for name in ("checkpoint", "kept", "foreign"))
+
+    def fold(part: int, of: Pair = pair, at: Path = checkpoint) -> None:
+        of.append(10 * part, 10 * part + 10)
+        with closing(SparkFold(of.store, Cluster(spark_cluster.master), of.place, str(at))) as engine:
+            engine.await_start()
+            assert engine.fold(AFTER, closing=False).requests == 10
+            assert engine.fold(AFTER, closing=False).requests == 0
+
+    fold(0)
+    shutil.copytree(checkpoint, kept)
+    fold(1)
+    shutil.rmtree(checkpoint)
+    fold(2)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(kept, checkpoint)
+    fold(3)
+    fold(0, other, foreign)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(foreign, checkpoint)
+    fold(4)
+    fold(5)
+    assert contents(pair.store) == pair.expected
+    with pair.store.reading() as connection:
+        keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
+    secrets = [form for key in keys for form in (key, key.hex().encode(), base64.b64encode(key)[:40])]
+    written = b"".join(path.read_bytes() for at in (checkpoint, kept) for path in at.rglob("*") if path.is_file())
+    assert b'"until"' in written
+    assert not [each for each in (*secrets, *counted_ids(pair.store)) if each in written]
+    for each in (pair, other):
+        each.store.close()
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_driver_killed_around_the_stores_commit_counts_nothing_twice_and_skips_nothing(
+    pair: Pair, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """First before the store has the batch; then after it, before Spark has it in its log of commits."""
+    checkpoint = tmp_path / "checkpoint"
+    before = contents(pair.store)
+
+    def life(where: str) -> int:
+        arguments = [str(pair.path), spark_cluster.master, pair.place, str(checkpoint), where]
+        return subprocess.run([sys.executable, "-m", "tests.spark.killed_driver", *arguments], timeout=600).returncode
+
+    def batches(what: str) -> set[str]:
+        return {path.name for path in (checkpoint / what).glob("[0-9]*")}
+
+    assert life("before") == -signal.SIGKILL
+    assert contents(pair.store) == before
+    assert (batches("offsets"), batches("commits")) == ({"0"}, set())
+    assert life("after") == -signal.SIGKILL
+    assert contents(pair.store) == pair.expected
+    assert (batches("offsets"), batches("commits")) == ({"0", "1"}, {"0"})
+    pair.append(59)  # once more: all in it was counted
+    assert life("never") == 0
+    assert {"0", "1", "2"} <= batches("offsets")
+    with pair.store.reading() as connection:
+        assert unfolded(connection) == 0
+        named = {each.name for each in registered_files(connection)}
+    assert contents(pair.store)["tallies"] == pair.expected["tallies"]
+    assert {path.name for path in Path(pair.place).iterdir()} == named
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_an_executor_killed_in_mid_batch_changes_nothing_of_what_it_comes_to(
+    pair: Pair, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """SIGKILL to a worker and its executor, as soon as that one's Python runs; the other does what is left."""
+    reports: list[FoldReport] = []
+    checkpoint = str(tmp_path / "checkpoint")
+    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place, checkpoint)) as engine:
+        engine.await_start()
+        folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
+        folding.start()
+        until(lambda: spark_cluster.python_runs(0) or not folding.is_alive())
+        spark_cluster.kill_worker(0)
+        folding.join()
+    spark_cluster.restart_worker(0)
+    assert [each.requests for each in reports] == [60]
+    assert contents(pair.store) == pair.expected
+
+
+def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, following: Following) -> None:
+    """By SIGTERM, with nothing in hand: 0 is its exit code, and all is counted as the embedded fold counts it."""
+    until(following.counts_all)
+    os.kill(following.process.pid, signal.SIGTERM)
+    assert following.process.wait(120) == 0
+    found = contents(pair.store)
+    assert [found[table] for table in _COUNTED] == [pair.expected[table] for table in _COUNTED]
+
+
+def test_the_command_ends_with_a_sentence_when_its_java_process_dies(following: Following) -> None:
+    """And with a code that is not 0, so that what watches over it starts it again."""
+    until(following.counts_all)
+    os.kill(following.java(), signal.SIGKILL)
+    assert following.process.wait(120) == 1
+    assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
+
+
+def test_told_to_end_in_mid_batch_the_command_ends_and_has_changed_nothing(
+    pair: Pair, following: Following, spark_cluster: SparkCluster
+) -> None:
+    """As soon as an executor's Python runs: all of the batch is left for the next; or none, if it was just done."""
+    before = contents(pair.store)
+    until(lambda: spark_cluster.python_runs(0) or spark_cluster.python_runs(1))
+    os.kill(following.process.pid, signal.SIGTERM)
+    assert following.process.wait(120) == 0
+    found = contents(pair.store)
+    assert [found[table] for table in _COUNTED] in (
+        [before[table] for table in _COUNTED],
+        [pair.expected[table] for table in _COUNTED],
+    )

@@ -54,11 +54,12 @@ def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[C
             (key,) = keys
             for piece in merged([*(read_run(connection, *name) for name in names), [added[key]]]):
                 put_runs(connection, [(key, done[key].run.number, piece)])
+            drop_runs(connection, names)
         else:
             chunks = read_runs(connection, names)
+            drop_runs(connection, names)  # whose room the next take
             whole = {key: merged_ids([*chunks.get(key, []), added[key]]) for key in keys}
             put_runs(connection, ((key, done[key].run.number, ids) for key, ids in whole.items()))
-        drop_runs(connection, names)  # whose room the next take
     return done
 
 

@@ -1,6 +1,6 @@
 """Measure 3, embedded: how fast the fold counts what lies in segments, after opening, and how that grows with the log.
 
-Uploads of 64 closings, each with an id of its own and a report, in segments of a folder. What stands for opening gives
+Uploads of 250 closings, each with an id of its own and a report, in segments of a folder. What stands for opening gives
 columns as opening does; its processor time is left out.
 """
 

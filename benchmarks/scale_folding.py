@@ -100,6 +100,7 @@ class _Opening:
 
 def _in_child(millions: int) -> Took:
     """In a process of its own, whose memory is its own."""
-    with tempfile.TemporaryDirectory() as place, log_of(millions, Path(place) / "log"):
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            return pool.submit(folded, Path(place) / "log" / "server.db", millions).result()
+    with tempfile.TemporaryDirectory() as place, ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        folder = Path(place) / "log"
+        with log_of(millions, folder):
+            return pool.submit(folded, folder / "server.db", millions).result()

@@ -28,7 +28,7 @@ from sqlalchemy import select
 from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
 
 from .scale_log import log_in_segments, log_of
-from .spark_disks import Disks
+from .spark_disks import NOTHING, Disks
 
 TIMES = {1: 5, 3: 5, 10: 3, 30: 1}
 """How often logs of so many million reports are folded."""
@@ -49,7 +49,7 @@ class Taken:
     tallies: list[tuple[Any, ...]]
     java: float = 0.0
     python: float = 0.0
-    disks: Disks = Disks(0, 0)
+    disks: Disks = NOTHING
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What Spark itself counts of a session's disks: bytes that its shuffles wrote, and bytes that memory had no room for."""
+"""What Spark itself counts of a session's disks: what its shuffles wrote, and what memory had no room for."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -36,3 +36,6 @@ class Disks:
     def since(self, earlier: "Disks") -> "Disks":
         """What came after."""
         return Disks(self.shuffled - earlier.shuffled, self.spilled - earlier.spilled)
+
+
+NOTHING = Disks(0, 0)

@@ -1,33 +1,74 @@
-"""A log in segments with as many reports as asked for, of one survey, 64 closings an upload, for folds to fold."""
+"""A log in segments with as many reports as asked for, of one survey, 250 closings an upload, for folds to fold.
 
+Uploads are sealed as a device seals them. A shorter log is the beginning of a longer one: its store names fewer of the
+same files.
+"""
+
+import shutil
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from contextlib import contextmanager
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import msgpack
 import numpy as np
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row, encoded
+from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import Segment, add_segment
 from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.schema import streams
+from changeling_aggregator.store.schema import segments, streams
 from changeling_protocol import SealingKey, Survey, seal
 from changeling_protocol.quantities import UnixMilliseconds
 from changeling_protocol.wire import encode_upload_request
-from sqlalchemy import update
-
-from tests.aggregator.devices import Log
+from sqlalchemy import delete, update
 
 from .server_world import prepared
 
-PERIODS = 64
-UPLOADS_A_SEGMENT = 4096
+PERIODS = 250
+UPLOADS_A_SEGMENT = 800
+"""Five segments, of 4 MiB each, hold a million reports."""
+MILLION = 10**6
+MOST_MILLIONS = 30
 _SEED = 14
 
 
-def log_in_segments(folder: Path, reports: int) -> Log:
+@contextmanager
+def log_of(millions: int, folder: Path) -> Iterator[Store]:
+    """A store of its own, in a new folder, with the first so many million reports of a log that is made once.
+
+    The log lies on the disk until the process ends; nobody changes its files.
+    """
+    folder.mkdir()
+    shutil.copy(_longest() / "server.db", folder)
+    store = Store.open(folder / "server.db")
+    uploads = millions * MILLION // PERIODS
+    with store.writing() as connection:
+        connection.execute(delete(segments).where(segments.c.last > uploads))
+        connection.execute(update(streams).where(streams.c.place.is_not(None)).values(length=uploads))
+    try:
+        yield store
+    finally:
+        store.close()
+        shutil.rmtree(folder)
+
+
+@cache
+def _longest() -> Path:
+    folder = _folder().name
+    log_in_segments(Path(folder), MOST_MILLIONS * MILLION).close()
+    return Path(folder)
+
+
+@cache
+def _folder() -> "TemporaryDirectory[str]":
+    return TemporaryDirectory(prefix="log")  # kept here, as the folder goes with it
+
+
+def log_in_segments(folder: Path, reports: int) -> Store:
     """A store in the folder, the segments beside it; about so many reports, each closing with an id of its own."""
     log = prepared(folder, PERIODS)
     place = Folder(folder / "segments", make=True)
@@ -38,8 +79,11 @@ def log_in_segments(folder: Path, reports: int) -> Log:
         stream = open_stream(connection)
         connection.execute(update(streams).where(streams.c.id == stream).values(place=place.name))
     make = partial(_segment, place.name, stream, arrival, log.survey, log.key)
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        sizes = list(pool.map(make, range(len(counts)), counts))
+    if len(counts) == 1:
+        sizes = [make(0, *counts)]
+    else:
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            sizes = list(pool.map(make, range(len(counts)), counts))
     with log.store.writing() as connection:
         for number, (count, size) in enumerate(zip(counts, sizes, strict=True)):
             first = number * UPLOADS_A_SEGMENT + 1
@@ -47,7 +91,7 @@ def log_in_segments(folder: Path, reports: int) -> Log:
             segment = Segment(stream, first, first + count - 1, arrival, arrival, place.name, name, size)
             if not add_segment(connection, segment):
                 raise AssertionError("a segment does not go on where the last one ends")
-    return log
+    return log.store
 
 
 def _name(number: int) -> str:
@@ -63,7 +107,7 @@ def _segment(
     said = np.concatenate([ids, np.full((count, PERIODS), 1, np.uint8), np.zeros((count, 2 * PERIODS), np.uint8)], 1)
     symbols = generator.integers(1, 6, (count, PERIODS), np.uint8)
     first = number * UPLOADS_A_SEGMENT + 1
-    rows: list[Any] = []
+    rows: list[Row] = []
     for at in range(count):
         plaintext = msgpack.packb([0, 0, PERIODS, said[at].tobytes(), symbols[at].tobytes()])
         rows.append(Row(first + at, arrival, encode_upload_request([seal(plaintext, survey.id, key)])))

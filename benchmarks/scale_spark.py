@@ -1,15 +1,15 @@
 """Measures 3 and 6 of what is beyond one machine: the fold on Spark against the embedded one, and its memory.
 
 A master and workers are processes of this machine. Times are processor seconds of everything that runs, drivers, Java
-and Python; what a session and its first small fold take is the fixed cost, and is stated apart.
+and Python. Stated apart is what is fixed: what a session and its first small folds take, and what a small fold takes
+in a session that is warm. The exponent is of what a fold takes beyond the latter, which makes it larger.
 """
 
 import os
 import resource
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from math import log as ln
@@ -21,59 +21,87 @@ from changeling_aggregator.fold import OpeningProcesses, fold
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.schema import attendance, refusals, tallies
 from changeling_protocol.quantities import UnixSeconds
 from sqlalchemy import select
 
 from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
 
-from .scale_log import log_in_segments
+from .scale_log import log_in_segments, log_of
+from .spark_disks import NOTHING, Disks
 
-MILLION = 10**6
-SIZES = (1, 3, 10, 30)
-"""Millions of reports."""
+TIMES = {1: 5, 3: 5, 10: 3, 30: 1}
+"""How often logs of so many million reports are folded."""
 COMPARED = 10
 """Of these, what the embedded fold is compared with, and one worker."""
-TIMES = 5
+SMALL = 5
+"""How often a log of one upload is folded, before the others."""
+EXECUTOR_MEMORY = "512m"
+"""Of each executor's Java, little more than Spark's least."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a fold took. memory: the most of a Java, and of a Python, process in MiB. spilled: bytes on the disks."""
+    """What a fold took. seconds: the processor's. java, python: the most memory of such a process so far, in MiB."""
 
     seconds: float
     wall: float
     tallies: list[tuple[Any, ...]]
     java: float = 0.0
     python: float = 0.0
-    spilled: float = 0.0
+    disks: Disks = NOTHING
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A session that has folded a little. first: processor seconds of starting it and of its first fold; of the later
+    small ones, each takes `small`."""
+
+    running: SparkCluster
+    engine: SparkFold
+    place: Path
+    first: float
+    small: float
+
+    def fold(self, millions: int, times: int) -> Taken:
+        """What it takes to fold so many million reports."""
+        return _median_of([self._fold(millions) for _ in range(times)])
+
+    def _fold(self, millions: int) -> Taken:
+        with log_of(millions, self.place / "log") as store:
+            before = _disks()
+            taken = _folded(store, self.engine)
+            return Taken(*taken, *self.running.most_mebibytes(), _disks().since(before))
 
 
 def measure() -> dict[str, float | None]:
-    figures: dict[str, float | None] = {}
-    with tempfile.TemporaryDirectory() as place:
-        folders = {size: Path(place) / str(size) for size in SIZES}
-        for size, folder in folders.items():
-            folder.mkdir()
-            log_in_segments(folder, size * MILLION).store.close()
-        embedded = median_of([_embedded(folders[COMPARED]) for _ in range(TIMES)])
-        taken: dict[tuple[int, int], Taken] = {}
-        for workers in (2, 1):
-            with _session(Path(place) / f"cluster{workers}", workers) as (running, engine, fixed):
-                for size in SIZES if workers == 2 else (COMPARED,):
-                    taken[workers, size] = median_of([_on_spark(running, engine, folders[size]) for _ in range(TIMES)])
-                if workers == 2:
-                    figures["3_fixed_processor_seconds"] = fixed
-    for size in SIZES:
-        figures[f"3_processor_seconds_{size}_million"] = taken[2, size].seconds
-        figures[f"6_most_python_mebibytes_{size}_million"] = taken[2, size].python
-        figures[f"6_most_java_mebibytes_{size}_million"] = taken[2, size].java
-        figures[f"6_spilled_mebibytes_{size}_million"] = taken[2, size].spilled
-    figures["3_embedded_processor_seconds"] = embedded.seconds
-    figures["3_over_embedded_processor"] = taken[2, COMPARED].seconds / embedded.seconds
-    figures["3_over_embedded_time"] = taken[2, COMPARED].wall / embedded.wall
-    figures["3_same_tallies"] = float(embedded.tallies == taken[2, COMPARED].tallies == taken[1, COMPARED].tallies)
-    figures["3_exponent"] = exponent({size: taken[2, size].seconds for size in SIZES})
-    figures["3_two_workers_over_one"] = taken[2, COMPARED].seconds / taken[1, COMPARED].seconds
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        embedded = _median_of([_embedded(place) for _ in range(TIMES[COMPARED])])
+        with _session(place / "two", 2) as warm:
+            taken = {size: warm.fold(size, times) for size, times in TIMES.items()}
+        with _session(place / "one", 1) as one_worker:
+            one = one_worker.fold(COMPARED, TIMES[COMPARED])
+    compared = taken[COMPARED]
+    net = {size: each.seconds - warm.small for size, each in taken.items()}
+    figures: dict[str, float | None] = {
+        "3_fixed_processor_seconds_of_a_session": warm.first,
+        "3_fixed_processor_seconds_of_a_fold": warm.small,
+        "3_embedded_processor_seconds": embedded.seconds,
+        "3_over_embedded_processor": compared.seconds / embedded.seconds,
+        "3_over_embedded_time": compared.wall / embedded.wall,
+        "3_same_tallies": float(embedded.tallies == compared.tallies == one.tallies),
+        "3_exponent": exponent(net),
+        "3_exponent_of_ends": exponent({size: net[size] for size in (min(net), max(net))}),
+        "3_two_workers_over_one": compared.seconds / one.seconds,
+    }
+    for size, each in taken.items():
+        figures[f"3_processor_seconds_{size}_million"] = each.seconds
+        figures[f"3_times_{size}_million"] = TIMES[size]
+        figures[f"6_most_python_mebibytes_{size}_million"] = each.python
+        figures[f"6_most_java_mebibytes_{size}_million"] = each.java
+        figures[f"6_shuffled_mebibytes_{size}_million"] = each.disks.shuffled
+        figures[f"6_spilled_mebibytes_{size}_million"] = each.disks.spilled
     return figures
 
 
@@ -85,7 +113,7 @@ def exponent(seconds: dict[int, float]) -> float:
     return slope
 
 
-def median_of(taken: list[Taken]) -> Taken:
+def _median_of(taken: Sequence[Taken]) -> Taken:
     """The times' medians, the most of memory."""
     return Taken(
         median(each.seconds for each in taken),
@@ -93,8 +121,52 @@ def median_of(taken: list[Taken]) -> Taken:
         taken[0].tallies,
         max(each.java for each in taken),
         max(each.python for each in taken),
-        max(each.spilled for each in taken),
+        max((each.disks for each in taken), key=lambda disks: disks.shuffled + disks.spilled),
     )
+
+
+def _embedded(place: Path) -> Taken:
+    with log_of(COMPARED, place / "log") as store:
+        begin, used = time.perf_counter(), _processor_seconds()
+        fold(store, UnixSeconds(time.time()), closing=False, open_=OpeningProcesses())
+        return Taken(_processor_seconds() - used, time.perf_counter() - begin, _counted(store))
+
+
+def _folded(store: Store, engine: SparkFold) -> tuple[float, float, list[tuple[Any, ...]]]:
+    """Processor seconds, seconds, and what was counted."""
+    engine.turn_to(store)
+    begin, used = time.perf_counter(), _processor_seconds()
+    engine.fold(UnixSeconds(time.time()), closing=False)
+    return _processor_seconds() - used, time.perf_counter() - begin, _counted(store)
+
+
+@contextmanager
+def _session(place: Path, workers: int) -> Iterator[Warm]:
+    """A session on a cluster of two cores in all."""
+    with cluster(place, workers, cores=2 // workers) as running, tempfile.TemporaryDirectory() as folder:
+        shared = place / "shared"
+        shared.mkdir()
+        logs = [log_in_segments(_new(Path(folder) / str(number)), 64) for number in range(SMALL)]
+        used = _processor_seconds()
+        with closing(SparkFold(logs[0], Cluster(running.master, EXECUTOR_MEMORY), str(shared))) as engine:
+            engine.await_start()
+            _folded(logs[0], engine)
+            first = _processor_seconds() - used
+            small = median(_folded(store, engine)[0] for store in logs[1:])
+            yield Warm(running, engine, place, first, small)
+        for store in logs:
+            store.close()
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _disks() -> Disks:
+    from pyspark.sql import SparkSession
+
+    return Disks.of(SparkSession.active())
 
 
 def _processor_seconds() -> float:
@@ -105,52 +177,6 @@ def _processor_seconds() -> float:
     return others + own
 
 
-@contextmanager
-def _copied(folder: Path) -> Iterator[Store]:
-    """A copy of the store: its segments are never changed."""
-    copy = folder / "copy"
-    copy.mkdir()
-    shutil.copy(folder / "server.db", copy)
-    store = Store.open(copy / "server.db")
-    yield store
-    store.close()
-    shutil.rmtree(copy)
-
-
-def _embedded(folder: Path) -> Taken:
-    with _copied(folder) as store:
-        begin, used = time.perf_counter(), _processor_seconds()
-        fold(store, UnixSeconds(time.time()), closing=False, open_=OpeningProcesses())
-        return Taken(_processor_seconds() - used, time.perf_counter() - begin, _tallies(store))
-
-
-def _on_spark(running: SparkCluster, engine: SparkFold, folder: Path) -> Taken:
-    with _copied(folder) as store:
-        engine.turn_to(store)
-        begin, used = time.perf_counter(), _processor_seconds()
-        engine.fold(UnixSeconds(time.time()), closing=False)
-        wall, seconds = time.perf_counter() - begin, _processor_seconds() - used
-        java, python = running.most_mebibytes()
-        return Taken(seconds, wall, _tallies(store), java, python, running.written_mebibytes())
-
-
-@contextmanager
-def _session(place: Path, workers: int) -> Iterator[tuple[SparkCluster, SparkFold, float]]:
-    """A cluster of two cores in all, and a session on it that has folded a little; and what that took."""
-    with cluster(place, workers, cores=2 // workers) as running, tempfile.TemporaryDirectory() as folder:
-        log = log_in_segments(Path(folder), 64)
-        shared = place / "shared"
-        shared.mkdir()
-        used = _processor_seconds()
-        with closing(SparkFold(log.store, Cluster(running.master), str(shared))) as engine:
-            engine.await_start()
-            engine.fold(UnixSeconds(time.time()), closing=False)
-            yield running, engine, _processor_seconds() - used
-        log.store.close()
-
-
-def _tallies(store: Store) -> list[tuple[Any, ...]]:
-    from changeling_aggregator.store.schema import attendance, refusals, tallies
-
+def _counted(store: Store) -> list[tuple[Any, ...]]:
     with store.reading() as connection:
         return [tuple(row) for table in (tallies, attendance, refusals) for row in connection.execute(select(table))]

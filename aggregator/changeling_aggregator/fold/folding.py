@@ -32,6 +32,7 @@ from .closing import (
     tidy_segments,
 )
 from .counting import Counted, count
+from .freed_memory import keep_freed_memory
 from .halves import SortedIds
 from .opening import Open, open_requests
 from .runs import Added, add_ids
@@ -96,6 +97,7 @@ def fold(
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """
+    keep_freed_memory()
     remembered = seen or SeenIds()
     return in_turn(store, now, closing, lambda writing: _fold(store, now, stop, batch, open_, remembered, writing))
 

@@ -14,8 +14,12 @@ from ..store import ClosingKey
 from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_run, read_runs, runs_of
 from .ids import merged_ids
 
-_MOST_ALIKE = 7
-"""So many runs of about one length a closing has; with one more they become one, at once or soon."""
+_MOST_ALIKE = (5, 6, 7, 8, 9)
+"""So many runs of about one length a closing has; with one more they become one, at once or soon.
+
+Closings take these in turn. As each batch has ids of all of them, they would else all be due with the same batch, and
+who counts the next one would wait for it.
+"""
 _MOST_REWRITTEN = 4
 """How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
 _LEAST_REWRITTEN_BYTES = 32 * 2**20
@@ -54,11 +58,12 @@ def add_ids(connection: Connection, added: Mapping[ClosingKey, bytes]) -> dict[C
             (key,) = keys
             for piece in merged([*(read_run(connection, *name) for name in names), [added[key]]]):
                 put_runs(connection, [(key, done[key].run.number, piece)])
+            drop_runs(connection, names)
         else:
             chunks = read_runs(connection, names)
+            drop_runs(connection, names)  # whose room the next take
             whole = {key: merged_ids([*chunks.get(key, []), added[key]]) for key in keys}
             put_runs(connection, ((key, done[key].run.number, ids) for key, ids in whole.items()))
-        drop_runs(connection, names)  # whose room the next take
     return done
 
 
@@ -83,23 +88,26 @@ def _merging(
     left = max(_LEAST_REWRITTEN_BYTES, _MOST_REWRITTEN * sum(map(len, added.values())))
     merging: dict[ClosingKey, Sequence[Run]] = {}
     for key, kept in sorted(runs.items(), key=lambda item: -len(item[1])):
-        others = kept[runs_kept([run.size for run in kept], len(added[key])) :]
+        most = _MOST_ALIKE[key[1] % len(_MOST_ALIKE)]
+        others = kept[runs_kept([run.size for run in kept], len(added[key]), most) :]
         if left > 0:
             merging[key] = others
             left -= sum(run.size for run in others)
     return merging
 
 
-def runs_kept(sizes: Sequence[int], size: int) -> int:
+def runs_kept(sizes: Sequence[int], size: int, most: int) -> int:
     """How many runs of these sizes, the oldest first, stay as they are when one of this size is added.
 
-    >>> runs_kept([16 * 80, *[16] * 6], 16), runs_kept([16 * 80, *[16] * 7], 16)
+    most: so many of about one length there may be.
+
+    >>> runs_kept([16 * 80, *[16] * 6], 16, 7), runs_kept([16 * 80, *[16] * 7], 16, 7)
     (7, 1)
     """
     kept = len(sizes)
     while True:
         longer = next((at for at in range(kept, 0, -1) if _length(sizes[at - 1]) > _length(size)), 0)
-        if kept - longer < _MOST_ALIKE:
+        if kept - longer < most:
             return kept
         size += sum(sizes[longer:kept])
         kept = longer

@@ -63,7 +63,8 @@ class SeenIds:
         if not added.merged:
             self._keep(name, ids.high)
         elif name not in self._kept and len(others) == len(names):
-            self._keep(name, HighHalves.of(np.sort(np.concatenate([each.halves for each in (ids.high, *others)]))))
+            together = np.concatenate([each.halves for each in (ids.high, *others)])
+            self._keep(name, HighHalves.of(np.sort(together, kind="stable")))  # which merges what is sorted
 
     def _halves(self, connection: Connection, key: ClosingKey, run: Run, wanted: int) -> HighHalves | None:
         """A run's high halves; None where to read the chunks near so many ids is less than to read all of it."""

@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from sqlite3 import SQLITE_BUSY, OperationalError
 from sqlite3 import Connection as SQLiteConnection
-from sqlite3 import OperationalError
+from time import monotonic, sleep
 from weakref import finalize
 
 from sqlalchemy import URL, Connection, create_engine, event
@@ -19,8 +20,13 @@ from sqlalchemy import URL, Connection, create_engine, event
 from .database import Database, Transactions
 from .file_lock import held
 
+WAITING_SECONDS = 10.0
+"""So long a transaction waits for another writer's to end, before it raises."""
+_LOOK_SECONDS = 0.0005
+"""How often it looks. SQLite's own waiting looks less and less often, down to ten times a second: an upload would wait
+for tens of milliseconds where the fold's transaction takes a few."""
 _PRAGMAS = (
-    "busy_timeout = 10000",
+    f"busy_timeout = {1000 * WAITING_SECONDS:.0f}",
     "journal_mode = WAL",
     "synchronous = FULL",
     "secure_delete = ON",
@@ -173,5 +179,26 @@ def _prepare(connection: SQLiteConnection, _: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    writer = connection.get_execution_options().get("writer", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
+    if connection.get_execution_options().get("writer", False):
+        _begin_writing(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection) -> None:
+    """Waits until it is the one writer."""
+    driver, end = connection.connection.driver_connection, monotonic() + WAITING_SECONDS
+    assert isinstance(driver, SQLiteConnection)  # noqa: S101
+    driver.execute("PRAGMA busy_timeout = 0").close()
+    try:
+        while monotonic() < end:
+            try:
+                driver.execute("BEGIN IMMEDIATE").close()
+                return
+            except OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != SQLITE_BUSY:
+                    break
+            sleep(_LOOK_SECONDS)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # which raises what keeps it from that, as SQLAlchemy tells it
+    finally:
+        driver.execute(f"PRAGMA {_PRAGMAS[0]}").close()

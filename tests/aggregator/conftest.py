@@ -4,9 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
+from changeling_protocol import Calendar
 
+from ..protocol.examples import survey
+from .devices import Log
+from .journaling import END, GRACE, START, Clock
 from .serving import TOKEN, Cli, ServerProcess
 
 
@@ -15,6 +20,24 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened = Store.open(tmp_path / "server.db")
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def log(store: Store) -> Log:
+    """With a survey of eight minutes."""
+    return Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At that survey's end."""
+    return Clock(float(END))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """For segments."""
+    return Folder(tmp_path / "segments", make=True)
 
 
 @pytest.fixture

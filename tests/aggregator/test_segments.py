@@ -4,13 +4,11 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import Overloaded, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
-from changeling_aggregator.ingest.journaled import JournalWriter
 from changeling_aggregator.segments import checked_place
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row, decoded, encoded, rows_after
@@ -18,82 +16,23 @@ from changeling_aggregator.segments.journal import Journal, read_journal
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import doomed_files, frontier_of_all
 from changeling_aggregator.store.compaction import TOGETHER, sweep, tidy
-from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.log import set_back_arrivals, stop_appending, unfolded, unread
 from changeling_aggregator.store.recovery import give_up, recover, silent_streams
-from changeling_protocol import Calendar
 
-from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
-from .refolding import whole_log
-
-START, GRACE = 1_800_000_000, 600
-END = START + 8 * 60
-
-
-def closes(node: int) -> int:
-    """When a period ends."""
-    return START + node * 60
-
-
-class Clock:
-    """Unix seconds that a test moves."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def log(store: Store) -> Log:
-    return Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(float(END))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "segments", make=True)
-
-
-@contextmanager
-def writing(store: Store, folder: Folder, clock: Clock) -> Iterator[JournalWriter]:
-    writer = JournalWriter(store, folder, clock)
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
-def put(writer: JournalWriter, clock: Clock, *bodies: bytes) -> None:
-    writer.write(bodies, {}, int(clock.now * 1000))
-
-
-def without_its_thread(store: Store, folder: Folder, clock: Clock) -> JournalWriter:
-    """A writer that rolls when it is told to, and is there until it is `killed`."""
-    writer = JournalWriter(store, folder, clock)
-    writer._stop.set()
-    writer._due.set()
-    writer._thread.join()
-    return writer
-
-
-def killed(writer: JournalWriter) -> JournalWriter:
-    """What a process that is killed leaves: its journal, and no lock."""
-    os.close(writer._owned._file)
-    return writer
-
-
-def left_by_a_killed_server(store: Store, folder: Folder, clock: Clock, *bodies: bytes) -> JournalWriter:
-    """As of one that was killed after these."""
-    writer = without_its_thread(store, folder, clock)
-    put(writer, clock, *bodies)
-    return killed(writer)
+from .journaling import (
+    END,
+    GRACE,
+    Clock,
+    closes,
+    kept,
+    killed,
+    left_by_a_killed_server,
+    put,
+    sealed,
+    without_its_thread,
+    writing,
+)
 
 
 def read(store: Store) -> list[bytes]:
@@ -367,16 +306,6 @@ def test_a_segment_that_is_lost_is_named(log: Log, folder: Folder, clock: Clock)
     with pytest.raises(SegmentLost, match=file.name):
         fold(log.store, END, closing=False)
     assert log.tallies() == {}
-
-
-def kept(log: Log) -> list[tuple[int, int, int, bytes]]:
-    with log.store.reading() as connection:
-        return [tuple(each) for each in whole_log(connection)]
-
-
-def sealed(log: Log) -> int:
-    with log.store.reading() as connection:
-        return sealed_period(connection, log.survey.id)
 
 
 def unfolded_of(store: Store) -> int:

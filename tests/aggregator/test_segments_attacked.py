@@ -16,50 +16,28 @@ from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import frontier_of_all
 from changeling_aggregator.store.compaction import TOGETHER, sweep, tidy
-from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.recovery import give_up, recover, silent_streams
-from changeling_protocol import Calendar
 
-from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
-from .test_segments import (
+from .journaling import (
+    END,
+    GRACE,
     Clock,
     closes,
     kept,
     killed,
     left_by_a_killed_server,
     put,
+    sealed,
     without_its_thread,
     writing,
 )
 
-START, GRACE = 1_800_000_000, 600
-END = START + 8 * 60
 OVER = END + 3 * GRACE
-
-
-@pytest.fixture
-def log(store: Store) -> Log:
-    return Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(float(END))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "segments", make=True)
 
 
 def an_upload(log: Log, node: int = 8, symbol: int = 3) -> bytes:
     return body(envelope(log.survey, log.key, [report(node, symbol)]))
-
-
-def sealed(log: Log) -> int:
-    with log.store.reading() as connection:
-        return sealed_period(connection, log.survey.id)
 
 
 def silent(log: Log) -> list[int]:

@@ -1,55 +1,39 @@
-"""The one thread of a process that appends to the log. Uploads that wait at the same time share a commit.
+"""The threads of a process that append to the log: one, or several where that is far away, as in an object store.
 
-An upload is acknowledged when its commit is on disk, never before. One commit is in hand while the next uploads
-gather. What waits is bounded in bytes, and so is what the fold has not counted: beyond that uploads are turned away.
+An upload is acknowledged when its commit is on disk, never before. While a commit is in hand the next uploads gather.
+What the fold has not counted is bounded: beyond that uploads are turned away.
 """
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from threading import Condition, Thread
+from threading import Thread
 from time import monotonic, perf_counter
-from typing import NamedTuple, TypeAlias
 
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.refusal import Refusal
-from changeling_protocol.wire import MOST_BODY_BYTES
 from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
 from ..store import Store
-from ..store.counted import RefusalCounts
 from ..store.log import unfolded
+from .gathering import Batch, Done, Gathering, Waiting
 from .writers import writer_for
 
-MOST_WAITING_BYTES = 64 * 2**20
-RETRY_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 """How often, while all is well, it looks whether disk and log are full; whether the file is in its place, each time."""
 MOST_STORE_BYTES = 64 * 2**30
 MOST_UNFOLDED = 10**6
 """The most requests that wait in the log for the fold."""
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
-REFUSALS_WAIT_SECONDS = 1.0
-"""Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
 _UNWRITTEN = "uploads cannot be written to the store, and are turned away"
 _log = logging.getLogger("changeling")
 
-Done: TypeAlias = Callable[[Exception | None], None]
-"""Is told that a commit is on disk, or what kept it from there."""
-
-
-class _Waiting(NamedTuple):
-    body: bytes
-    loop: asyncio.AbstractEventLoop
-    done: Done
-
 
 class Committer:
-    """Appends to a stream of its own.
+    """Appends to streams of its own.
 
     clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads.
     segments: the place of segments, as `checked_place` gives it; None for rows of the store.
@@ -64,28 +48,25 @@ class Committer:
     ) -> None:
         self._store, self._clock, self._most_store_bytes = store, clock, most_store_bytes
         self._writer = writer_for(store, clock, segments)
-        self._changed = Condition()
-        self._waiting: list[_Waiting] = []
-        self._waiting_bytes = 0
-        self._refused: RefusalCounts = Counter()
-        self._closing = False
+        self._gathering = Gathering(self._writer.pace)
         self._failed: str | None = None
         self._looked = 0.0
         self._full: str | None = None
         self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
-        self._thread = Thread(target=self._run, name="committer", daemon=True)
+        threads = range(self._writer.pace.at_once)
+        self._threads = [Thread(target=self._run, name=f"committer-{each}", daemon=True) for each in threads]
 
     def start(self) -> None:
         """Begin to commit what waits and what comes."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
         """Commit what waits, then end."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._gathering.close()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
         self._writer.close()
 
     def flush(self) -> None:
@@ -94,19 +75,19 @@ class Committer:
 
     @property
     def running(self) -> bool:
-        """Whether its thread lives."""
-        return self._thread.is_alive()
+        """Whether its threads live."""
+        return all(thread.is_alive() for thread in self._threads)
 
     @property
     def trouble(self) -> str | None:
         """Why an upload that came now would be turned away; None where it would be taken."""
         if not self.running:
-            return "the thread that writes uploads to disk has died"
+            return "a thread that writes uploads to disk has died"
         if self._full:
             return self._full
         if self._failed:
             return self._failed
-        if self._waiting_bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
+        if self._gathering.full:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
 
@@ -122,46 +103,25 @@ class Committer:
 
     def submit(self, body: bytes, loop: asyncio.AbstractEventLoop, done: Done) -> None:
         """As `append`, but calls `done` from the event loop when it is on disk, or was kept from there."""
-        with self._changed:
-            if self._full:
-                raise Overloaded(self._full)
-            if self._closing or self._waiting_bytes + len(body) > MOST_WAITING_BYTES:
-                raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
-            self._waiting.append(_Waiting(body, loop, done))
-            self._waiting_bytes += len(body)
-            if len(self._waiting) == 1:
-                self._changed.notify()
+        if self._full:
+            raise Overloaded(self._full)
+        self._gathering.add(Waiting(body, loop, done))
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
-        with self._changed:
-            self._refused.update(refused)
-            self._changed.notify()
+        self._gathering.count_refused(refused)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                # After a failure it tries by itself: perhaps nobody sends while health is bad.
-                troubled = self._failed or self._full
-                self._changed.wait_for(
-                    lambda: self._waiting or self._refused or self._closing, RETRY_SECONDS if troubled else None
-                )
-                if not self._waiting and not self._closing:
-                    self._changed.wait_for(lambda: self._waiting or self._closing, REFUSALS_WAIT_SECONDS)
-                if self._closing and not self._waiting and not self._refused:
-                    return
-                batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
-                refused, self._refused = self._refused, Counter()
-                closing = self._closing
+        while (batch := self._gathering.take()) is not None:
             error = None
             try:
-                self._commit([waiting.body for waiting in batch], refused)
+                self._commit(batch)
             except Exception as raised:  # whatever the database says, the thread lives and the sender hears it
                 error, self._looked = raised, 0.0
-                if not closing:
-                    self.count_refused(refused)
             self._failed = None if error is None else _UNWRITTEN if not isinstance(error, Unwritable) else f"{error}"
-            _acknowledge(batch, error)
+            troubled = error is not None or self._full is not None
+            self._gathering.finish(batch, failed=error is not None, troubled=troubled)
+            _acknowledge(batch.uploads, error)
 
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
@@ -173,22 +133,23 @@ class Committer:
             return "this server keeps no more uploads until some of them are due to go: come again later"
         return None
 
-    def _commit(self, bodies: Sequence[bytes], refused: RefusalCounts) -> None:
-        if monotonic() >= self._looked + LOOK_SECONDS or not (self._store.in_place() and self._writer.in_place()):
+    def _commit(self, batch: Batch) -> None:
+        if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
             # SQLite itself writes on into a file that has no name any more.
             if trouble := self._store.trouble() or self._writer.trouble():
                 raise Unwritable(trouble)
             self._full = self._fullness()
             self._looked = monotonic()
-        if self._full and bodies:
+        if self._full and batch.uploads:
             raise Overloaded(self._full)
         began = perf_counter()
-        if bodies or refused or self._failed or self._full:
-            self._writer.write(bodies, refused, UnixMilliseconds(int(self._clock() * 1000)))
+        if batch.uploads or batch.refused or self._failed or self._full:
+            bodies = [waiting.body for waiting in batch.uploads]
+            self._writer.write(bodies, batch.refused, UnixMilliseconds(int(self._clock() * 1000)))
         self.commits.observe(perf_counter() - began)
 
 
-def _acknowledge(batch: Sequence[_Waiting], error: Exception | None) -> None:
+def _acknowledge(batch: Sequence[Waiting], error: Exception | None) -> None:
     """Wakes each event loop once, whatever number of uploads wait in it."""
     for loop in {waiting.loop for waiting in batch}:
         with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it

@@ -85,10 +85,6 @@ class JournalWriter(LogWriter):
                 self._end_part()
             self._due.set()
 
-    def in_place(self) -> bool:
-        """Whether the journal has its name."""
-        return self._journal is None or self._journal.in_place()
-
     def trouble(self) -> str | None:
         """What the folder tells."""
         return self._folder.trouble()

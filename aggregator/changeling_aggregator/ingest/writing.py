@@ -2,14 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from changeling_protocol.quantities import UnixMilliseconds
 
 from ..store.counted import RefusalCounts
+from .gathering import Pace
 
 
 class LogWriter(ABC):
-    """Writes to a stream of its own; one thread at a time."""
+    """Writes to streams of its own. pace: how many threads may write at the same time, and how often."""
+
+    pace: ClassVar[Pace] = Pace()
 
     @abstractmethod
     def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
@@ -17,10 +21,6 @@ class LogWriter(ABC):
 
         now: Unix milliseconds. Where both are empty it tries whether it could write.
         """
-
-    def in_place(self) -> bool:
-        """Whether what is written now goes where it was going; asked before each write."""
-        return True
 
     def trouble(self) -> str | None:
         """Why nothing should be written, as far as can be told at once; None where all is well."""

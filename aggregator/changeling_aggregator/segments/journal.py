@@ -41,6 +41,7 @@ class Journal:
         self.path = folder.path / journal_name(prefix, first)
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
+            self._status = os.fstat(self._file)
             _write(self._file, _HEAD.pack(_FORM, first, start))
             os.fdatasync(self._file)
             folder.sync()
@@ -60,7 +61,7 @@ class Journal:
     def in_place(self) -> bool:
         """Whether the file still has its name: else what is written to it is lost with this process."""
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+            return os.path.samestat(os.stat(self.path), self._status)
         except OSError:
             return False
 

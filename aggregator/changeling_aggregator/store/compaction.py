@@ -73,7 +73,13 @@ def sweep(store: Store, now: UnixSeconds) -> int:
     at_rest = streams.c.place.is_not(None), streams.c.frontier.is_(None)
     with store.reading() as connection:
         places = connection.execute(select(streams.c.place, streams.c.files).where(*at_rest)).all()
-    lying = [(place, each) for place, files in places for each in place_at(place).kept(f"{files}-")]
+    ours = {files for _, files in places}
+    lying = [  # each place is listed once: an object store is paid for that
+        (place, each)
+        for place in sorted({place for place, _ in places})
+        for each in place_at(place).kept("")
+        if each.name.partition("-")[0] in ours
+    ]
     with store.reading() as connection:  # after the files were listed, so that all that were named by then are known
         named = {each.name for each in segments_of(connection)} | {name for _, name in doomed_files(connection)}
     swept = 0

@@ -1,0 +1,121 @@
+"""An object store that speaks as much of S3 as segments need, keeps objects in memory, and misbehaves as it is told.
+
+It takes little of the processor, so that it can be run beside what is measured. It looks at no signature.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from email.utils import formatdate
+from html import escape, unescape
+from re import findall
+from threading import Thread
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import uvloop
+
+_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+_REASONS = {200: "OK", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
+
+
+class Conduct(NamedTuple):
+    """What it does with a request: whether it does what it is asked, after how many seconds it answers, and what.
+
+    status: None where it closes the connection without an answer.
+    """
+
+    does: bool = True
+    after: float = 0.0
+    status: int | None = 200
+
+
+WELL = Conduct()
+Conducts = Callable[[str, str], Conduct]
+"""From a request's method and the name of its object."""
+
+
+class SmallBucket:
+    """One bucket on loopback. objects: by name. asked: the method and the object of each request."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.conduct: Conducts = lambda _, __: WELL
+        self._loop = uvloop.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        serving = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop)
+        self.port: int = serving.result(20).sockets[0].getsockname()[1]
+        self._bucket = f"bucket-{self.port}"  # an object store's URL names a place for as long as a process lives
+
+    @property
+    def place(self) -> str:
+        """As `--segments` takes it."""
+        return f"s3://{self._bucket}/log"
+
+    def close(self) -> None:
+        """Answers nobody any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(20)
+
+    def puts(self) -> int:
+        """How many objects it was given, and asked to keep."""
+        return sum(method == "PUT" for method, _ in self.asked)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                method, target, _ = line.split(" ")
+                headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                name = unquote(urlsplit(target).path).removeprefix(f"/{self._bucket}").removeprefix("/")
+                self.asked.append((method, name))
+                conduct = self.conduct(method, name)
+                status, content = (conduct.status, b"")
+                if conduct.does:
+                    status, content = self._done(method, name, parse_qs(urlsplit(target).query), body)
+                await asyncio.sleep(conduct.after)
+                if conduct.status is None:
+                    break
+                status = conduct.status if conduct.status != 200 else status
+                head = f"HTTP/1.1 {status} {_REASONS[status or 200]}\r\ncontent-length: {len(content)}\r\n"
+                head += f'etag: "1"\r\nlast-modified: {formatdate(usegmt=True)}\r\n\r\n'
+                writer.write(head.encode() + content)
+        writer.close()
+
+    def _done(self, method: str, name: str, query: dict[str, list[str]], body: bytes) -> tuple[int, bytes]:
+        if method == "PUT":
+            self.objects[name] = body
+            return 200, b""
+        if method == "POST":  # several to delete
+            gone = findall("<Key>(.*?)</Key>", body.decode())
+            for each in gone:
+                self.objects.pop(unescape(each), None)
+            deleted = "".join(f"<Deleted><Key>{each}</Key></Deleted>" for each in gone)
+            return 200, f"<DeleteResult>{deleted}</DeleteResult>".encode()
+        if name:
+            return (200, self.objects[name]) if name in self.objects else (404, b"")
+        listed = "".join(
+            f"<Contents><Key>{escape(each)}</Key><LastModified>2030-01-01T00:00:00.000Z</LastModified>"
+            f"<Size>{len(self.objects[each])}</Size></Contents>"
+            for each in sorted(self.objects)
+            if each.startswith(query.get("prefix", [""])[0])
+        )
+        return 200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{listed}</ListBucketResult>".encode()
+
+
+@contextmanager
+def small_bucket() -> Iterator[SmallBucket]:
+    """Runs while the context lasts, named in the environment."""
+    bucket = SmallBucket()
+    before = {name: os.environ.get(name) for name in (*_ENVIRONMENT, "AWS_ENDPOINT_URL")}
+    os.environ.update(_ENVIRONMENT, AWS_ENDPOINT_URL=f"http://127.0.0.1:{bucket.port}")
+    try:
+        yield bucket
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        bucket.close()

@@ -123,10 +123,11 @@ class FoldLoop:
         with self._one_at_a_time:
             guard = self._clock if isinstance(self._clock, GuardedClock) else None
             try:
+                if self._told is not None:  # also where folding fails: the others go by the earliest that they hear
+                    self._told.listen()
+                    self._told.tell()
                 if self._process is not None:
                     self._process.await_start()
-                if self._told is not None:
-                    self._told.listen()
                 doubt = guard.doubt if guard is not None else None
                 now = self._now()
                 # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
@@ -135,7 +136,7 @@ class FoldLoop:
                     report = FoldReport() if waits else self._fold(now, closing=doubt is None)
                 finally:
                     self._registry.refresh()  # keys may have been destroyed; tokens are revoked, whatever has failed
-                if self._told is not None:
+                if self._told is not None:  # again, as a fold may have taken long
                     self._told.tell()
             except BaseException:
                 self.failures += 1

@@ -84,7 +84,7 @@ class GuardedClock:
     """
 
     def __init__(self, kept: KeptTime, wall: Clock = real_time, steady: Callable[[], float] = steady_time) -> None:
-        self._wall, self._steady = wall, steady
+        self._wall, self.steady = wall, steady
         self._lock = Lock()
         self._doubt: Doubt | None = None
         self._since = steady()
@@ -108,7 +108,7 @@ class GuardedClock:
     def __call__(self) -> UnixSeconds:
         """What the machine's clock shows; if that has jumped, the time as it went on without it."""
         with self._lock:
-            wall, steady = self._wall(), self._steady()
+            wall, steady = self._wall(), self.steady()
             ahead = wall - (self._known + steady)
             if abs(ahead) <= MOST_STEP:
                 if self._doubt or steady - self._since >= STEADY_SECONDS:
@@ -129,7 +129,7 @@ class GuardedClock:
     @property
     def earliest(self) -> UnixSeconds:
         """What it shows, or the time of another server on the store that runs, where that is earlier."""
-        now, steady = self(), self._steady()
+        now, steady = self(), self.steady()
         others = self._others + steady
         return now if steady - self._heard > TOLD_FOR_SECONDS else UnixSeconds(min(now, others))
 
@@ -139,7 +139,7 @@ class GuardedClock:
         told: Unix seconds. ago: so many seconds ago at most. A doubt of this clock ends where the two agree.
         """
         with self._lock:
-            wall, steady = self._wall(), self._steady()
+            wall, steady = self._wall(), self.steady()
             self._others, self._heard = told - steady, steady
             ahead = wall - told > MOST_STEP + ago
             if ahead or self._doubt:
@@ -168,7 +168,7 @@ class GuardedClock:
         time: Unix seconds. Raises ValueError where the clock shows another time.
         """
         with self._lock:
-            wall, steady = self._wall(), self._steady()
+            wall, steady = self._wall(), self.steady()
             if not abs(wall - time) <= MOST_STEP:
                 shown, said = (format_instant(UnixSeconds(min(max(t, 0.0), LAST_INSTANT))) for t in (wall, time))
                 raise ValueError(f"this server's clock shows {shown}, and not {said}: set it right, then confirm")

@@ -5,8 +5,6 @@ than its own. So what is new there, and this server has not written, is of anoth
 server whose clock is ahead of it is in doubt, and neither seals nor destroys, nor does what it wrote stand for long.
 """
 
-from time import monotonic
-
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
 
 from ..store import Store
@@ -25,7 +23,7 @@ class ToldTime:
         """What stood there when this server looked last, or wrote."""
         self._mine: KeptTime | None = None
         """What it wrote last."""
-        self._looked = monotonic()
+        self._looked = clock.steady()
         self._heard: float | None = None
 
     def listen(self) -> None:
@@ -33,8 +31,8 @@ class ToldTime:
         with self._store.reading() as connection:
             kept = kept_time(connection)
         before, self._stands = self._stands, kept
-        now, ago = monotonic(), monotonic() - self._looked
-        self._looked = now
+        now = self._clock.steady()  # which runs on while the machine sleeps, and what the others told grows old
+        ago, self._looked = now - self._looked, now
         if before is None or kept == before or kept.jumped:
             return
         self._heard = now
@@ -46,7 +44,7 @@ class ToldTime:
         A clock that is in doubt leaves there what another server tells. Raises what the store raises.
         """
         time = self._clock.kept()
-        if time is None or (time.jumped and self._heard and monotonic() - self._heard < TOLD_FOR_SECONDS):
+        if time is None or (time.jumped and self._heard and self._clock.steady() - self._heard < TOLD_FOR_SECONDS):
             return
         if self._told_lately(time) and not self._stands_later(time):
             return

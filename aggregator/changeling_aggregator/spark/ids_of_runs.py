@@ -1,10 +1,11 @@
 """The ids that the database's runs hold, written to files for executors to read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from changeling_protocol.quantities import SurveyId
 from sqlalchemy import Connection, select
 
+from ..fold.ids import merged_ids
 from ..segments import Place
 from ..segments.id_files import write_ids
 from ..store import ClosingKey
@@ -33,16 +34,21 @@ def ids_of_runs(
 
 def _files(connection: Connection, survey: SurveyId) -> Iterator[tuple[dict[int, bytes], list[tuple[ClosingKey, int]]]]:
     query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
-    ids: dict[int, bytes] = {}
+    ids: dict[int, list[bytes]] = {}
     ended: list[tuple[ClosingKey, int]] = []
     size = 0
     for period, number in sorted(tuple(row) for row in connection.execute(query)):
         for piece in read_run(connection, (survey, period), number):
-            ids[period] = ids.get(period, b"") + piece
+            ids.setdefault(period, []).append(piece)
             size += len(piece)
             if size >= _FILE_BYTES:
-                yield ids, ended
+                yield _merged(ids), ended
                 ids, ended, size = {}, [], 0
         ended.append(((survey, period), number))
     if ids or ended:
-        yield ids, ended
+        yield _merged(ids), ended
+
+
+def _merged(ids: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
+    """Each period's sorted: what is in several runs is sorted run by run, and in a file is looked for all at once."""
+    return {period: merged_ids(pieces) for period, pieces in ids.items()}

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from threading import Thread
+from threading import Event, Lock, Thread
+from time import monotonic
 
 import msgpack
 from changeling_protocol import hpke
@@ -24,7 +25,10 @@ from ..errors import KeysWithheld
 _INFO = b"changeling keys of a run"
 _PUBLIC_BYTES, _CODE_BYTES, _TOKEN_BYTES = 32, 32, 32
 _PATIENCE_SECONDS = 30.0
+"""So long either side waits for all that the other says."""
 _MOST_BYTES = 2**22
+_MOST_AT_ONCE = 200
+"""With one more the connection goes that has waited longest: a process that has the token is answered at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +51,55 @@ class KeyService:
         self._packed: bytes = msgpack.packb(raw)
         self._listening = socket.create_server((bind, 0))
         self.source = KeySource(host, self._listening.getsockname()[1], secrets.token_bytes(_TOKEN_BYTES))
+        self._changing, self._ended = Lock(), Event()
+        self._asking: list[socket.socket] = []
         self._thread = Thread(target=self._serve, name="keys", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Give no more keys."""
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
+        """Give no more keys, nor to those who are asking."""
+        with self._changing:
+            self._ended.set()
+            for each in [self._listening, *self._asking]:
+                _end(each)
         self._listening.close()
         self._thread.join()
 
     def _serve(self) -> None:
-        while True:
+        while not self._ended.is_set():
             try:
                 connection, _ = self._listening.accept()
-            except OSError:
-                return
+            except OSError:  # it has ended, or one who asked has gone, or the system gives no more files just now
+                self._ended.wait(0.05)
+                continue
+            with self._changing:
+                if self._ended.is_set():
+                    connection.close()
+                    return
+                if len(self._asking) == _MOST_AT_ONCE:
+                    _end(self._asking.pop(0))
+                self._asking.append(connection)
             Thread(target=self._give, args=(connection,), daemon=True).start()
 
     def _give(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError, EOFError, ValueError):
-            connection.settimeout(_PATIENCE_SECONDS)
-            asked = _received(connection, _PUBLIC_BYTES + _CODE_BYTES)
-            public, code = asked[:_PUBLIC_BYTES], asked[_PUBLIC_BYTES:]
-            if hmac.compare_digest(code, _code(self.source.token, b"asked", public)):
-                recipient = X25519PublicKey.from_public_bytes(public)
-                sealed = hpke.seal(self._packed, recipient, _INFO, X25519PrivateKey.generate())
-                given = _code(self.source.token, b"given", public + sealed)
-                connection.sendall(len(sealed).to_bytes(4) + given + sealed)
+        try:
+            with suppress(OSError, EOFError, ValueError):
+                self._answer(connection)
+        finally:
+            with self._changing:
+                if connection in self._asking:
+                    self._asking.remove(connection)
+                connection.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        end = monotonic() + _PATIENCE_SECONDS
+        asked = _received(connection, _PUBLIC_BYTES + _CODE_BYTES, end)
+        public, code = asked[:_PUBLIC_BYTES], asked[_PUBLIC_BYTES:]
+        if not self._ended.is_set() and hmac.compare_digest(code, _code(self.source.token, b"asked", public)):
+            recipient = X25519PublicKey.from_public_bytes(public)
+            sealed = hpke.seal(self._packed, recipient, _INFO, X25519PrivateKey.generate())
+            given = _code(self.source.token, b"given", public + sealed)
+            connection.sendall(len(sealed).to_bytes(4) + given + sealed)
 
 
 @lru_cache(maxsize=1)
@@ -82,14 +107,15 @@ def keys_from(source: KeySource) -> dict[bytes, X25519PrivateKey]:
     """The private keys of a run, by id; asked for once in a process. Raises KeysWithheld where there are none."""
     ephemeral = X25519PrivateKey.generate()
     public = ephemeral.public_key().public_bytes_raw()
+    end = monotonic() + _PATIENCE_SECONDS
     try:
         with socket.create_connection((source.host, source.port), _PATIENCE_SECONDS) as connection:
             connection.sendall(public + _code(source.token, b"asked", public))
-            head = _received(connection, 4 + _CODE_BYTES)
+            head = _received(connection, 4 + _CODE_BYTES, end)
             size = int.from_bytes(head[:4])
             if size > _MOST_BYTES:
                 raise ValueError("more than keys take")
-            sealed = _received(connection, size)
+            sealed = _received(connection, size, end)
         if not hmac.compare_digest(head[4:], _code(source.token, b"given", public + sealed)):
             raise ValueError("another code than the run's")
     except (OSError, EOFError, ValueError) as error:
@@ -102,9 +128,17 @@ def _code(token: bytes, purpose: bytes, said: bytes) -> bytes:
     return hmac.digest(token, purpose + said, "sha256")
 
 
-def _received(connection: socket.socket, size: int) -> bytes:
+def _end(connection: socket.socket) -> None:
+    """Whoever waits for something of it hears at once that nothing comes."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _received(connection: socket.socket, size: int, end: float) -> bytes:
+    """So many bytes. end: by the monotonic clock, when nothing more is waited for."""
     received = b""
     while len(received) < size:
+        connection.settimeout(max(end - monotonic(), 0.001))
         some = connection.recv(size - len(received))
         if not some:
             raise EOFError("it ended the connection")

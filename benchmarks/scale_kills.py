@@ -102,7 +102,7 @@ def _drivers_killed(running: SparkCluster, whole: Path, folder: Path) -> tuple[i
     with _copied(whole, folder) as (store, shared):
         for at in range(DRIVERS):
             with _started(_command(running, store, shared)) as driver:
-                _until(lambda: driver.poll() is not None or any(map(running.python_runs, range(2))))  # noqa: B023
+                _until(lambda: driver.poll() is not None or any(map(running.python_runs, range(2))))
                 time.sleep(at * STEP_SECONDS)
                 killed += driver.poll() is None
                 running.kill_tree(driver.pid)

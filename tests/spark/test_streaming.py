@@ -4,6 +4,7 @@ import base64
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.errors import SparkTrouble
 from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
@@ -47,10 +49,9 @@ class Following:
         self._errors.seek(0)
         return self._errors.read().decode()
 
-    def java(self) -> int:
-        return next(
-            each for each in offspring(self.process.pid) if command_of(each).partition(b"\0")[0].endswith(b"java")
-        )
+    def java(self) -> list[int]:
+        """The process id of its Java, once that runs."""
+        return [each for each in offspring(self.process.pid) if b"pyspark-shell" in command_of(each)]
 
     def close(self) -> None:
         SparkCluster.kill_tree(self.process.pid)
@@ -69,7 +70,7 @@ def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_che
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:
     """With duplicates, late and foreign uploads, batch by batch; between batches the checkpoint is deleted, put back as
-    it was before, and another store's is put in its place. In none of them is a key or an id."""
+    it was before, another store's is put in its place, and a session is ended by Spark. Nowhere is a key or an id."""
     pair, other = (Pair(tmp_path / name, appended=False) for name in ("ours", "other"))
     checkpoint, kept, foreign = (tmp_path / name for name in ("checkpoint", "kept", "foreign"))
 
@@ -92,7 +93,14 @@ def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_che
     shutil.rmtree(checkpoint)
     shutil.copytree(foreign, checkpoint)
     fold(4)
-    fold(5)
+    pair.append(50)
+    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place, str(checkpoint))) as engine:
+        engine.await_start()
+        assert engine._spark is not None
+        engine._spark.sparkContext._jsc.sc().stop()  # as Spark does by itself, where executors fail again and again
+        with pytest.raises(SparkTrouble):
+            engine.fold(AFTER, closing=False)
+        assert engine.fold(AFTER, closing=False).requests == 10
     assert contents(pair.store) == pair.expected
     with pair.store.reading() as connection:
         keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
@@ -166,7 +174,8 @@ def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, fol
 def test_the_command_ends_with_a_sentence_when_its_java_process_dies(following: Following) -> None:
     """And with a code that is not 0, so that what watches over it starts it again."""
     until(following.counts_all)
-    os.kill(following.java(), signal.SIGKILL)
+    (java,) = following.java()
+    os.kill(java, signal.SIGKILL)
     assert following.process.wait(120) == 1
     assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
 
@@ -184,3 +193,13 @@ def test_told_to_end_in_mid_batch_the_command_ends_and_has_changed_nothing(
         [before[table] for table in _COUNTED],
         [pair.expected[table] for table in _COUNTED],
     )
+
+
+def test_told_to_end_while_it_waits_for_a_master_the_command_ends(pair: Pair, tmp_path: Path) -> None:
+    """One that does not answer, for which Spark would wait a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        with closing(Following(pair, master, tmp_path / "checkpoint")) as started:
+            until(lambda: bool(started.java()))
+            os.kill(started.process.pid, signal.SIGTERM)
+            assert started.process.wait(40) == 0

@@ -79,7 +79,7 @@ def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_che
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:
     """With duplicates, late and foreign uploads, batch by batch. Between batches the query ends, and its checkpoint is
-    left, deleted, put back as it was, and another store's; at last Spark ends the session. Nowhere is a key or an id."""
+    left, deleted, put back as it was, or another store's; at last Spark ends the session. Nowhere is a key or an id."""
     pair, other = (Pair(tmp_path / name, appended=False) for name in ("ours", "other"))
     checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"
 

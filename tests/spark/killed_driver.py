@@ -5,8 +5,10 @@ batch, or never. A program of its own. Arguments: the store, the cluster's URL, 
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
+from changeling_aggregator.errors import SparkTrouble
 from changeling_aggregator.spark import folding
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
@@ -29,8 +31,11 @@ def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> N
     folding._hand_over = dying
     opened = Store.open(store)
     engine = SparkFold(opened, Cluster(master), shared, checkpoint)
-    engine.await_start()
-    engine.fold(AFTER, closing=False)
+    for _ in range(4):  # as `--follow` does where Spark fails
+        with suppress(SparkTrouble):
+            engine.await_start()
+            engine.fold(AFTER, closing=False)
+            break
     engine.close()
     opened.close()
 

@@ -193,6 +193,27 @@ def test_stores_that_share_a_place_leave_each_others_files_alone(tmp_path: Path,
         pair.close()
 
 
+def test_a_place_that_is_gone_keeps_no_run_from_being_counted(tmp_path: Path, pair: Pair, place: str) -> None:
+    """What another place still has of earlier runs is deleted once it can be reached again."""
+    pair.append(0, 30)
+    on_spark(pair.ours, place)
+    embedded(pair.ours)
+    left = Path(place) / "killed-ids-1.parquet"
+    left.write_bytes(b"")
+    with pair.ours.writing() as connection:
+        begin_run(connection, place, "killed")
+    Path(place).rename(tmp_path / "away")
+    (tmp_path / "other").mkdir()
+    pair.append(30, 40)
+    on_spark(pair.ours, str(tmp_path / "other"))
+    (tmp_path / "away").rename(place)
+    pair.append(40)
+    on_spark(pair.ours, str(tmp_path / "other"))
+    assert not left.exists()
+    embedded(pair.theirs)
+    assert contents(pair.ours) == contents(pair.theirs)
+
+
 def test_while_another_folds_a_run_stands_by(pair: Pair, place: str) -> None:
     """The turn to fold is one for all engines."""
     with pair.ours.turn_to_fold():

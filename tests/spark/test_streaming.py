@@ -4,15 +4,16 @@ import base64
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.fold import FoldReport
+from changeling_aggregator.errors import SparkTrouble
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.id_files import registered_files
@@ -47,10 +48,9 @@ class Following:
         self._errors.seek(0)
         return self._errors.read().decode()
 
-    def java(self) -> int:
-        return next(
-            each for each in offspring(self.process.pid) if command_of(each).partition(b"\0")[0].endswith(b"java")
-        )
+    def java(self) -> list[int]:
+        """The process id of its Java, once that runs."""
+        return [each for each in offspring(self.process.pid) if b"pyspark-shell" in command_of(each)]
 
     def close(self) -> None:
         SparkCluster.kill_tree(self.process.pid)
@@ -64,35 +64,51 @@ def following(pair: Pair, spark_cluster: SparkCluster, tmp_path: Path) -> Iterat
         yield started
 
 
+def folded(engine: SparkFold) -> int:
+    """How many requests are folded, again where Spark fails, as `--follow` does; a process may have stood still."""
+    for _ in range(4):
+        with suppress(SparkTrouble):
+            engine.await_start()
+            return engine.fold(AFTER, closing=False).requests
+    engine.await_start()
+    return engine.fold(AFTER, closing=False).requests
+
+
 @pytest.mark.usefixtures("many_tasks")
 def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_checkpoint(
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:
-    """With duplicates, late and foreign uploads, batch by batch; between batches the checkpoint is deleted, put back as
-    it was before, and another store's is put in its place. In none of them is a key or an id."""
+    """With duplicates, late and foreign uploads, batch by batch. Between batches the query ends, and its checkpoint is
+    left, deleted, put back as it was, or another store's; at last Spark ends the session. Nowhere is a key or an id."""
     pair, other = (Pair(tmp_path / name, appended=False) for name in ("ours", "other"))
-    checkpoint, kept, foreign = (tmp_path / name for name in ("checkpoint", "kept", "foreign"))
+    checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"
 
-    def fold(part: int, of: Pair = pair, at: Path = checkpoint) -> None:
-        of.append(10 * part, 10 * part + 10)
-        with closing(SparkFold(of.store, Cluster(spark_cluster.master), of.place, str(at))) as engine:
-            engine.await_start()
-            assert engine.fold(AFTER, closing=False).requests == 10
-            assert engine.fold(AFTER, closing=False).requests == 0
+    def step(first: int, of: Pair = pair) -> None:
+        of.append(first, first + 10)
+        engine.turn_to(of.store)
+        assert folded(engine) == 10
+        assert folded(engine) == 0
+        assert engine._stream is not None
+        engine._stream._stop()
 
-    fold(0)
-    shutil.copytree(checkpoint, kept)
-    fold(1)
-    shutil.rmtree(checkpoint)
-    fold(2)
-    shutil.rmtree(checkpoint)
-    shutil.copytree(kept, checkpoint)
-    fold(3)
-    fold(0, other, foreign)
-    shutil.rmtree(checkpoint)
-    shutil.copytree(foreign, checkpoint)
-    fold(4)
-    fold(5)
+    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place, str(checkpoint))) as engine:
+        step(0)
+        shutil.copytree(checkpoint, kept)
+        step(10)
+        shutil.rmtree(checkpoint)
+        step(20)
+        shutil.rmtree(checkpoint)
+        shutil.copytree(kept, checkpoint)
+        step(30)
+        shutil.rmtree(checkpoint)
+        step(0, other)
+        step(40)
+        pair.append(50)
+        assert engine._spark is not None
+        engine._spark.sparkContext._jsc.sc().stop()  # as Spark does by itself, where executors fail again and again
+        with pytest.raises(SparkTrouble):
+            engine.fold(AFTER, closing=False)
+        assert folded(engine) == 10
     assert contents(pair.store) == pair.expected
     with pair.store.reading() as connection:
         keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
@@ -140,17 +156,17 @@ def test_an_executor_killed_in_mid_batch_changes_nothing_of_what_it_comes_to(
     pair: Pair, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     """SIGKILL to a worker and its executor, as soon as that one's Python runs; the other does what is left."""
-    reports: list[FoldReport] = []
+    counted: list[int] = []
     checkpoint = str(tmp_path / "checkpoint")
     with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place, checkpoint)) as engine:
         engine.await_start()
-        folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
+        folding = threading.Thread(target=lambda: counted.append(folded(engine)))
         folding.start()
         until(lambda: spark_cluster.python_runs(0) or not folding.is_alive())
         spark_cluster.kill_worker(0)
         folding.join()
     spark_cluster.restart_worker(0)
-    assert [each.requests for each in reports] == [60]
+    assert counted == [60]
     assert contents(pair.store) == pair.expected
 
 
@@ -166,7 +182,8 @@ def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, fol
 def test_the_command_ends_with_a_sentence_when_its_java_process_dies(following: Following) -> None:
     """And with a code that is not 0, so that what watches over it starts it again."""
     until(following.counts_all)
-    os.kill(following.java(), signal.SIGKILL)
+    (java,) = following.java()
+    os.kill(java, signal.SIGKILL)
     assert following.process.wait(120) == 1
     assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
 
@@ -184,3 +201,13 @@ def test_told_to_end_in_mid_batch_the_command_ends_and_has_changed_nothing(
         [before[table] for table in _COUNTED],
         [pair.expected[table] for table in _COUNTED],
     )
+
+
+def test_told_to_end_while_it_waits_for_a_master_the_command_ends(pair: Pair, tmp_path: Path) -> None:
+    """One that does not answer, for which Spark would wait a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        with closing(Following(pair, master, tmp_path / "checkpoint")) as started:
+            until(lambda: bool(started.java()))
+            os.kill(started.process.pid, signal.SIGTERM)
+            assert started.process.wait(40) == 0

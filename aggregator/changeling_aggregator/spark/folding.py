@@ -7,6 +7,7 @@ the ids from then on. So a run that is killed anywhere, repeated, or overtaken b
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from time import sleep
 from typing import TYPE_CHECKING
 
 from changeling_protocol.quantities import UnixSeconds
@@ -29,13 +30,15 @@ from .ids_of_runs import ids_of_runs
 from .parts import Part
 from .pieces import Piece, moves_of
 from .running import Executors, SparkExecutors, run
-from .session import Cluster, is_stopped, see_alive, session
+from .session import Cluster, end_java, is_stopped, see_alive, session
 from .unread import pieces_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from .streaming import Stream
+
+_ENDED = "the fold on Spark has ended"
 
 
 class SparkFold:
@@ -50,13 +53,20 @@ class SparkFold:
         self._stack = ExitStack()
         self._spark: SparkSession | None = None
         self._stream: Stream | None = None
+        self._starts = self._closed = False
 
     def await_start(self) -> None:
         """Start the session where there is none. Raises SparkTrouble, FoldOver where its Java process has died."""
+        if self._closed:
+            raise SparkTrouble(_ENDED)
         if self._spark is not None:
             see_alive(self._spark)
             return
-        spark = self._stack.enter_context(session(self._cluster))
+        self._starts = True
+        try:
+            spark = self._stack.enter_context(session(self._cluster))
+        finally:
+            self._starts = False
         if self._checkpoint is not None:
             from .streaming import Stream
 
@@ -74,7 +84,7 @@ class SparkFold:
             return in_turn(self._store, now, closing, lambda writing: self._count(now, writing))
         except SparkTrouble:
             if self._spark is not None and is_stopped(self._spark):
-                self.close()  # the next fold has a session of its own
+                self._end()  # the next fold has a session of its own
             raise
 
     def turn_to(self, store: Store) -> None:
@@ -83,13 +93,20 @@ class SparkFold:
 
     def close(self) -> None:
         """End the session, and what runs in it."""
+        self._closed = True
+        while self._starts:  # Spark waits a minute for a master that does not answer
+            end_java()
+            sleep(0.1)
+        self._end()
+
+    def _end(self) -> None:
         self._spark = self._stream = None
         self._stack.close()
 
     def _count(self, now: UnixSeconds, writing: Transactions) -> FoldReport:
         spark, stream = self._spark, self._stream
-        if spark is None:
-            raise SparkTrouble("the fold on Spark has ended")
+        if spark is None or self._closed:
+            raise SparkTrouble(_ENDED)
         if stream is None:
             return fold_once(self._store, SparkExecutors(spark), self._place, now, writing)
         return fold_through(stream.batch, self._store, self._place, now, writing)

@@ -6,11 +6,12 @@ any more, and is empty: what of it the store has not counted is in the next one.
 
 import json
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
@@ -37,11 +38,14 @@ class Offers:
         self._folder = tempfile.mkdtemp(prefix="changeling-")  # of mode 700
         self.path = str(Path(self._folder) / "offers")
         """Of the socket."""
-        self._listener = Listener(self.path, "AF_UNIX")
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(self.path)
+        self._listening.listen()
         self._changed = Condition()
         self._offer: Offer | None = None
         self._taken = self._closed = False
-        Thread(target=self._serve, name="offers", daemon=True).start()
+        self._thread = Thread(target=self._serve, name="offers", daemon=True)
+        self._thread.start()
 
     def make(self, offer: Offer) -> None:
         """Offer this from now on."""
@@ -66,7 +70,9 @@ class Offers:
             self._offer, self._closed = None, True
             self._changed.notify_all()
         with suppress(OSError):
-            self._listener.close()
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def answer(self, question: Mapping[str, str]) -> Any:
@@ -85,12 +91,10 @@ class Offers:
     def _serve(self) -> None:
         while True:
             try:
-                asked = self._listener.accept()
+                asked, _ = self._listening.accept()
             except OSError:
-                if self._closed:
-                    return
-                continue
-            Thread(target=self._answer, args=(asked,), daemon=True).start()
+                return
+            Thread(target=self._answer, args=(Connection(asked.detach()),), daemon=True).start()
 
     def _answer(self, asked: "Connection[bytes, bytes]") -> None:
         with asked, suppress(OSError, EOFError, ValueError, KeyError):

@@ -85,6 +85,15 @@ def see_alive(spark: "SparkSession", patience: float = 0.0) -> None:
             raise FoldOver("Spark's Java process beside this one has died: run the command again, nothing is lost")
 
 
+def end_java() -> None:
+    """Kill the Java process of this one, if it has one: a session that is being started ends at once."""
+    from pyspark import SparkContext
+
+    java = getattr(SparkContext._gateway, "proc", None)
+    if isinstance(java, subprocess.Popen):
+        java.kill()
+
+
 def trouble_of(spark: "SparkSession", what: str, error: BaseException) -> AggregatorError:
     """The error to raise where Spark has raised one: FoldOver where the session's Java process has died.
 

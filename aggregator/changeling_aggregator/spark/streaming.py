@@ -6,14 +6,15 @@ Spark do a batch again, which is no offer any more, and is empty.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from ..errors import SparkTrouble
+from ..errors import AggregatorError, SparkTrouble
 from ..fold import FoldReport
 from .offers import Offer, Offers
 from .pieces import Piece, moves_of, tasks_of
@@ -41,7 +42,7 @@ class Stream:
         self._offers = Offers()
         self._query: StreamingQuery | None = None
         self._count: Callable[[Executors], FoldReport] | None = None
-        self._ended = Event()
+        self._ended, self._counting = Event(), Lock()
         self._closed = False
         self._outcome: FoldReport | BaseException | None = None
         spark.dataSource.register(LogSource)
@@ -56,31 +57,40 @@ class Stream:
         self._outcome, self._count = None, count
         until = {stream: position for stream, (_, position) in moves_of(pieces).items()}
         self._offers.make(Offer(run, until, tasks_of(pieces)))
+        trouble: AggregatorError = SparkTrouble("the fold on Spark has ended")
         try:
             self._start()
             while not self._ended.wait(_LOOK_SECONDS) and not self._closed:
                 self._look()
         except (Py4JError, PySparkException, OSError) as error:
-            raise trouble_of(self._spark, "the query on Spark", error) from None
+            trouble = trouble_of(self._spark, "the query on Spark", error)
+        except SparkTrouble as error:
+            trouble = error
         finally:
             self._offers.withdraw()
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
         if self._outcome is None:
-            raise SparkTrouble("the fold on Spark has ended")
-        return self._outcome
+            self._stop()
+        with self._counting:  # what is in hand ends first: its files are swept after a failure, and not before
+            outcome = self._outcome
+        if isinstance(outcome, FoldReport):
+            return outcome
+        self._stop()
+        raise trouble if outcome is None else outcome
 
     def close(self) -> None:
         """End the query, with the batch in hand."""
         self._closed = True
         self._offers.close()
         self._ended.set()
-        if self._query is not None:
-            try:
+        self._stop()
+
+    def _stop(self) -> None:
+        """End the query where there is one, and what it has running."""
+        query, self._query = self._query, None
+        if query is not None:
+            with suppress(Py4JError, PySparkException, OSError):  # with its Java process it has ended
                 self._spark.sparkContext.cancelAllJobs()
-                self._query.stop()
-            except (Py4JError, PySparkException, OSError):
-                pass  # with its Java process it has ended
+                query.stop()
 
     def _start(self) -> None:
         if self._query is not None and self._query.isActive:
@@ -90,21 +100,22 @@ class Stream:
         self._query = writing.start()
 
     def _look(self) -> None:
-        assert self._query is not None  # noqa: S101
-        if not self._query.isActive and not self._ended.is_set():
-            error = self._query.exception()
+        query = self._query
+        if query is not None and not query.isActive and not self._ended.is_set():
+            error = query.exception()
             why = "it was stopped" if error is None else first_line(error)
             raise SparkTrouble(f"the query on Spark has ended, and changed nothing: {why}")
 
     def _batch(self, pieces: "DataFrame", _: int) -> None:
         """Spark's batch: ends once the store has it. One of an earlier life is empty."""
-        if not self._offers.taken or self._count is None:
-            return
-        try:
-            self._outcome = self._count(SparkExecutors(pieces.sparkSession, pieces))
-        except BaseException as error:
-            self._outcome = error
-            raise
-        finally:
-            self._offers.withdraw()
-            self._ended.set()
+        with self._counting:
+            if not self._offers.taken or self._count is None:
+                return
+            try:
+                self._outcome = self._count(SparkExecutors(pieces.sparkSession, pieces))
+            except BaseException as error:
+                self._outcome = error
+                raise
+            finally:
+                self._offers.withdraw()
+                self._ended.set()

@@ -4,8 +4,11 @@ Tasks choose the names of what they write, so a run is known by how all of them 
 has. So several stores may have their files at one place.
 """
 
+from contextlib import suppress
+
 from sqlalchemy import Connection, select
 
+from ..errors import Unwritable
 from ..segments import place_at
 from .catalogue import RUN_ENDS, doom, forget_doomed
 from .database import Transactions
@@ -24,7 +27,7 @@ def sweep_runs(store: Store, writing: Transactions, run: str, *, alone: bool) ->
 
     run: the last one, which is remembered: a task of it that was given up may still write. alone: whether only its
     files are deleted, as it has failed. Who has moved the cursors may delete others' files too: whoever still works on
-    the same requests is overtaken. Raises Unwritable.
+    the same requests is overtaken. What cannot be deleted now is deleted after a later run.
     """
     with store.reading() as connection:
         named = {each.name for each in registered_files(connection)}
@@ -33,12 +36,13 @@ def sweep_runs(store: Store, writing: Transactions, run: str, *, alone: bool) ->
     for place, start in begun:
         if alone and start != f"{run}{RUN_ENDS}":
             continue
-        lying = [each.name for each in place_at(place).kept(start)]
-        for name in lying:
-            if name not in named:
-                place_at(place).remove(name)
-        if start != f"{run}{RUN_ENDS}" and named.isdisjoint(lying):
-            done.append((place, start))
+        with suppress(Unwritable):  # another time: the run is counted whether its place can be reached or not
+            lying = [each.name for each in place_at(place).kept(start)]
+            for name in lying:
+                if name not in named:
+                    place_at(place).remove(name)
+            if start != f"{run}{RUN_ENDS}" and named.isdisjoint(lying):
+                done.append((place, start))
     if done:
         with writing() as connection:
             forget_doomed(connection, done)

@@ -29,8 +29,8 @@ from sqlalchemy import delete, update
 from .server_world import prepared
 
 PERIODS = 250
-UPLOADS_A_SEGMENT = 800
-"""Five segments, of 4 MiB each, hold a million reports."""
+UPLOADS_A_SEGMENT = 4000
+"""So many hold a million reports, in 20 MiB: too much to be written anew with others, whose files would then go."""
 MILLION = 10**6
 MOST_MILLIONS = 30
 _SEED = 14

@@ -20,6 +20,7 @@ from changeling_protocol.refusal import Refusal
 from ..fold.checks import early_uploads
 from ..fold.columns import UploadRows
 from ..fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
+from ..fold.freed_memory import keep_freed_memory
 from ..fold.ids import ids_in, merged_ids
 from ..fold.opening import Kind, Opener, Sheaf, request_number
 from ..segments import place_at
@@ -80,6 +81,7 @@ def open_pieces(
     run: Run, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The lots in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
+    keep_freed_memory()
     surveys = run.surveys()
     for number in (each for batch in numbers for each in batch.column(0).to_pylist()):
         pieces = [each for each in tasks[number] if isinstance(each, Piece)]
@@ -182,6 +184,7 @@ def _batch(lots: Sequence[Lot]) -> pa.RecordBatch:
 
 def count_lots(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the lots of a bucket add, in rows of PARTS; the ids that are counted by then are written to files."""
+    keep_freed_memory()
     lots: dict[SurveyId, list[Lot]] = {}
     seen: dict[SurveyId, dict[int, list[bytes]]] = {}
     whole = Part()

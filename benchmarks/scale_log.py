@@ -1,4 +1,4 @@
-"""A log in segments with as many reports as asked for, of one survey, 250 closings an upload, for folds to fold.
+"""A log in segments with as many reports as asked for, of one survey, 64 closings an upload, for folds to fold.
 
 Uploads are sealed as a device seals them. A shorter log is the beginning of a longer one: its store names fewer of the
 same files.
@@ -28,9 +28,9 @@ from sqlalchemy import delete, update
 
 from .server_world import prepared
 
-PERIODS = 250
-UPLOADS_A_SEGMENT = 800
-"""Five segments, of 4 MiB each, hold a million reports."""
+PERIODS = 64
+UPLOADS_A_SEGMENT = 15_625
+"""So many hold a million reports, in 20 MiB: too much to be written anew with others, whose files would then go."""
 MILLION = 10**6
 MOST_MILLIONS = 30
 _SEED = 14

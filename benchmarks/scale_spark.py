@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from changeling_aggregator.fold import OpeningProcesses, fold
+from changeling_aggregator.fold import FoldReport, OpeningProcesses, fold
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
@@ -27,10 +27,10 @@ from sqlalchemy import select
 
 from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
 
-from .scale_log import log_in_segments, log_of
+from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 from .spark_disks import NOTHING, Disks
 
-TIMES = {1: 5, 3: 5, 10: 3, 30: 1}
+TIMES = {1: 5, 3: 3, 10: 3, 30: 1}
 """How often logs of so many million reports are folded."""
 COMPARED = 10
 """Of these, what the embedded fold is compared with, and one worker."""
@@ -70,7 +70,7 @@ class Warm:
     def _fold(self, millions: int) -> Taken:
         with log_of(millions, self.place / "log") as store:
             before = _disks()
-            taken = _folded(store, self.engine)
+            taken = _folded(store, self.engine, millions * MILLION)
             return Taken(*taken, *self.running.most_mebibytes(), _disks().since(before))
 
 
@@ -128,16 +128,23 @@ def _median_of(taken: Sequence[Taken]) -> Taken:
 def _embedded(place: Path) -> Taken:
     with log_of(COMPARED, place / "log") as store:
         begin, used = time.perf_counter(), _processor_seconds()
-        fold(store, UnixSeconds(time.time()), closing=False, open_=OpeningProcesses())
+        done = fold(store, UnixSeconds(time.time()), closing=False, open_=OpeningProcesses())
+        _check(done, COMPARED * MILLION)
         return Taken(_processor_seconds() - used, time.perf_counter() - begin, _counted(store))
 
 
-def _folded(store: Store, engine: SparkFold) -> tuple[float, float, list[tuple[Any, ...]]]:
-    """Processor seconds, seconds, and what was counted."""
+def _folded(store: Store, engine: SparkFold, reports: int) -> tuple[float, float, list[tuple[Any, ...]]]:
+    """Processor seconds, seconds, and what was counted. reports: how many the log has."""
     engine.turn_to(store)
     begin, used = time.perf_counter(), _processor_seconds()
-    engine.fold(UnixSeconds(time.time()), closing=False)
+    _check(engine.fold(UnixSeconds(time.time()), closing=False), reports)
     return _processor_seconds() - used, time.perf_counter() - begin, _counted(store)
+
+
+def _check(done: FoldReport, reports: int) -> None:
+    """A fold that refused some would be measured as a fast one."""
+    if done.reports != reports:
+        raise AssertionError(f"{done.reports} of {reports} reports were counted")
 
 
 @contextmanager
@@ -146,13 +153,13 @@ def _session(place: Path, workers: int) -> Iterator[Warm]:
     with cluster(place, workers, cores=2 // workers) as running, tempfile.TemporaryDirectory() as folder:
         shared = place / "shared"
         shared.mkdir()
-        logs = [log_in_segments(_new(Path(folder) / str(number)), 64) for number in range(SMALL)]
+        logs = [log_in_segments(_new(Path(folder) / str(number)), PERIODS) for number in range(SMALL)]
         used = _processor_seconds()
         with closing(SparkFold(logs[0], Cluster(running.master, EXECUTOR_MEMORY), str(shared))) as engine:
             engine.await_start()
-            _folded(logs[0], engine)
+            _folded(logs[0], engine, PERIODS)
             first = _processor_seconds() - used
-            small = median(_folded(store, engine)[0] for store in logs[1:])
+            small = median(_folded(store, engine, PERIODS)[0] for store in logs[1:])
             yield Warm(running, engine, place, first, small)
         for store in logs:
             store.close()

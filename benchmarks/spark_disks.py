@@ -1,7 +1,7 @@
 """What Spark itself counts of a session's disks: what its shuffles wrote, and what memory had no room for."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,10 +23,10 @@ class Disks:
     @classmethod
     def of(cls, spark: "SparkSession") -> Self:
         """As Spark's own store of figures has them."""
-        virtual = spark.sparkContext._gateway.jvm  # pyspark has no other way to them
-        none = spark.sparkContext._gateway.new_array(virtual.double, 0)
+        gateway: Any = spark.sparkContext._gateway  # pyspark has no other way to them
+        none = gateway.new_array(gateway.jvm.double, 0)
         kept = spark.sparkContext._jsc.sc().statusStore()
-        found = kept.stageList(None, False, False, none, virtual.java.util.ArrayList())
+        found = kept.stageList(None, False, False, none, gateway.jvm.java.util.ArrayList())
         stages = [found.apply(at) for at in range(found.size())]
         return cls(
             sum(stage.shuffleWriteBytes() for stage in stages) / _MEBIBYTE,

@@ -86,6 +86,8 @@ class UploadRows:
         """The reports on one track. place: the track's place in its group."""
         track = self._plan.groups[group].tracks[place]
         parts = [_reports(block, track, place) for block in self._blocks if block.kind.group == group]
+        if len(parts) == 1:
+            return parts[0]
         return ReportRows(
             *(np.concatenate(column) for column in zip(*((o.closing, o.node, o.symbol) for o in parts), strict=True))
         )

@@ -14,7 +14,7 @@ from ..store import ClosingKey
 from ..store.runs import CHUNK_BYTES, ID_BYTES, Run, drop_runs, put_runs, read_run, read_runs, runs_of
 from .ids import merged_ids
 
-_MOST_ALIKE = (5, 6, 7, 8, 9)
+_MOST_ALIKE = (12, 13, 14, 15, 16)
 """So many runs of about one length a closing has; with one more they become one, at once or soon.
 
 Closings take these in turn. As each batch has ids of all of them, they would else all be due with the same batch, and
@@ -114,8 +114,8 @@ def runs_kept(sizes: Sequence[int], size: int, most: int) -> int:
 
 
 def _length(size: int) -> int:
-    """About how long a run is: one that is eight times as long is one more."""
-    return (size // ID_BYTES).bit_length() // 3
+    """About how long a run is: one that is sixteen times as long is one more."""
+    return (size // ID_BYTES).bit_length() // 4
 
 
 def merged(runs: Sequence[Iterable[bytes]]) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from changeling_protocol.refusal import Refusal
 from ..fold.checks import early_uploads
 from ..fold.columns import UploadRows
 from ..fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
+from ..fold.freed_memory import keep_freed_memory
 from ..fold.ids import ids_in, merged_ids
 from ..fold.opening import Kind, Opener, Sheaf, request_number
 from ..segments import place_at
@@ -99,6 +100,7 @@ def _opened(run: Run, pieces: Sequence[Piece], number: int) -> Iterator[pa.Recor
     """The lots in a task's pieces. number: decides where goes what is to say of them besides."""
     if not pieces:
         return
+    keep_freed_memory()
     surveys = run.surveys()
     opener, part = Opener(surveys, keys_from(run.keys)), Part()
     for requests in batches_of(pieces):
@@ -195,6 +197,7 @@ def _batch(lots: Sequence[Lot]) -> pa.RecordBatch:
 
 def count_lots(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the lots of a bucket add, in rows of PARTS; the ids that are counted by then are written to files."""
+    keep_freed_memory()
     lots: dict[SurveyId, list[Lot]] = {}
     seen: dict[SurveyId, dict[int, list[bytes]]] = {}
     whole = Part()

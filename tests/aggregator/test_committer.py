@@ -38,20 +38,45 @@ def submit(waiting: Committer, *bodies: bytes, start: bool = False) -> list[Base
     return asyncio.run(appended_all())
 
 
-def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
-    """A hundred of them, one transaction, one arrival, in the order of submission."""
-    waiting = Committer(store, lambda: 5.0)
-    commits: list[object] = []
+def commits_of(store: Store) -> list[Connection]:
+    """Grows with each commit of a writer from now on."""
+    commits: list[Connection] = []
 
     def note(connection: Connection) -> None:
         if connection.get_execution_options().get("writer"):
             commits.append(connection)
 
     event.listen(store.engine, "commit", note)
+    return commits
+
+
+def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
+    """A hundred of them, one transaction, one arrival, in the order of submission."""
+    waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
     assert submit(waiting, *(bytes([number]) for number in range(100)), start=True) == [None] * 100
     assert len(commits) == 1
     waiting.close()
     assert appended(store) == [bytes([number]) for number in range(100)]
+
+
+def test_uploads_that_come_one_after_the_other_share_a_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is committed at once; those that come right after it wait for one another, a moment."""
+    monkeypatch.setattr(committer, "LEAST_SECONDS", 5.0)
+    waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
+    waiting.start()
+    assert submit(waiting, b"first") == [None]
+    assert len(commits) == 1
+
+    async def in_turn() -> None:
+        tasks = []
+        for each in (b"second", b"third", b"fourth"):
+            tasks.append(asyncio.create_task(waiting.append(each)))
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
+
+    asyncio.run(in_turn())
+    waiting.close()
+    assert [len(commits), *appended(store)] == [2, b"first", b"second", b"third", b"fourth"]
 
 
 def test_who_cannot_be_told_keeps_nobody_else_from_hearing(store: Store) -> None:

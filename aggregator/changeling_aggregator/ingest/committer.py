@@ -32,6 +32,8 @@ LOOK_SECONDS = 1.0
 MOST_STORE_BYTES = 64 * 2**30
 MOST_UNFOLDED = 10**6
 """The most requests that wait in the log for the fold."""
+LEAST_SECONDS = 0.0025
+"""So much lies between the beginnings of two commits at least, as each costs as much as ten uploads."""
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 REFUSALS_WAIT_SECONDS = 1.0
 """Refusals alone wait so long for an upload to share a commit with; a crash may lose the counts of so much time."""
@@ -70,7 +72,7 @@ class Committer:
         self._refused: RefusalCounts = Counter()
         self._closing = False
         self._failed: str | None = None
-        self._looked = 0.0
+        self._looked = self._began = 0.0
         self._full: str | None = None
         self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
         self._thread = Thread(target=self._run, name="committer", daemon=True)
@@ -150,6 +152,10 @@ class Committer:
                     self._changed.wait_for(lambda: self._waiting or self._closing, REFUSALS_WAIT_SECONDS)
                 if self._closing and not self._waiting and not self._refused:
                     return
+                if self._waiting:
+                    soon = self._began + LEAST_SECONDS - monotonic()
+                    self._changed.wait_for(lambda: self._closing, max(0.0, soon))
+                self._began = monotonic()
                 batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
                 refused, self._refused = self._refused, Counter()
                 closing = self._closing

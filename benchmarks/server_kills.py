@@ -38,16 +38,24 @@ RESTARTS = 3
 
 def measure() -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
-    with stores() as new:
+    with stores() as new, ThreadPoolExecutor(len(new)) as on_each:
+        kills = {name: on_each.submit(_in_own_folder, killed, place_in) for name, place_in in new.items()}
+        for name, done in kills.items():
+            figures |= {f"4_{name}_{what}": figure for what, figure in done.result().items()}
         for name, place_in in new.items():
-            for of, measured in (("", killed), ("sigterm_", terminated)):
-                with tempfile.TemporaryDirectory() as folder:
-                    done = measured(Path(folder), place_in(Path(folder)))
-                figures |= {f"4_{name}_{of}{what}": figure for what, figure in done.items()}
+            terms = _in_own_folder(terminated, place_in)
+            figures |= {f"4_{name}_sigterm_{what}": figure for what, figure in terms.items()}
     with PostgreSQL() as postgresql, tempfile.TemporaryDirectory() as folder:
         figures |= {f"4_restart_{what}": each for what, each in restarted(Path(folder), postgresql).items()}
         figures |= {f"5_{what}": each for what, each in at_once(Path(folder), postgresql.new()).items()}
     return figures
+
+
+def _in_own_folder(
+    measured: Callable[[Path, str], dict[str, float]], place_in: Callable[[Path], str]
+) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        return measured(Path(folder), place_in(Path(folder)))
 
 
 def killed(folder: Path, place: str, kills: int = KILLS, options: Sequence[str] = ()) -> dict[str, float]:

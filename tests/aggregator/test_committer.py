@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import Overloaded, Unwritable
 from changeling_aggregator.fold import fold
-from changeling_aggregator.ingest import Committer, committer
+from changeling_aggregator.ingest import Committer, gathering
+from changeling_aggregator.ingest.gathering import Pace
+from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.store.counted import refusals_of
 from changeling_aggregator.store.sealing_keys import private_keys
@@ -38,20 +40,45 @@ def submit(waiting: Committer, *bodies: bytes, start: bool = False) -> list[Base
     return asyncio.run(appended_all())
 
 
-def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
-    """A hundred of them, one transaction, one arrival, in the order of submission."""
-    waiting = Committer(store, lambda: 5.0)
-    commits: list[object] = []
+def commits_of(store: Store) -> list[Connection]:
+    """Grows with each commit of a writer from now on."""
+    commits: list[Connection] = []
 
     def note(connection: Connection) -> None:
         if connection.get_execution_options().get("writer"):
             commits.append(connection)
 
     event.listen(store.engine, "commit", note)
+    return commits
+
+
+def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
+    """A hundred of them, one transaction, one arrival, in the order of submission."""
+    waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
     assert submit(waiting, *(bytes([number]) for number in range(100)), start=True) == [None] * 100
     assert len(commits) == 1
     waiting.close()
     assert appended(store) == [bytes([number]) for number in range(100)]
+
+
+def test_uploads_that_come_one_after_the_other_share_a_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is committed at once; those that come right after it wait for one another, a moment."""
+    monkeypatch.setattr(RowWriter, "pace", Pace(apart=5.0))
+    waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
+    waiting.start()
+    assert submit(waiting, b"first") == [None]
+    assert len(commits) == 1
+
+    async def in_turn() -> None:
+        tasks = []
+        for each in (b"second", b"third", b"fourth"):
+            tasks.append(asyncio.create_task(waiting.append(each)))
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
+
+    asyncio.run(in_turn())
+    waiting.close()
+    assert [len(commits), *appended(store)] == [2, b"first", b"second", b"third", b"fourth"]
 
 
 def test_who_cannot_be_told_keeps_nobody_else_from_hearing(store: Store) -> None:
@@ -124,7 +151,7 @@ def test_the_last_bytes_of_a_disk_are_left_to_sealing(store: Store, monkeypatch:
 
 def test_what_waits_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound an upload is turned away at once; who waits is not affected."""
-    monkeypatch.setattr(committer, "MOST_WAITING_BYTES", 10)
+    monkeypatch.setattr(gathering, "MOST_WAITING_BYTES", 10)
     waiting = Committer(store, lambda: 5.0)
     kept, refused = submit(waiting, b"12345678", b"123", start=True)
     assert kept is None

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from multiprocessing import active_children
 from pathlib import Path
@@ -93,6 +94,37 @@ def test_openers_give_what_one_process_gives(log: Log) -> None:
     for kind, sheaf in several.sheaves.items():
         assert sheaf.numbers == alone.sheaves[kind].numbers
         assert b"".join(sheaf.closings) == b"".join(alone.sheaves[kind].closings)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a place behind all others")
+def test_openers_stand_behind_whatever_else_runs(log: Log) -> None:
+    """Also the server that takes uploads: it would else wait for a processor whenever it wakes up."""
+    openers, before = OpeningProcesses(2), {*active_children()}
+    openers([body(bytes(300)) for _ in range(300)], {log.survey.id: log.survey}, {})
+    started = {each.pid for each in {*active_children()} - before}
+    assert len(started) == 2
+    assert eventually(lambda: {os.sched_getscheduler(each) for each in started if each}, {os.SCHED_IDLE})
+
+
+def test_what_openers_have_no_time_for_is_opened_all_the_same(log: Log) -> None:
+    """By whoever calls, while others keep the processors busy; what they answer later belongs to no other call."""
+    with log.store.reading() as connection:
+        keys = private_keys(connection, log.store.at_rest)
+    surveys = {log.survey.id: log.survey}
+    some, others = ([body(envelope(log.survey, log.key, [report(period)])) for _ in range(300)] for period in (1, 2))
+    openers, before = OpeningProcesses(2), {*active_children()}
+    assert openers(some, surveys, keys).envelopes == 300
+    started = [each.pid for each in {*active_children()} - before if each.pid]
+    for requests in (some, others):
+        for pid in started:
+            os.kill(pid, signal.SIGSTOP)
+        starved, alone = openers(requests, surveys, keys), open_requests(requests, surveys, keys)
+        for pid in started:
+            os.kill(pid, signal.SIGCONT)
+        assert starved.envelopes == 300
+        assert {kind: sheaf.joined() for kind, sheaf in starved.sheaves.items()} == alone.sheaves
+    again = openers(some, surveys, keys)
+    assert {kind: sheaf.joined() for kind, sheaf in again.sheaves.items()} == open_requests(some, surveys, keys).sheaves
 
 
 def test_an_opener_that_is_killed_is_replaced(log: Log) -> None:

@@ -2,17 +2,23 @@
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.folding import fold_batch
+from changeling_aggregator.fold.snapshots import take_snapshots
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.log import folded
+from changeling_aggregator.store.snapshots import looked_at_survey, shown_lots
 from changeling_aggregator.store.tokens import TokenScope, add_token
 from changeling_protocol import Breakdown, Calendar, Group, KaryResponse, Odds, ReleasePlan, StateSpace, Survey, Track
 from changeling_protocol.quantities import UnixSeconds
+from sqlalchemy import Connection
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, Said, envelope, report
@@ -121,6 +127,26 @@ def test_a_restart_and_a_second_server_show_the_same(store: Store) -> None:
     assert answers[0].json()["nodes"][0]["reports"] == PEOPLE
     assert answers[0].content == answers[1].content
     assert answers[0].headers["etag"] == answers[1].headers["etag"]
+
+
+def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown, and what is remembered of it, is of one moment: that of the transaction that writes it."""
+    log, writing = Log.of(store, ASKED), Store.writing
+    log.append(DUE, *(envelope(ASKED, log.key, [report(1, 1)]) for _ in range(PEOPLE)))
+    fold_batch(store)
+
+    def overtaken(of: Store) -> AbstractContextManager[Connection]:
+        monkeypatch.setattr(Store, "writing", writing)
+        log.append(DUE, *(envelope(ASKED, log.key, [report(1, 1)]) for _ in range(MINIMUM)))
+        fold_batch(store)
+        return writing(of)
+
+    monkeypatch.setattr(Store, "writing", overtaken)
+    take_snapshots(store, UnixSeconds(DUE))
+    with store.reading() as connection:
+        (lot,) = shown_lots(connection, ASKED.id).values()
+        looked = looked_at_survey(connection, ASKED.id)
+        assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, folded(connection))
 
 
 def test_sealing_shows_what_was_left_where_it_is_enough(store: Store) -> None:

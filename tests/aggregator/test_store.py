@@ -3,12 +3,14 @@
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import StoreError
-from changeling_aggregator.store import Store
+from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.store.log import open_stream
+from sqlalchemy.exc import OperationalError
 
 
 def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -67,6 +69,27 @@ def test_every_commit_is_on_disk_before_it_returns(store: Store) -> None:
     with store.reading() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_a_writer_waits_for_another_and_says_so_where_that_takes_too_long(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its turn comes once the other has ended; who waits in vain hears what kept it."""
+
+    def write() -> int:
+        with store.writing() as connection:
+            return open_stream(connection)
+
+    with ThreadPoolExecutor(1) as another:
+        with store.writing() as connection:
+            open_stream(connection)
+            monkeypatch.setattr(embedded, "WAITING_SECONDS", 0.05)
+            with pytest.raises(OperationalError, match="locked"):
+                write()
+            monkeypatch.setattr(embedded, "WAITING_SECONDS", 60.0)
+            second = another.submit(write)
+            assert not second.done()
+        assert second.result(60) == 2
 
 
 def test_opening_a_store_again_leaves_the_process_its_locks(tmp_path: Path) -> None:

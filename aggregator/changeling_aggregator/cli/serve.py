@@ -1,5 +1,6 @@
 """`changeling serve`: the aggregation server, until it is told to stop."""
 
+import gc
 import signal
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -129,6 +130,7 @@ def serve(
         signal.signal(signal.SIGTERM, interrupt)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
         typer.echo(f"changeling listens on {url}{without}")
+        gc.freeze()  # all that is there stays: to look through it again and again would stop uploads for tens of ms
         try:
             server.run(sockets=[listening])
         except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained

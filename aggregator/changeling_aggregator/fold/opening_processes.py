@@ -5,6 +5,7 @@ opens meanwhile. Keys come through no argument, environment, file or log. A proc
 ended.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -146,6 +147,7 @@ def _serve(pipe: _Pipe) -> None:
     coming: SimpleQueue[object] = SimpleQueue()
     Thread(target=_read, args=(pipe, coming), daemon=True).start()
     opener = Opener({}, {})
+    gc.freeze()
     with suppress(OSError):
         while True:
             match coming.get():

@@ -5,6 +5,7 @@ arguments, its environment or a file. It opens envelopes on all processors, and 
 It ends when whoever started it has ended, and may be killed at any time: what is not counted is counted later.
 """
 
+import gc
 import os
 import signal
 from contextlib import suppress
@@ -130,6 +131,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
         store = Store.open(place, AtRest(secret))
         pipe.send(None)
         open_, seen = OpeningProcesses(), SeenIds()
+        gc.freeze()
         while asked := cast(Any, pipe.recv()):
             now, closing = asked
             end = monotonic() + SLICE_SECONDS

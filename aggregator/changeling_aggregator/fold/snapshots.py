@@ -5,8 +5,9 @@ all servers of a store show the same, a restart changes nothing, and asking more
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from changeling_protocol import Survey
 from changeling_protocol.quantities import UnixSeconds
@@ -31,14 +32,22 @@ from ..store.surveys import published_surveys, readable
 
 
 def take_snapshots(store: Store, now: UnixSeconds) -> None:
-    """Show what may be shown by now, in Unix seconds, of what is counted."""
+    """Show what may be shown by now, in Unix seconds, of what is counted.
+
+    What that is is found out before the transaction that writes it, which uploads may have to wait for.
+    """
     with store.reading() as connection:
-        if not any(True for _ in _to_look_at(connection, now)):
-            return
+        found = {
+            (survey.id, before, after): _fresh(connection, survey, before, after)
+            for survey, before, after in _to_look_at(connection, now)
+        }
+    if not found:
+        return
     with store.writing() as connection:
         stop_folding(connection)
         for survey, before, after in list(_to_look_at(connection, now)):
-            _look(connection, survey, before, after)
+            known = found.get((survey.id, before, after))  # None where something was folded or sealed since
+            _show(connection, survey, before, after, known or _fresh(connection, survey, before, after))
 
 
 def _to_look_at(connection: Connection, now: UnixSeconds) -> Iterator[tuple[Survey, Looked, Looked]]:
@@ -55,7 +64,14 @@ def _to_look_at(connection: Connection, now: UnixSeconds) -> Iterator[tuple[Surv
             yield survey, before, after
 
 
-def _look(connection: Connection, survey: Survey, before: Looked, after: Looked) -> None:
+class _Fresh(NamedTuple):
+    """The lots to show, and those that are shown already, of closings that are not final."""
+
+    lots: dict[LotKey, Lot]
+    shown: Collection[LotKey]
+
+
+def _fresh(connection: Connection, survey: Survey, before: Looked, after: Looked) -> _Fresh:
     span = before.final, after.due
     counted = _by_closing(counted_lots(connection, survey.id, survey.plan, *span))
     shown = _by_closing(shown_lots(connection, survey.id, after=span[0], until=span[1]))
@@ -68,9 +84,13 @@ def _look(connection: Connection, survey: Survey, before: Looked, after: Looked)
             sealed=period <= after.final,
         )
         fresh |= {key: lots[key] for key in lots.keys() & chosen}
-    if fresh or after.final > before.final:
+    return _Fresh(fresh, [key for lots in shown.values() for key in lots])
+
+
+def _show(connection: Connection, survey: Survey, before: Looked, after: Looked, fresh: _Fresh) -> None:
+    if fresh.lots or after.final > before.final:
         after = replace(after, revision=before.revision + 1)
-    put_snapshots(connection, survey.id, after.revision, fresh, [key for lots in shown.values() for key in lots])
+    put_snapshots(connection, survey.id, after.revision, fresh.lots, fresh.shown)
     put_looked(connection, survey.id, after)
 
 

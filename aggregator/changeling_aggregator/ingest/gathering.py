@@ -36,12 +36,12 @@ class Pace:
     """How commits follow each other.
 
     at_once: so many may be in hand. apart: seconds from the beginning of one to that of the next, or less where
-    `enough` uploads wait, or the bytes that one commit takes.
+    `enough` uploads wait, or the bytes that one commit takes. A commit to a disk costs as much as ten uploads.
     """
 
     at_once: int = 1
-    apart: float = 0.0
-    enough: int = 1
+    apart: float = 0.0025
+    enough: int = 1000
 
 
 class Waiting(NamedTuple):

@@ -10,12 +10,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from sqlite3 import SQLITE_BUSY, OperationalError
+from sqlite3 import SQLITE_BUSY, Cursor, OperationalError
 from sqlite3 import Connection as SQLiteConnection
 from time import monotonic, sleep
 from weakref import finalize
 
 from sqlalchemy import URL, Connection, create_engine, event
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from .database import Database, Transactions
 from .file_lock import held
@@ -26,7 +27,6 @@ _LOOK_SECONDS = 0.0005
 """How often it looks. SQLite's own waiting looks less and less often, down to ten times a second: an upload would wait
 for tens of milliseconds where the fold's transaction takes a few."""
 _PRAGMAS = (
-    f"busy_timeout = {1000 * WAITING_SECONDS:.0f}",
     "journal_mode = WAL",
     "synchronous = FULL",
     "secure_delete = ON",
@@ -53,7 +53,9 @@ class EmbeddedDatabase(Database):
         self._let_go = finalize(self, os.close, held(self._path, alone))
         self._file = _identity(path)
         # The path is never parsed as a URL. hide_parameters: what is stored never shows in an error message.
-        self.engine = create_engine(URL.create("sqlite", database=str(self._path)), hide_parameters=True)
+        # The connection that was used last comes first: it has what it wrote in memory, and need not read it again.
+        url = URL.create("sqlite", database=str(self._path))
+        self.engine = create_engine(url, hide_parameters=True, pool_use_lifo=True)
         event.listen(self.engine, "connect", _prepare)
         event.listen(self.engine, "begin", _begin)
 
@@ -85,15 +87,10 @@ class EmbeddedDatabase(Database):
 
     def forget_overwritten(self) -> bool:
         """Empty the write-ahead log. Appending has to wait for this, so it waits a second at most for readers."""
-        connection = self.engine.raw_connection()
-        try:
-            cursor = connection.cursor()
-            cursor.execute("PRAGMA busy_timeout = 1000")
+        self.write_back()  # most of it, while they go on
+        with self._patient() as cursor:
             (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            cursor.execute(f"PRAGMA {_PRAGMAS[0]}")
             return not busy
-        finally:
-            connection.close()
 
     def write_back(self) -> None:
         """Bring the write-ahead log into the file, as far as nobody has to wait for it."""
@@ -109,16 +106,22 @@ class EmbeddedDatabase(Database):
         used, free = self._sizes()
         if free < LEAST_GIVEN_BACK_BYTES or used > MOST_REWRITTEN_BYTES:
             return
-        connection = self.engine.raw_connection()
-        try:
-            cursor = connection.cursor()
-            cursor.execute("PRAGMA busy_timeout = 1000")
+        with self._patient() as cursor:
             cursor.execute("PRAGMA temp_store = MEMORY")
             with suppress(OperationalError):
                 cursor.execute("VACUUM")
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             cursor.execute("PRAGMA temp_store = DEFAULT")
-            cursor.execute(f"PRAGMA {_PRAGMAS[0]}")
+
+    @contextmanager
+    def _patient(self) -> Iterator[Cursor]:
+        """Outside of transactions, waiting a second at most for what others hold."""
+        connection = self.engine.raw_connection()
+        try:
+            driver = connection.driver_connection
+            assert isinstance(driver, SQLiteConnection)  # noqa: S101
+            _wait(driver, connection.info, 1)
+            yield driver.cursor()
         finally:
             connection.close()
 
@@ -172,33 +175,35 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _prepare(connection: SQLiteConnection, _: object) -> None:
+def _prepare(connection: SQLiteConnection, record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions begin where _begin says, not where the driver guesses
+    _wait(connection, record.info, WAITING_SECONDS)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
 
 
+def _wait(connection: SQLiteConnection, info: dict[str, object], seconds: float) -> None:
+    """Have SQLite wait so long for what others hold. info: of the connection, where this is remembered."""
+    if info.get("waits") != seconds:
+        connection.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}").close()
+        info["waits"] = seconds
+
+
 def _begin(connection: Connection) -> None:
-    if connection.get_execution_options().get("writer", False):
-        _begin_writing(connection)
-    else:
-        connection.exec_driver_sql("BEGIN")
-
-
-def _begin_writing(connection: Connection) -> None:
-    """Waits until it is the one writer."""
-    driver, end = connection.connection.driver_connection, monotonic() + WAITING_SECONDS
+    driver = connection.connection.driver_connection
     assert isinstance(driver, SQLiteConnection)  # noqa: S101
-    driver.execute("PRAGMA busy_timeout = 0").close()
-    try:
-        while monotonic() < end:
-            try:
-                driver.execute("BEGIN IMMEDIATE").close()
-                return
-            except OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != SQLITE_BUSY:
-                    break
-            sleep(_LOOK_SECONDS)
-        connection.exec_driver_sql("BEGIN IMMEDIATE")  # which raises what keeps it from that, as SQLAlchemy tells it
-    finally:
-        driver.execute(f"PRAGMA {_PRAGMAS[0]}").close()
+    if not connection.get_execution_options().get("writer", False):
+        _wait(driver, connection.info, WAITING_SECONDS)
+        connection.exec_driver_sql("BEGIN")
+        return
+    _wait(driver, connection.info, 0)
+    end = monotonic() + WAITING_SECONDS
+    while monotonic() < end:
+        try:
+            driver.execute("BEGIN IMMEDIATE").close()
+            return
+        except OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != SQLITE_BUSY:
+                break
+        sleep(_LOOK_SECONDS)
+    connection.exec_driver_sql("BEGIN IMMEDIATE")  # which raises what keeps it from that, as SQLAlchemy tells it

@@ -162,11 +162,12 @@ def test_a_bucket_that_is_made_later_is_waited_for(tmp_path: Path) -> None:
 def test_a_journal_that_nobody_recovers_is_named_and_uploads_are_taken(log: Log, tmp_path: Path) -> None:
     """Nothing is sealed meanwhile, by servers with and without its folder; the doctor names it, too."""
     lost = Folder(tmp_path / "lost", make=True)
-    writer = left_by_a_killed_server(log.store, lost, Clock(float(END)), b"journaled")
+    journaled = body(envelope(log.survey, log.key, [report(8, 3)]))
+    writer = left_by_a_killed_server(log.store, lost, Clock(float(END)), journaled)
     hidden = lost.path.rename(tmp_path / "hidden")
     told = f"the journal of stream {writer._stream} in {lost.name} is not recovered"
     with ServerProcess(tmp_path, "--movable-clock", "--segments", str(tmp_path / "segments")) as server:
-        sending = Sending(server, log.survey, log.key)
+        sending = Sending(server, log.survey, log.key, acknowledged=1)
         server.move_clock(END + MOST_SILENT_SECONDS + 2)
         server.fold()
         ready = server.http.get("/readyz")
@@ -179,7 +180,7 @@ def test_a_journal_that_nobody_recovers_is_named_and_uploads_are_taken(log: Log,
         hidden.rename(lost.path)
         server.fold()
         assert not any(each["name"] == "segments" for each in server.http.get("/readyz").json()["troubles"])
-        assert sending.acknowledged == 1
+        sending.is_well_again()
 
 
 @pytest.mark.parametrize("damage", [None, b"damaged"], ids=["lost", "damaged"])

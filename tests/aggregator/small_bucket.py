@@ -6,7 +6,7 @@ It takes little of the processor, so that it can be run beside what is measured.
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from email.utils import formatdate
 from html import escape, unescape
 from re import findall
@@ -46,8 +46,9 @@ class SmallBucket:
         self._loop = uvloop.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        serving = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop)
-        self.port: int = serving.result(20).sockets[0].getsockname()[1]
+        starting = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop)
+        self._server = starting.result(20)
+        self.port: int = self._server.sockets[0].getsockname()[1]
         self._bucket = f"bucket-{self.port}"  # an object store's URL names a place for as long as a process lives
 
     @property
@@ -57,15 +58,24 @@ class SmallBucket:
 
     def close(self) -> None:
         """Answers nobody any more."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(20)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(20)
+        self._loop.close()
 
     def puts(self) -> int:
         """How many objects it was given, and asked to keep."""
         return sum(method == "PUT" for method, _ in self.asked)
 
+    async def _end(self) -> None:
+        self._server.close()
+        answering = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             while True:
                 line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 method, target, _ = line.split(" ")
@@ -84,7 +94,10 @@ class SmallBucket:
                 head = f"HTTP/1.1 {status} {_REASONS[status or 200]}\r\ncontent-length: {len(content)}\r\n"
                 head += f'etag: "1"\r\nlast-modified: {formatdate(usegmt=True)}\r\n\r\n'
                 writer.write(head.encode() + content)
-        writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # whoever asked has gone
+        finally:
+            writer.close()
 
     def _done(self, method: str, name: str, query: dict[str, list[str]], body: bytes) -> tuple[int, bytes]:
         if method == "PUT":

@@ -1,8 +1,12 @@
 """Several objects on their way to an object store at a time: whatever it does, each upload is kept once or refused."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -199,3 +203,23 @@ def test_objects_that_wait_for_the_database_share_a_transaction(store: Store, bu
         for number in range(4):
             write(b"%d" % number)
         assert bodies_in(store) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_a_server_killed_at_any_write_leaves_what_it_acknowledged_once(store: Store, tmp_path: Path) -> None:
+    """For every SQL statement, commit and write of a file, of one object and of two at once: SIGKILL there.
+
+    All that was acknowledged is in the log, once; what was not may be, as a whole; and no file is left over.
+    """
+    store.close()
+    killing = [sys.executable, "-m", "tests.aggregator.bucket_killer", str(tmp_path), "1800000000"]
+    done = subprocess.run(killing, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(outcomes) > 30
+    for each in outcomes:
+        assert set(each["acknowledged"]) <= set(each["kept"]) <= set("123"), each
+        assert len(set(each["kept"])) == len(each["kept"]), each
+        assert each["unnamed"] == [], each
+    assert {len(each["acknowledged"]) for each in outcomes} >= {0, 1, 3}

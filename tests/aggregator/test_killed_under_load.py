@@ -1,5 +1,6 @@
 """Whatever is killed, and whenever: what was acknowledged counts exactly once, and nothing else counts."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from benchmarks.server_kills import at_once, killed, restarted, terminated
 
 from ..postgres import PostgreSQL
+from .small_bucket import small_bucket
 
 WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "segments"])
+@pytest.fixture(params=["sqlite", "postgresql", "segments", "bucket"])
 def kind(request: pytest.FixtureRequest) -> str:
     """Of a store, or of a log."""
     return str(request.param)
@@ -26,9 +28,13 @@ def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def options(kind: str, tmp_path: Path) -> tuple[str, ...]:
+def options(kind: str, tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """Of its servers."""
-    return ("--segments", str(tmp_path / "segments")) if kind == "segments" else ()
+    if kind == "bucket":
+        with small_bucket() as bucket:
+            yield "--segments", bucket.place
+    else:
+        yield ("--segments", str(tmp_path / "segments")) if kind == "segments" else ()
 
 
 def exact(figures: dict[str, float]) -> bool:

@@ -3,9 +3,11 @@
 Credentials and endpoints come from the environment, as the store's own tools read them; none is in a name.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import obstore
@@ -17,6 +19,7 @@ from .place import Kept, Place
 
 SECONDS = 10
 """So long a request may take, with what is tried again."""
+_ADDRESS = re.compile(r"https?://\S+ ?")
 
 
 class Bucket(Place):
@@ -64,8 +67,11 @@ class Bucket(Place):
 @contextmanager
 def _named(kind: type[Exception], what: str) -> Iterator[None]:
     """Tells what obstore raises in the first line of its words, which hold a status and no credentials."""
+    began = monotonic()
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        words = " ".join(str(error).split("Debug source:")[0].split())[:300]
+        if monotonic() >= began + SECONDS:
+            raise kind(f"{what} does not answer within {SECONDS} seconds") from error
+        words = " ".join(_ADDRESS.sub("", str(error).split("Debug source:")[0]).split())[:300]
         raise kind(f"{what} does not do what it is asked: {type(error).__name__}: {words}") from error

@@ -1,15 +1,17 @@
 """Driving the fold on Spark over a store: all that the log holds by now in one run, and one transaction.
 
 The transaction moves the cursors by compare-and-set, adds tallies, attendance and refusals, and says which files hold
-the ids from then on. So a run that is killed anywhere, repeated, or overtaken by another has changed nothing.
+the ids from then on. So a run that is killed anywhere, repeated, or overtaken by another has changed nothing, and what
+files it leaves the next one deletes.
 """
 
 import secrets
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 
 from changeling_protocol.quantities import UnixSeconds
 
-from ..errors import AggregatorError
+from ..errors import AggregatorError, Overtaken
 from ..fold import FoldReport
 from ..fold.closing import latest_right
 from ..fold.folding import add_counted, in_turn
@@ -18,12 +20,13 @@ from ..store import ClosingKey, Store, Transactions
 from ..store.counted import sealed_period
 from ..store.early_ends import published_ends
 from ..store.id_files import IdFile, registered_files, replace_files
+from ..store.log import unfolded
 from ..store.runs import drop_runs
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys
 from .ids_of_runs import ids_of_runs
 from .parts import Part
-from .pieces import Piece, moves_of
+from .pieces import moves_of
 from .running import Executors, SparkExecutors, run
 from .session import Cluster, session
 from .unread import pieces_to_fold
@@ -66,59 +69,85 @@ class SparkFold:
 
 def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, writing: Transactions) -> FoldReport:
     """Fold what the log holds, in one run. Raises SparkTrouble; Overtaken where another folder counted some of it."""
-    at = place_at(place)
-    name = secrets.token_hex(8)
     with store.reading() as connection:
-        pieces = pieces_to_fold(connection, at, name, latest_right(connection, now))
-        signed = published_surveys(connection)
-        ends = {survey: end.last for survey, end in published_ends(connection).items()}
-        sealed = {survey: sealed_period(connection, survey) for survey in signed}
-        keys = private_keys(connection, store.at_rest) if pieces else {}
-        files = registered_files(connection)
-        exported = ids_of_runs(connection, at, name, sealed) if pieces else {}
-    if not pieces:
-        return FoldReport()
+        if not unfolded(connection):
+            return FoldReport()
+    at, name = place_at(place), secrets.token_hex(8)
+    _sweep(at, writing)
     try:
-        read = [*files, *exported]
-        found = run(executors, name, pieces, read, signed, ends, sealed, keys, place)
-        _hand_over(writing, pieces, found, files, exported)
+        with store.reading() as connection:
+            pieces = pieces_to_fold(connection, at, name, latest_right(connection, now))
+            if not pieces:
+                return FoldReport()
+            moves = moves_of(pieces)
+            signed = published_surveys(connection)
+            ends = {survey: end.last for survey, end in published_ends(connection).items()}
+            sealed = {survey: sealed_period(connection, survey) for survey in signed}
+            keys = private_keys(connection, store.at_rest)
+            files = registered_files(connection)
+            exported = ids_of_runs(connection, at, name, sealed)
+        found = run(executors, name, pieces, [*files, *exported], signed, ends, sealed, keys, place)
     except BaseException:
-        with suppress(AggregatorError):
-            _sweep(store, at, name)
+        _remove(at, name)
         raise
-    _sweep(store, at)
-    return FoldReport.of(sum(piece.until - piece.after for piece in pieces), found.counted)
+    try:
+        named = _hand_over(writing, moves, found, files, exported)
+    except Overtaken:
+        _remove(at, name)
+        raise
+    _remove(at, name, named)
+    with suppress(AggregatorError):
+        for each in files:
+            if each.name not in named:
+                place_at(each.place).remove(each.name)
+    return FoldReport.of(sum(until - after for after, until in moves.values()), found.counted)
 
 
 def _hand_over(
     writing: Transactions,
-    pieces: list[Piece],
+    moves: dict[int, tuple[int, int]],
     found: Part,
     files: list[IdFile],
     exported: dict[IdFile, list[tuple[ClosingKey, int]]],
-) -> None:
+) -> set[str]:
+    """Write what was counted; returns the names of the files that hold ids from then on.
+
+    Where the connection is lost as it ends it may count or not: then no file may go that it names.
+    """
     counted = found.whole()
+    # Of a survey that could not be counted the ids stay where they were.
+    old, new = ([each for each in some if each.survey not in found.failed] for some in (files, found.files))
     with writing() as connection:
-        add_counted(connection, moves_of(pieces), counted)
-        # Of a survey that could not be counted the ids stay where they were.
-        replace_files(
-            connection,
-            [each for each in files if each.survey not in found.failed],
-            [each for each in found.files if each.survey not in found.failed],
-        )
+        add_counted(connection, moves, counted)
+        replace_files(connection, old, new)
         drop_runs(
             connection, [run for file, runs in exported.items() if file.survey not in found.failed for run in runs]
         )
+    return {each.name for each in (*files, *new)} - {each.name for each in old}
 
 
-def _sweep(store: Store, place: Place, run: str = "") -> None:
-    """Delete the files of runs, but for those with ids that count. run: of this one alone, where it has failed.
+def _sweep(place: Place, writing: Transactions) -> None:
+    """Delete what runs have left that were killed.
 
-    Who has moved the cursors may delete the others' too: whoever still works on the same requests is overtaken.
+    It lay there before this moment, in which the turn is this process's: so no other run can come to count with it.
     """
-    with store.reading() as connection:
+    lying = [*_lying(place)]
+    with writing() as connection:
         named = {each.name for each in registered_files(connection)}
+    for name in lying:
+        if name not in named:
+            place.remove(name)
+
+
+def _lying(place: Place, run: str = "") -> Iterator[str]:
+    """The names of the files of runs, or of this one alone."""
     for kind in ("ids", "staged"):
-        for kept in list(place.kept(f"{kind}-{run}")):
-            if kept.name not in named:
-                place.remove(kept.name)
+        yield from (each.name for each in place.kept(f"{kind}-{run}"))
+
+
+def _remove(place: Place, run: str, named: Collection[str] = ()) -> None:
+    """Delete a run's files but for those with ids that count; what cannot be deleted now is swept by the next run."""
+    with suppress(AggregatorError):
+        for name in [*_lying(place, run)]:
+            if name not in named:
+                place.remove(name)

@@ -36,13 +36,14 @@ def on_spark(log: Log, place: Path) -> None:
     in_turn(log.store, at, False, lambda writing: fold_once(log.store, Here(), str(place), at, writing))
 
 
-@pytest.mark.parametrize("bucket", [10**9, 100])
+@pytest.mark.parametrize(("bucket", "file"), [(10**9, 10**9), (100, 10**9), (10**9, 16 * 20), (10**9, 16 * 45)])
 def test_a_closing_with_many_runs_is_known_to_spark_whole(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, file: int
 ) -> None:
-    """Runs lie behind one another in the file that executors read, each sorted by itself: of all that is sent again
-    nothing counts, on Spark or, after that, here."""
+    """Runs lie behind one another in the files that executors read, each sorted by itself: of all that is sent again
+    nothing counts, on Spark or, after that, here; whether a file ends with a run, or between two."""
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", bucket)
+    monkeypatch.setattr("changeling_aggregator.spark.ids_of_runs._FILE_BYTES", file)
     chance = random.Random(5)
     batches = [[chance.randbytes(16) for _ in range(20)] for _ in range(RUNS)]
     for ids in batches:

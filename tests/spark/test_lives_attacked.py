@@ -29,6 +29,7 @@ from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, select
 
 from ..aggregator import segmented
+from ..aggregator.devices import body
 from .here import Here
 from .hostile_log import SURVEYS, contents, prepared
 from .recount import recount, stored
@@ -74,12 +75,12 @@ class Life:
 
     def append(self, requests: int) -> None:
         """The next of the log, to one of five streams, the same in both stores."""
-        for at, _, body in self.log.requests[self._at : self._at + requests]:
+        for at, _, request in self.log.requests[self._at : self._at + requests]:
             stream = self.chance.choice([*self.rows, *self._segments])
             for store in (self.ours, self.theirs):
                 write = segmented.append if store is self.ours and stream in self._segments else append
                 with store.writing() as connection:
-                    write(connection, stream, [body], UnixMilliseconds(int(at * 1000)))
+                    write(connection, stream, [request], UnixMilliseconds(int(at * 1000)))
         self._at += requests
         with self.theirs.reading() as connection:
             for stream in (*self.rows, *self._segments):
@@ -217,7 +218,7 @@ def test_whatever_befalls_the_engines_each_closing_counts_once(tmp_path: Path, s
         assert known_ids(life.ours) == known_ids(life.theirs)
     assert stored(life.ours) == life.recounted()
     with life.ours.writing() as connection:
-        append(connection, life.rows[0], [b"?"], UnixMilliseconds(int(life.now * 1000)))
+        append(connection, life.rows[0], [body(bytes(200))], UnixMilliseconds(int(life.now * 1000)))
     life.on_spark(Here(), closing=False)
     with life.ours.reading() as connection:
         assert lying(life) == {each.name for each in registered_files(connection)}

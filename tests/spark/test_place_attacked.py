@@ -8,7 +8,7 @@ import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.spark.folding import fold_once
+from changeling_aggregator.spark.folding import _whose, fold_once
 from changeling_aggregator.spark.pieces import Piece
 from changeling_aggregator.spark.tasks import Run
 from changeling_aggregator.store import Store
@@ -31,7 +31,7 @@ class Case:
         self.place = Folder(folder / "place", make=True)
         self._at = 0
 
-    def append(self, requests: int = 6) -> None:
+    def append(self, requests: int = 25) -> None:
         self.log.append_to(self.store, self.streams, self._at, self._at + requests)
         self._at += requests
 
@@ -55,7 +55,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 2)
+    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 6)
     case.append()
     before, put = contents(case.store), Folder.put
     for room in range(3):
@@ -78,7 +78,8 @@ def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: p
 
 def test_what_a_killed_run_left_goes_before_the_next_needs_the_room(case: Case) -> None:
     """All of it, whatever kind it is of; what is not a run's stays."""
-    left = {"ids-0123-45-67.parquet", "staged-0123-1-1.parquet", "ids-0123-45-68.parquet.part"}
+    whose = _whose(case.store)
+    left = {f"ids-{whose}-45-67.parquet", f"staged-{whose}-1-1.parquet", f"ids-{whose}-45-68.parquet.part"}
     for name in (*left, "theirs.parquet"):
         (case.place.path / name).write_bytes(b"?")
     case.append()
@@ -96,7 +97,7 @@ def test_who_has_lost_its_turn_deletes_nothing_of_who_has_it(case: Case) -> None
     """A transaction of the turn says whether it still has it: before that no file goes, and after the transaction that
     counts none but its own."""
     case.append()
-    theirs = "ids-0123-45-67.parquet"
+    theirs = f"ids-{_whose(case.store)}-45-67.parquet"
     (case.place.path / theirs).write_bytes(b"?")
 
     @contextmanager
@@ -145,6 +146,22 @@ def test_where_nobody_knows_whether_a_run_counts_its_ids_stay(case: Case, kept: 
     assert case.lying() == set()
 
 
+def test_stores_that_share_a_place_delete_nothing_of_each_other(case: Case, tmp_path: Path) -> None:
+    """By turns: each keeps its ids, and what a run of the other has left."""
+    (tmp_path / "other").mkdir()
+    other = Case(tmp_path / "other")
+    other.place = case.place
+    for _ in range(2):
+        for each in (case, other):
+            each.append()
+            each.run()
+    assert case.lying() == case.named() | other.named()
+    assert case.named()
+    assert other.named()
+    assert not case.named() & other.named()
+    other.store.close()
+
+
 def test_ids_follow_to_another_place(case: Case, tmp_path: Path) -> None:
     """And nothing of them stays at the one before."""
     case.append()
@@ -152,7 +169,7 @@ def test_ids_follow_to_another_place(case: Case, tmp_path: Path) -> None:
     old, case.place = case.place, Folder(tmp_path / "another", make=True)
     case.append()
     case.run()
-    assert case.lying() == case.named()
+    assert case.lying() == case.named() != set()
     assert [*old.kept("")] == []
 
 

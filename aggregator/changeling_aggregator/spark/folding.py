@@ -8,6 +8,8 @@ files it leaves the next one deletes.
 import secrets
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
+from hashlib import blake2b
+from pathlib import Path
 
 from changeling_protocol.quantities import UnixSeconds
 
@@ -72,8 +74,9 @@ def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, 
     with store.reading() as connection:
         if not unfolded(connection):
             return FoldReport()
-    at, name = place_at(place), secrets.token_hex(8)
-    _sweep(at, writing)
+    at, whose = place_at(place), _whose(store)
+    name = f"{whose}-{secrets.token_hex(8)}"
+    _sweep(at, whose, writing)
     try:
         with store.reading() as connection:
             pieces = pieces_to_fold(connection, at, name, latest_right(connection, now))
@@ -126,12 +129,18 @@ def _hand_over(
     return {each.name for each in (*files, *new)} - {each.name for each in old}
 
 
-def _sweep(place: Place, writing: Transactions) -> None:
-    """Delete what runs have left that were killed.
+def _whose(store: Store) -> str:
+    """How the names of a store's files begin, so that nobody sweeps the files of another that has the same place."""
+    where = store.place if "://" in str(store.place) else Path(store.place).absolute()
+    return blake2b(str(where).encode(), digest_size=6).hexdigest()
+
+
+def _sweep(place: Place, whose: str, writing: Transactions) -> None:
+    """Delete what runs of a store have left that were killed.
 
     It lay there before this moment, in which the turn is this process's: so no other run can come to count with it.
     """
-    lying = [*_lying(place)]
+    lying = [*_lying(place, whose)]
     with writing() as connection:
         named = {each.name for each in registered_files(connection)}
     for name in lying:
@@ -139,10 +148,10 @@ def _sweep(place: Place, writing: Transactions) -> None:
             place.remove(name)
 
 
-def _lying(place: Place, run: str = "") -> Iterator[str]:
-    """The names of the files of runs, or of this one alone."""
+def _lying(place: Place, whose: str) -> Iterator[str]:
+    """The names of the files of a store's runs, or of one run."""
     for kind in ("ids", "staged"):
-        yield from (each.name for each in place.kept(f"{kind}-{run}"))
+        yield from (each.name for each in place.kept(f"{kind}-{whose}-"))
 
 
 def _remove(place: Place, run: str, named: Collection[str] = ()) -> None:

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import SegmentLost, Unwritable
+from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import frontier_of_all
+from changeling_aggregator.store.catalogue import doom, frontier_of_all
 from changeling_aggregator.store.compaction import TOGETHER, sweep, tidy
 from changeling_aggregator.store.recovery import give_up, recover, silent_streams
 
@@ -99,6 +99,29 @@ def test_recovering_while_another_folds_leaves_what_that_writes(
     assert kept(log)[: len(before)] == before
     fold(log.store, OVER)
     assert log.tallies()[0, 8][0] == TOGETHER + 1
+
+
+def test_who_has_lost_its_turn_deletes_no_file_of_who_writes_anew(log: Log, folder: Folder, clock: Clock) -> None:
+    """What another writes, who has the turn by now, is doomed until the catalogue names it."""
+    writer = without_its_thread(log.store, folder, clock)
+    put(writer, clock, an_upload(log))
+    writer.flush()
+    killed(writer)
+    name = "0123456789abcdef-0000000000000001-01.parquet"
+    (folder.path / name).write_bytes(b"being written")
+    with log.store.writing() as connection:
+        doom(connection, folder.name, name)
+
+    @contextmanager
+    def lost() -> Iterator[object]:
+        raise Overtaken("the connection that held the turn to fold was lost")
+        yield
+
+    with pytest.raises(Overtaken):
+        tidy(log.store, lost)
+    assert (folder.path / name).exists()
+    tidy(log.store, log.store.writing)
+    assert not (folder.path / name).exists()
 
 
 def test_sweeping_leaves_what_a_server_could_not_name_for_hours(

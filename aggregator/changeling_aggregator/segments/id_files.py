@@ -1,6 +1,7 @@
 """The ids that were counted, as Parquet files at a place: each with a survey's ids, sorted, by period."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ def read_ids(place: Place, name: str, after: int) -> Iterator[tuple[int, bytes]]
             column = table["id"].combine_chunks()
             ids = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, _ID_BYTES)[column.offset :]
             begins = np.flatnonzero(np.r_[True, period[1:] != period[:-1]][: len(period)]).tolist()
-            for begin, end in zip(begins, [*begins[1:], len(period)], strict=True):
+            for begin, end in pairwise([*begins, len(period)]):
                 if period[begin] > after:
                     yield int(period[begin]), ids[begin:end].tobytes()
     except (pa.ArrowException, OSError) as error:

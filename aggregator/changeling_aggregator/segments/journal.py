@@ -6,7 +6,7 @@ acknowledged, and is not read.
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from zlib import crc32
 
 from changeling_protocol.quantities import UnixMilliseconds
 
+from ..errors import SegmentLost
 from .folder import Folder
 from .form import Row
 
@@ -24,11 +25,15 @@ _RECORD = struct.Struct("<IIq")  # the body's length, a checksum of the rest, th
 
 
 class Read(NamedTuple):
-    """What a journal holds. first: the first position. start: Unix milliseconds, which no arrival in it is before."""
+    """What a journal holds. first: the first position. start: Unix milliseconds, which no arrival in it is before.
+
+    torn: how many bytes at its end are no whole request.
+    """
 
     first: int
     start: UnixMilliseconds
     rows: Sequence[Row]
+    torn: int = 0
 
 
 class Journal:
@@ -84,25 +89,31 @@ def journal_name(prefix: str, first: int) -> str:
 
 
 def read_journal(path: Path) -> Read:
-    """What was kept whole in a journal, in order. Raises OSError."""
+    """What was kept whole in a journal, in order. Raises OSError, or SegmentLost where its beginning is damaged."""
     content = path.read_bytes()
-    if len(content) < _HEAD.size or content[: len(_FORM)] != _FORM:
+    form, first, start = _HEAD.unpack_from(content) if len(content) >= _HEAD.size else (b"", 0, 0)
+    begun = form == _FORM and path.name.endswith(journal_name("", first))
+    if not begun and len(content) <= _HEAD.size:
         return Read(2**62, UnixMilliseconds(0), [])  # killed before anything was appended
-    _, first, start = _HEAD.unpack_from(content)
-    return Read(first, start, [Row(first + at, *each) for at, each in enumerate(_records(content))])
+    records, end = _records(content)
+    if not begun or (records and records[0][0] < start):  # which was on disk before anything was appended
+        raise SegmentLost(f"journal {path} is damaged at its beginning")
+    rows = [Row(first + at, *each) for at, each in enumerate(records)]
+    return Read(first, start, rows, len(content) - end)
 
 
-def _records(content: bytes) -> Iterator[tuple[UnixMilliseconds, bytes]]:
-    at = _HEAD.size
+def _records(content: bytes) -> tuple[list[tuple[UnixMilliseconds, bytes]], int]:
+    """The whole ones, and where the last of them ends."""
+    records, at = [], _HEAD.size
     while at + _RECORD.size <= len(content):
         length, checksum, arrival = _RECORD.unpack_from(content, at)
-        at += _RECORD.size
-        body = content[at : at + length]
+        body = content[at + _RECORD.size : at + _RECORD.size + length]
         stamp = arrival.to_bytes(8, "little", signed=True)
         if len(body) < length or crc32(body, crc32(stamp)) != checksum:
-            return
-        yield arrival, body
-        at += length
+            break
+        records.append((arrival, body))
+        at += _RECORD.size + length
+    return records, at
 
 
 def _write(file: int, content: bytes) -> None:

@@ -1,7 +1,8 @@
 """Driving the fold on Spark over a store: all that the log holds by now in one run, and one transaction.
 
 The transaction moves the cursors by compare-and-set, adds tallies, attendance and refusals, and says which files hold
-the ids from then on. So a run that is killed anywhere, repeated, or overtaken by another has changed nothing.
+the ids from then on. So a run that is killed anywhere, repeated, or overtaken by another has changed nothing, and what
+files it leaves the next one deletes.
 """
 
 import secrets
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from changeling_protocol.quantities import UnixSeconds
 
-from ..errors import AggregatorError, SparkTrouble
+from ..errors import AggregatorError, Overtaken, SparkTrouble
 from ..fold import FoldReport
 from ..fold.closing import latest_right
 from ..fold.folding import add_counted, in_turn
@@ -21,7 +22,7 @@ from ..store import ClosingKey, Store, Transactions
 from ..store.counted import sealed_period
 from ..store.early_ends import published_ends
 from ..store.id_files import IdFile, registered_files, replace_files
-from ..store.run_files import begin_run, sweep_runs
+from ..store.run_files import begin_run, remove_run, sweep_runs
 from ..store.runs import drop_runs
 from ..store.sealing_keys import private_keys
 from ..store.stretches import unread_stretches
@@ -133,18 +134,30 @@ def fold_through(
         stretches = unread_stretches(connection, latest_right(connection, now))
     if not stretches:
         return FoldReport()
+    sweep_runs(store, writing)
     with writing() as connection:
         begin_run(connection, at.name, name)
     try:
         with store.reading() as connection:
             pieces = pieces_of(connection, stretches, at, name)
         report = through(name, pieces, lambda executors: _counted(store, executors, place, name, pieces, writing))
+    except _Unknown as unknown:
+        raise unknown.error from None
     except BaseException:
         with suppress(AggregatorError):
-            sweep_runs(store, writing, name, alone=True)
+            remove_run(store, at, name)
         raise
-    sweep_runs(store, writing, name, alone=False)
+    with suppress(AggregatorError):
+        sweep_runs(store, writing, name)
     return report
+
+
+class _Unknown(Exception):
+    """A transaction ended with an error, and may have been kept all the same: its files stay until that is known."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
 
 
 def _counted(
@@ -159,7 +172,12 @@ def _counted(
         files = registered_files(connection)
         exported = ids_of_runs(connection, place_at(place), name, sealed)
     found = run(executors, name, pieces, [*files, *exported], signed, ends, sealed, keys, place)
-    _hand_over(writing, pieces, found, files, exported)
+    try:
+        _hand_over(writing, pieces, found, files, exported)
+    except Overtaken:
+        raise
+    except Exception as error:
+        raise _Unknown(error) from error
     return FoldReport.of(sum(piece.until - piece.after for piece in pieces), found.counted)
 
 

@@ -39,13 +39,13 @@ def _files(connection: Connection, survey: SurveyId) -> Iterator[tuple[dict[int,
     size = 0
     for period, number in sorted(tuple(row) for row in connection.execute(query)):
         for piece in read_run(connection, (survey, period), number):
-            ids.setdefault(period, []).append(piece)
-            size += len(piece)
             if size >= _FILE_BYTES:
                 yield _merged(ids), ended
                 ids, ended, size = {}, [], 0
+            ids.setdefault(period, []).append(piece)
+            size += len(piece)
         ended.append(((survey, period), number))
-    if ids or ended:
+    if ended:
         yield _merged(ids), ended
 
 

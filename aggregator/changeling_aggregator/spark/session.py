@@ -68,6 +68,8 @@ def session(cluster: Cluster) -> "Iterator[SparkSession]":
             spark = builder.getOrCreate()
     except (Py4JError, PySparkException, OSError, RuntimeError) as error:
         raise SparkTrouble(f"Spark at {cluster.master} cannot be used: {first_line(error)}") from None
+    if spark.sparkContext.getConf().get("spark.io.encryption.enabled") != "true":
+        raise SparkTrouble("Spark does not encrypt what it writes: a session that is not ours runs in this process")
     try:
         spark.sparkContext.setLogLevel("OFF")
         yield spark

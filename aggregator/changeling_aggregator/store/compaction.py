@@ -54,14 +54,17 @@ def tidy(store: Store, writing: Transactions, most: int = 4) -> int:
 
 
 def remove_doomed(store: Store, writing: Transactions) -> None:
-    """Delete the files that no catalogue names."""
+    """Delete the files that no catalogue names, as they are in a transaction of the turn: none is another's by then,
+    who has the turn after this one and writes a file that is doomed until it is named."""
     with store.reading() as connection:
+        if not doomed_files(connection):
+            return
+    with writing() as connection:
         files = doomed_files(connection)
-    if files:
-        for place, name in files:
-            place_at(place).remove(name)
-        with writing() as connection:
-            forget_doomed(connection, files)
+    for place, name in files:
+        place_at(place).remove(name)
+    with writing() as connection:
+        forget_doomed(connection, files)
 
 
 def sweep(store: Store, now: UnixSeconds) -> int:

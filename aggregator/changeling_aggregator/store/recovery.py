@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, select
 
+from ..errors import SegmentLost, Unwritable
 from ..segments import place_at
 from .catalogue import doomed_files, move_frontier, segments_of
 from .log import length_of
@@ -42,11 +43,21 @@ def silent_streams(connection: Connection) -> list[Silent]:
 def recover(store: Store, now: UnixMilliseconds) -> list[Silent]:
     """Make segments of what servers that are gone have left; returns the streams for which it did.
 
-    now: Unix milliseconds. Raises SegmentLost, Unwritable or OSError where a folder cannot be used.
+    now: Unix milliseconds. Raises SegmentLost, Unwritable or OSError where a folder cannot be used, or a journal is
+    damaged, once it has done what it can for the other streams.
     """
     with store.reading() as connection:
         silent = silent_streams(connection)
-    return [each for each in silent if _recover(store, each, now)]
+    done, failed = list[Silent](), list[Exception]()
+    for each in silent:
+        try:
+            if _recover(store, each, now):
+                done.append(each)
+        except (SegmentLost, Unwritable, OSError) as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return done
 
 
 def give_up(store: Store, stream: int) -> bool:
@@ -119,6 +130,9 @@ def _roll_journals(store: Store, silent: Silent, folder: "Folder", now: UnixMill
 
     journals = [folder.path / each.name for each in folder.kept(f"{silent.files}-") if each.name.endswith(SUFFIX)]
     read = [read_journal(path) for path in journals]
+    for path, journal in zip(journals, read, strict=True):
+        if journal.torn:  # by a kill, nearly always: then nothing of it was acknowledged
+            _log.warning("the end of a journal cannot be read", extra={"journal": f"{path}", "bytes": journal.torn})
     # A write that failed was not acknowledged: its positions are those with which the next journal begins.
     ends = [*(journal.first for journal in read[1:]), 2**63]
     for journal, end in zip(read, ends, strict=False):  # one end too many where there is no journal

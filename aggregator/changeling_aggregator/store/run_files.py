@@ -4,12 +4,13 @@ Tasks choose the names of what they write, so a run is known by how all of them 
 has. So several stores may have their files at one place.
 """
 
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from sqlalchemy import Connection, select
 
 from ..errors import Unwritable
-from ..segments import place_at
+from ..segments import Place, place_at
 from .catalogue import RUN_ENDS, doom, forget_doomed
 from .database import Transactions
 from .id_files import registered_files
@@ -22,27 +23,39 @@ def begin_run(connection: Connection, place: str, run: str) -> None:
     doom(connection, place, f"{run}{RUN_ENDS}")
 
 
-def sweep_runs(store: Store, writing: Transactions, run: str, *, alone: bool) -> None:
-    """Delete the files of runs, but for those with ids that count; forget the runs of which nothing is left.
+def sweep_runs(store: Store, writing: Transactions, last: str | None = None) -> None:
+    """Delete the files of all runs that were begun, but for those with ids that count. Who folds does so, in its turn.
 
-    run: the last one, which is remembered: a task of it that was given up may still write. alone: whether only its
-    files are deleted, as it has failed. Who has moved the cursors may delete others' files too: whoever still works on
-    the same requests is overtaken. What cannot be deleted now is deleted after a later run.
+    What is deleted lay there before a transaction of the turn: so no other run can come to count with it, and who has
+    lost its turn, which that raises, deletes nothing of who has it. last: the latest run; all others of which nothing
+    lies are forgotten then. It is remembered, as a task of it that was given up may still write. What cannot be
+    reached is swept another time: a run is counted all the same.
     """
     with store.reading() as connection:
-        named = {each.name for each in registered_files(connection)}
         begun = [*connection.execute(select(doomed.c.place, doomed.c.name).where(doomed.c.name.endswith(RUN_ENDS)))]
-    done = []
+    lying: dict[tuple[str, str], list[str]] = {}
     for place, start in begun:
-        if alone and start != f"{run}{RUN_ENDS}":
-            continue
-        with suppress(Unwritable):  # another time: the run is counted whether its place can be reached or not
-            lying = [each.name for each in place_at(place).kept(start)]
-            for name in lying:
-                if name not in named:
-                    place_at(place).remove(name)
-            if start != f"{run}{RUN_ENDS}" and named.isdisjoint(lying):
-                done.append((place, start))
-    if done:
-        with writing() as connection:
-            forget_doomed(connection, done)
+        with suppress(Unwritable):
+            lying[place, start] = [each.name for each in place_at(place).kept(start)]
+    with writing() as connection:
+        named = {each.name for each in registered_files(connection)}
+        if last is not None:
+            gone = [run for run, names in lying.items() if not names]
+            forget_doomed(connection, [run for run in gone if run[1] != f"{last}{RUN_ENDS}"])
+    for (place, _), names in lying.items():
+        _remove(place_at(place), names, named)
+
+
+def remove_run(store: Store, place: Place, run: str) -> None:
+    """Delete the files of a run that has failed."""
+    with store.reading() as connection:
+        named = {each.name for each in registered_files(connection)}
+    with suppress(Unwritable):
+        _remove(place, [each.name for each in place.kept(f"{run}{RUN_ENDS}")], named)
+
+
+def _remove(place: Place, names: Iterable[str], named: Collection[str]) -> None:
+    with suppress(Unwritable):
+        for name in names:
+            if name not in named:
+                place.remove(name)

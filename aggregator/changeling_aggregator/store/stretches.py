@@ -6,6 +6,7 @@ from typing import NamedTuple
 from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import Connection, func, select
 
+from ..errors import SegmentLost
 from .catalogue import Segment, frontier_of_all, rows_of, segments_after
 from .schema import cursors, log, streams
 
@@ -41,13 +42,19 @@ def unread_stretches(connection: Connection, until: UnixMilliseconds) -> list[St
         if stream in named:
             continue
         found.append(Stretch(stream, after, _last_before(frontier, connection, stream, after, length)))
+    reached = {stream: after for stream, (after, _) in counted.items()}
     for segment in in_segments:
         after = max(segment.first - 1, counted[segment.stream][0])
         last = segment.last
         if segment.latest >= frontier:
             rows = takewhile(lambda row: row.arrival < frontier, rows_of(segment, after))
             last = max((row.position for row in rows), default=after)
-        found.append(Stretch(segment.stream, after, last, segment))
+        if last > after:
+            if after != reached[segment.stream]:
+                lacking = f"position {reached[segment.stream] + 1} of stream {segment.stream}"
+                raise SegmentLost(f"no segment in the catalogue has {lacking}, and {segment.name} has what comes after")
+            reached[segment.stream] = last
+            found.append(Stretch(segment.stream, after, last, segment))
     return sorted((each for each in found if each.until > each.after), key=lambda each: each[:2])
 
 

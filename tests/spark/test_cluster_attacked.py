@@ -1,0 +1,116 @@
+"""Attacks on what a cluster leaves where others can read: every file while it folds, environments, command lines."""
+
+import base64
+import os
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changeling_aggregator.errors import SparkTrouble
+from changeling_aggregator.spark import running, session
+from changeling_aggregator.spark.folding import SparkFold
+from changeling_aggregator.spark.key_service import KeyService
+from changeling_aggregator.spark.session import Cluster
+from changeling_aggregator.store.sealing_keys import private_keys
+
+from .cluster import WHY_NOT, SparkCluster, offspring
+from .hostile_log import AFTER, contents, counted_ids
+from .test_cluster import Pair, many_tasks, pair
+
+__all__ = ["many_tasks", "pair"]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+
+class Watch:
+    """Reads all that lies in folders, and of processes what others can see of them, over and over until it ends."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._folders, self._ended = folders, threading.Event()
+        self.seen: dict[str, set[bytes]] = {}
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.look()
+
+    def look(self) -> None:
+        for folder in self._folders:
+            for path in folder.rglob("*"):
+                self._read(path)
+        for pid in offspring(os.getpid()):
+            for name in ("environ", "cmdline"):
+                self._read(Path(f"/proc/{pid}/{name}"))
+
+    def _read(self, path: Path) -> None:
+        with suppress(OSError):
+            if path.is_file():
+                self.seen.setdefault(str(path), set()).add(path.read_bytes())
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.02):
+            self.look()
+
+    def with_(self, secret: bytes) -> list[str]:
+        """Where a secret was seen, in one form or another."""
+        forms = (secret, secret.hex().encode(), base64.b64encode(secret)[:20], repr(secret)[2:-1].encode())
+        return [path for path, some in self.seen.items() if any(form in each for each in some for form in forms)]
+
+
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize("broadcast", [False, True], ids=["small tasks", "tasks that are broadcast"])
+def test_while_a_cluster_folds_no_secret_is_where_others_read(
+    pair: Pair,
+    spark_cluster: SparkCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    broadcast: bool,
+) -> None:
+    """Neither a private key, nor the run's token, nor an id, in any file of the cluster's or the driver's, nor in what
+    a process was started with; also where tasks are so large that Spark hands them on in blocks."""
+    tokens: list[bytes] = []
+
+    class Told(KeyService):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            tokens.append(self.source.token)
+
+    settings = session._settings
+    monkeypatch.setattr(running, "KeyService", Told)
+    if broadcast:
+        more = {"spark.broadcast.UDFCompressionThreshold": "1"}
+        monkeypatch.setattr(session, "_settings", lambda cluster: {**settings(cluster), **more})
+    with pair.store.reading() as connection:
+        keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
+    watch = Watch([spark_cluster.folder])
+    try:
+        with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
+            engine.await_start()
+            assert engine.fold(AFTER, closing=False).requests == 60
+            assert contents(pair.store) == pair.expected
+    finally:
+        watch.end()
+    assert any("shuffle" in path for path in watch.seen)
+    assert any(path.endswith("environ") for path in watch.seen)
+    assert len(tokens) == 1
+    ids = counted_ids(pair.store)
+    assert len(ids) > 20
+    for secret in (*keys, *tokens, *ids):
+        assert watch.with_(secret) == []
+
+
+def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
+    """One that runs in this process already, and encrypts nothing: Spark would give it to whoever asks for one."""
+    if WHY_NOT is not None:
+        pytest.skip(WHY_NOT)
+    from pyspark.sql import SparkSession
+
+    theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        with pytest.raises(SparkTrouble, match="does not encrypt"), session.session(Cluster("local[1]")):
+            pass
+        assert theirs.range(3).count() == 3
+    finally:
+        theirs.stop()

@@ -1,0 +1,42 @@
+"""The unit costs that `changeling-sim capacity` multiplies: those of one machine, as the benchmarks measured them.
+
+`python -m benchmarks scale scale_capacity scale_costs scale_spark_costs` measures them anew.
+"""
+
+from .costs import AnswerCost, Cost, SparkCosts, UnitCosts
+from .design import Design
+
+ENVELOPE_BYTES = 112.0
+"""Of an upload that was measured."""
+
+STORE = UnitCosts(
+    accept=Cost(0.0, 130e-6),
+    opening=Cost(15e-3, 80e-6),
+    counting=Cost(27e-3, 4.5e-6),
+    stored=Cost(540e3, 176.0),
+    server_memory=Cost(132e6, 0.5),
+    fold_memory=Cost(124e6, 8.0),
+)
+"""SQLite."""
+
+SEGMENTS = UnitCosts(
+    accept=Cost(0.0, 130e-6),
+    opening=Cost(15e-3, 80e-6),
+    counting=Cost(27e-3, 4.5e-6),
+    stored=Cost(540e3, 176.0),
+    server_memory=Cost(132e6, 0.5),
+    fold_memory=Cost(124e6, 8.0),
+)
+"""A bucket."""
+
+SPARK = SparkCosts(run=3.0, envelope=110e-6, closing=2e-6, id=1e-6, shuffled=60.0, shuffled_id=20.0, memory=1.5e9)
+
+KEY = AnswerCost(300e-6, 400.0)
+"""To a device that asks for the sealing key."""
+RESULT = AnswerCost(400e-6, 1500.0)
+"""To a reader, of a figure that was asked for before since it last changed."""
+KEY_OF_A_BATCH = 100e-6
+"""Seconds for each private key that is not destroyed, whenever a fold reads some of the log."""
+
+UNITS = {Design.STORE: STORE, Design.SEGMENTS: SEGMENTS, Design.SPARK: SEGMENTS}
+"""What accepting and storing take by design, and folding where it is not Spark that folds."""

@@ -36,7 +36,7 @@ class Size(NamedTuple):
     folded: int
 
 
-SMALL = (Size(4_000, 1_000), Size(8_000, 2_000), Size(12_000, 4_000))
+SMALL = (Size(4_000, 4_000), Size(8_000, 1_000), Size(12_000, 4_000))
 LARGE = Size(120_000, 4_000)
 ROUNDS = 3
 WARMING = 2_000

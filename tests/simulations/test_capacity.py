@@ -32,6 +32,8 @@ def test_a_cost_that_is_of_the_models_form_is_found_again():
     assert fitted([10, 20], [3.0, 1.0]).each == 0.0
     with pytest.raises(ValueError, match="two sizes"):
         fitted([10, 10], [1, 2])
+    with pytest.raises(ValueError, match="above zero"):
+        fitted([10, 20], [0, 2])
 
 
 def test_a_demand_follows_from_the_survey_and_how_often_apps_run():

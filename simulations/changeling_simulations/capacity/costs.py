@@ -74,11 +74,14 @@ class AnswerCost:
 def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[float] | None = None) -> Cost:
     """The cost that fits runs best, by their relative errors; no part of it is below zero.
 
-    uploads, times: of each run; without times each run is one. Raises ValueError where all runs have as many uploads.
+    uploads, times: of each run; without times each run is one. Raises ValueError where all runs have as many uploads,
+    or one of them cost nothing.
     """
     n, y = np.asarray(uploads, float), np.asarray(measured, float)
     if len(set(n.tolist())) < 2:
         raise ValueError("a cost is fitted to runs of two sizes at least")
+    if not (y > 0).all():
+        raise ValueError(f"a cost is fitted to what is above zero, got {y.tolist()}")
     starts = np.ones(len(n)) if times is None else np.asarray(times, float)
     (start, each), _ = nnls(np.stack([starts, n], axis=1) / y[:, None], np.ones(len(n)))
     return Cost(float(start), float(each))

@@ -1,6 +1,6 @@
 """The unit costs that `changeling-sim capacity` multiplies: those of one machine, as the benchmarks measured them.
 
-`python -m benchmarks scale scale_capacity scale_costs scale_spark_costs` measures them anew.
+`python -m benchmarks scale scale_capacity` and `make bench-costs` measure them anew.
 """
 
 from .costs import AnswerCost, Cost, SparkCosts, UnitCosts
@@ -35,8 +35,5 @@ KEY = AnswerCost(300e-6, 400.0)
 """To a device that asks for the sealing key."""
 RESULT = AnswerCost(400e-6, 1500.0)
 """To a reader, of a figure that was asked for before since it last changed."""
-KEY_OF_A_BATCH = 100e-6
-"""Seconds for each private key that is not destroyed, whenever a fold reads some of the log."""
-
 UNITS = {Design.STORE: STORE, Design.SEGMENTS: SEGMENTS, Design.SPARK: SEGMENTS}
 """What accepting and storing take by design, and folding where it is not Spark that folds."""

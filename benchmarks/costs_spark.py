@@ -69,19 +69,16 @@ def measure() -> dict[str, float | None]:
                     (logs[str(FEW)], SEEN),
                 )
             )
-            java, python = running.most_mebibytes()
     envelope = (many.seconds - few.seconds) / (MANY - FEW)
     run = few.seconds - FEW * envelope
     return {
-        "5_spark_session_seconds": began,
-        "5_spark_run_seconds": run,
-        "5_spark_envelope_us": 1e6 * envelope,
-        "5_spark_closing_us": 1e6 * (wide.seconds - run - WIDE * envelope) / (WIDE * (PERIODS - 1)),
-        "5_spark_id_us": 1e6 * (seen.seconds - few.seconds) / SEEN,
-        "5_spark_shuffled_bytes_of_a_closing": (many.shuffled - few.shuffled) / (MANY - FEW),
-        "5_spark_shuffled_bytes_of_an_id": (seen.shuffled - few.shuffled) / SEEN,
-        "5_spark_java_mebibytes": java,
-        "5_spark_python_mebibytes": python,
+        "spark_session_seconds": began,
+        "spark_run_seconds": run,
+        "spark_envelope_us": 1e6 * envelope,
+        "spark_closing_us": 1e6 * (wide.seconds - run - WIDE * envelope) / (WIDE * (PERIODS - 1)),
+        "spark_id_us": 1e6 * (seen.seconds - few.seconds) / SEEN,
+        "spark_shuffled_bytes_of_a_closing": (many.shuffled - few.shuffled) / (MANY - FEW),
+        "spark_shuffled_bytes_of_an_id": (seen.shuffled - few.shuffled) / SEEN,
     }
 
 
@@ -117,9 +114,16 @@ def _run(running: SparkCluster, engine: SparkFold, folder: Path, logged: Path, s
     with _copied(logged) as store:
         _see(store, Folder(folder / "shared"), seen)
         engine.turn_to(store)
-        lies, used = running.written_mebibytes(), _processor_seconds()
+        before, used = _scratch(running), _processor_seconds()
         engine.fold(UnixSeconds(time.time()), closing=False)
-        return Taken(_processor_seconds() - used, 2**20 * (running.written_mebibytes() - lies))
+        fresh = [size for file, size in _scratch(running).items() if file not in before]
+        return Taken(_processor_seconds() - used, float(sum(fresh)))
+
+
+def _scratch(running: SparkCluster) -> dict[Path, int]:
+    """What is on the workers' disks, with sizes in bytes; those of earlier runs go when Spark gets to it."""
+    files = [file for file in (running.folder / "local").rglob("shuffle_*") if file.is_file()]
+    return {file: file.stat().st_size for file in files}
 
 
 def _see(store: Store, place: Folder, count: int) -> None:

@@ -6,7 +6,7 @@ that speaks as S3 does runs in this process, and is not counted.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -16,6 +16,7 @@ from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, pr
 from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import HISTOGRAM, KEYS
+from changeling_simulations.capacity.costs import Cost
 from changeling_simulations.fleet.sealing import Load
 from changeling_simulations.fleet.sending import send
 from changeling_simulations.fleet.server import Server
@@ -23,10 +24,10 @@ from changeling_simulations.fleet.server import Server
 from tests.aggregator.buckets import new_bucket, object_store
 from tests.aggregator.serving import TOKEN, ServerProcess
 
-from .scale_capacity import SECONDS, WARMING, Measured, Size, made, modelled, processor_seconds, steps
+from .scale_capacity import SECONDS, WARMING, Measured, Size, made, modelled, processor_seconds, steps, times_of
 
-IN_A_FOLDER, IN_A_BUCKET = (Size(4_000, 1_000), Size(12_000, 4_000)), (Size(2_000, 1_000), Size(6_000, 3_000))
-"""A fold of much fewer opens them itself."""
+IN_A_FOLDER = Size(4_000, 1_000), Size(12_000, 4_000)
+IN_A_BUCKET = Size(4_000, 2_000)
 ASKED = 1_500
 KEYS_MADE = 50
 
@@ -35,32 +36,37 @@ def measure() -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
     with tempfile.TemporaryDirectory() as place, object_store() as endpoint:
         folder = Path(place)
-        load = made(folder, WARMING + max(size.uploads for size in (*IN_A_FOLDER, *IN_A_BUCKET)))
-        figures |= _segments(folder, load, "folder", IN_A_FOLDER, lambda of_store: f"{of_store}/segments")
-        figures |= _segments(folder, load, "bucket", IN_A_BUCKET, lambda _: new_bucket(endpoint))
+        load = made(folder, WARMING + IN_A_FOLDER[-1].uploads)
+        in_folder = {
+            size: [_in_segments(folder, load, size, lambda store: f"{store}/segments")] for size in IN_A_FOLDER
+        }
+        in_bucket = _in_segments(folder, load, IN_A_BUCKET, lambda _: new_bucket(endpoint))
         figures |= _asked(folder, load)
+    model = modelled(in_folder)
+    for stage in SECONDS:
+        cost: Cost = getattr(model, stage)
+        more = in_bucket[stage] - cost.of(IN_A_BUCKET.uploads, times_of(stage, IN_A_BUCKET))
+        figures |= {f"folder_{stage}_us": 1e6 * cost.each, f"folder_{stage}_of_a_fold_us": 1e6 * cost.start}
+        figures[f"object_{stage}_us"] = 1e6 * more / in_bucket["objects"]
+    figures["folder_bytes"] = in_folder[IN_A_FOLDER[-1]][0]["lying"] / (WARMING + IN_A_FOLDER[-1].uploads)
+    figures["bucket_bytes"] = in_bucket["lying"] / (WARMING + IN_A_BUCKET.uploads)
+    figures["uploads_an_object"] = IN_A_BUCKET.uploads / in_bucket["objects"]
     return figures | _keys()
 
 
-def _segments(
-    folder: Path, load: Load, name: str, sizes: Sequence[Size], place_for: Callable[[str], str]
-) -> dict[str, float]:
-    """What one more upload, and one more fold, costs at each stage, and how many bytes the place then has of it."""
-    runs: dict[Size, list[Measured]] = {size: [] for size in sizes}
-    lying: list[float] = []
+def _in_segments(folder: Path, load: Load, size: Size, place_for: Callable[[str], str]) -> Measured:
+    """What a run takes; `lying`: the bytes at the place in the end."""
+    places: list[str] = []
+    runs: list[Measured] = []
+    lying = 0.0
 
     def place_of(store: str) -> str:
         places.append(place_for(store))
         return places[-1]
 
-    places: list[str] = []
-    for size, into in runs.items():
-        for _ in steps(folder, load, size, into, place_of):
-            lying.append(float(sum(each.size for each in place_at(places[-1]).kept(""))))
-    model = modelled(runs)
-    figures = {f"{name}_{stage}_us": 1e6 * getattr(model, stage).each for stage in SECONDS}
-    figures |= {f"{name}_{stage}_of_a_fold_us": 1e6 * getattr(model, stage).start for stage in SECONDS}
-    return figures | {f"{name}_bytes": lying[-1] / (WARMING + sizes[-1].uploads)}
+    for _ in steps(folder, load, size, runs, place_of):
+        lying = float(sum(each.size for each in place_at(places[-1]).kept("")))
+    return {**runs[0], "lying": lying}
 
 
 def _asked(folder: Path, load: Load) -> dict[str, float]:

@@ -17,6 +17,7 @@ from statistics import median
 from typing import NamedTuple
 
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.catalogue import segments_after
 from changeling_protocol import Node
 from changeling_simulations.capacity.costs import Cost, UnitCosts, fitted
 from changeling_simulations.fleet.sealing import Load, sealed
@@ -47,7 +48,7 @@ _ALL_THREADS_RUN = 2
 SECONDS = ("accept", "opening", "counting")
 
 Measured = dict[str, float]
-"""By the names of UnitCosts."""
+"""By the names of UnitCosts; and how many `objects` the log was written in, where it lies in segments."""
 
 
 def measure() -> dict[str, float | None]:
@@ -63,7 +64,7 @@ def measure() -> dict[str, float | None]:
     figures: dict[str, float | None] = {"5_bytes_of_a_request": float(median(load.size))}
     for name, cost in asdict(model).items():
         figures |= {f"5_{name}_{part}": coefficient for part, coefficient in cost.items()}
-    (found,) = large
+    found = {name: large[0][name] for name in asdict(model)}
     predicted = {name: getattr(model, name).of(LARGE.uploads, times_of(name, LARGE)) for name in found}
     groups = {"cpu": SECONDS, "bytes": ("stored",), "memory": ("server_memory", "fold_memory")}
     for group, names in {**groups, **{name: (name,) for name in found}}.items():
@@ -108,29 +109,35 @@ def steps(
     with tempfile.TemporaryDirectory(dir=folder) as place:
         shutil.copy(folder / "server.db", place)
         options = () if segments is None else ("--segments", segments(place))
-        seconds = dict.fromkeys(SECONDS, 0.0)
+        seconds, objects = dict.fromkeys(SECONDS, 0.0), 0
         with ServerProcess(Path(place), *options, log=Path(place) / "log") as server:
             store, requests = Store.open(server.store_path), load.requests()
             _sent(server, store, requests, WARMING)
             for _ in range(size.uploads // size.folded):
                 before = of_processes(server.process.pid)
-                _sent(server, store, requests, size.folded)
+                objects += _sent(server, store, requests, size.folded)
                 after = of_processes(server.process.pid)
                 seconds = {name: sum_ + after[name] - before[name] for name, sum_ in seconds.items()}
                 yield
             store.close()
         stored = sum(file.stat().st_size for file in Path(place).glob("server.db*"))
-    into.append({**after, **seconds, "stored": float(stored)})
+    into.append({**after, **seconds, "stored": float(stored), "objects": float(objects)})
 
 
-def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> None:
-    """Sends uploads while it has the turn to fold, then has them folded, however long that takes."""
+def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
+    """Sends uploads while it has the turn to fold, then has them folded, however long that takes.
+
+    Returns in how many segments they came to lie, if they do.
+    """
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
+        with store.reading() as connection:
+            objects = len(segments_after(connection, {}))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
     with Server(str(server.url), TOKEN) as asked:
         asked.fold()
+    return objects
 
 
 def of_processes(server: int) -> Measured:

@@ -16,7 +16,6 @@ from . import options
 from .capacity.day import MINUTES, Day, Region, simulated_day
 from .capacity.demand import DAY_SECONDS, Demand, demand_of
 from .capacity.design import Design
-from .capacity.measured import UNITS
 from .capacity.sizing import GIGABYTE, RUNS, Machine, Prices, Sizing, sized
 from .fleet.rhythm import Rhythm
 
@@ -114,7 +113,8 @@ def day_of(demand: Demand, sizing: Sizing, lost: tuple[float, float], swing: flo
     """Two days on the machines of a sizing, the largest region's servers gone between two hours of the first."""
     largest = max(share for share, _ in REGIONS)
     regions = [Region(share, peak, lost if share == largest else None) for share, peak in REGIONS]
-    accepting = sizing.stages[0].cores / UNITS[sizing.design].accept.each
+    accept = sizing.stages[0]
+    accepting = accept.cores * demand.envelopes / accept.seconds
     every = round(MINUTES / RUNS) if sizing.design is Design.SPARK else 1
     return simulated_day(demand.envelopes, regions, accepting, 4 / 3 * sizing.mean, swing, every=every)
 

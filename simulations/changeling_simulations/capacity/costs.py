@@ -64,6 +64,17 @@ class SparkCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectCost:
+    """What an object of a log adds to the costs of what is in it, in processor seconds.
+
+    written: of the server. read: of the fold, which also writes each sixteen of them anew.
+    """
+
+    written: float
+    read: float
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerCost:
     """seconds: of the server's processor. bytes: of head and content."""
 

@@ -6,7 +6,7 @@ from math import ceil
 from ..fleet.rhythm import Rhythm
 from .demand import DAY_SECONDS, ID_BYTES, Demand
 from .design import ACCEPTING, COUNTING, DISK, IDS, OPENING, Design, needed
-from .measured import ENVELOPE_BYTES, KEY, RESULT, SPARK, UNITS
+from .measured import ENVELOPE_BYTES, KEY, OBJECT, RESULT, SPARK, UNITS
 
 MONTH_DAYS = 30.4
 GIGABYTE = 1e9
@@ -118,10 +118,9 @@ def sized(
     added = max(units.stored.each - ENVELOPE_BYTES - ID_BYTES, 0.0)
     stored = demand.log_bytes + demand.id_bytes + added * demand.envelopes * demand.kept_days + demand.tally_bytes
     memory = servers * units.server_memory.start
-    shuffled = puts = 0.0
-    if chosen is not Design.STORE:
-        written = min(servers * COMMITS, mean)
-        puts = written * 16 / 15  # each sixteen are written anew as one, and so on
+    shuffled = 0.0
+    objects = _objects(demand, chosen, rhythm, machine, shards)
+    puts = objects / DAY_SECONDS * 16 / 15  # each sixteen become one, and so on
     if chosen is Design.SPARK:
         read = demand.answered / RUNS
         shuffled = SPARK.shuffled * read + SPARK.shuffled_id * demand.kept_ids
@@ -145,17 +144,20 @@ def _stages(
     demand: Demand, design: Design, rhythm: Rhythm, machine: Machine, shards: int
 ) -> tuple[Stage, Stage, Stage, Stage]:
     units, busiest = UNITS[design], (1 + rhythm.swing) / DAY_SECONDS / machine.busy
+    folds = min(FOLDS * shards, demand.envelopes)
     accept = demand.envelopes * units.accept.each
+    objects = _objects(demand, design, rhythm, machine, shards)
+    accept += objects * OBJECT.written
     if design is Design.SPARK:
-        opening = demand.envelopes * SPARK.envelope
+        opening = demand.envelopes * SPARK.envelope + objects * OBJECT.read
         counting = SPARK.closing * (demand.answered - demand.envelopes) + RUNS * (
             SPARK.run + SPARK.id * demand.kept_ids
         )
     else:
-        opening = units.opening.of(demand.envelopes, FOLDS * shards)
+        opening = units.opening.of(demand.envelopes, folds)
         forgotten = max(0.0, 1 - MOST_REMEMBERED_BYTES * shards / (REMEMBERED_ID_BYTES * demand.answered))
-        counting = units.counting.of(demand.answered, FOLDS * shards)
-        counting += demand.answered * forgotten * LONG_RUNS * REREAD_SECONDS
+        counting = units.counting.of(demand.answered, folds)
+        counting += demand.answered * forgotten * LONG_RUNS * REREAD_SECONDS + objects * OBJECT.read
     keys, reads = KEY.seconds, demand.reads * DAY_SECONDS * RESULT.seconds
     return (
         Stage("accept", accept, accept * busiest),
@@ -166,6 +168,14 @@ def _stages(
             "answer", demand.keys_asked * keys + reads, (demand.keys_asked * demand.key_days * keys + reads) * busiest
         ),
     )
+
+
+def _objects(demand: Demand, design: Design, rhythm: Rhythm, machine: Machine, shards: int) -> float:
+    """How many objects servers write in a day: each COMMITS a second, all together no more than envelopes."""
+    if design is Design.STORE:
+        return 0.0
+    cores = demand.envelopes * UNITS[design].accept.each * (1 + rhythm.swing) / DAY_SECONDS / machine.busy
+    return min(max(shards, ceil(cores)) * COMMITS * DAY_SECONDS, demand.envelopes)
 
 
 def _limits(demand: Demand, rhythm: Rhythm, machine: Machine, shards: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, private_keys
 from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import HISTOGRAM, KEYS
+from changeling_protocol.wire.paths import CHANGE, KEYS
 from changeling_simulations.capacity.costs import Cost
 from changeling_simulations.fleet.sealing import Load
 from changeling_simulations.fleet.sending import send
@@ -80,7 +80,7 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
         send(load.requests(64), server.url)
         with Server(server.url, TOKEN) as asked:
             asked.fold()
-        result = f"{survey_path(survey.hex())}{HISTOGRAM}?period=8"
+        result = f"{survey_path(survey.hex())}{CHANGE}?after=7&until=8"
         tag = server.http.get(result).raise_for_status().headers["etag"]
         for name, path, headers in (
             ("key", KEYS, {}),

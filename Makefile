@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java nginx check test test-heavy demo bench-plans bench-joint bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo bench-plans bench-joint bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -78,6 +78,10 @@ bench-server: setup
 
 bench-scale: setup java
 	$(BIN)/python -m benchmarks scale
+
+# What `changeling-sim capacity` multiplies, beside what bench-scale measures.
+bench-costs: setup java
+	$(BIN)/python -m benchmarks costs
 
 soak: setup
 	$(BIN)/python -m benchmarks soak

@@ -58,6 +58,7 @@ SUITES = {
         "scale_spark",
         "scale_kills",
     ),
+    "costs": ("costs_serving", "costs_spark"),
     "house": (
         "house.lengths",
         "house.additions",

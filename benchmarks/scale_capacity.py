@@ -1,19 +1,23 @@
 """Measure 5 of scale: what the capacity model says of a run ten times larger than those that it was fitted on.
 
-Real servers on SQLite, each with a store of its own, are sent a fleet's uploads at once, one to a request, as fast as
-they are answered, and fold them. Processor seconds are those of the processes: the server's, the fold's, and of those
-that open envelopes. The model is fitted to medians of runs of two sizes, made before and after the large one.
+Real servers on SQLite, each with a store of its own, are sent a fleet's uploads, one to a request, as fast as they are
+answered, and fold them, some at a time. Processor seconds are those of the processes: the server's, the fold's, and of
+those that open envelopes. The model is fitted to medians of runs of three sizes. Their steps take turns with those of
+the large run, so that whatever else the machine does meets both alike.
 """
 
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
+from changeling_aggregator.store import Store
+from changeling_aggregator.store.catalogue import segments_after
 from changeling_protocol import Node
 from changeling_simulations.capacity.costs import Cost, UnitCosts, fitted
 from changeling_simulations.fleet.sealing import Load, sealed
@@ -25,84 +29,115 @@ from tests.aggregator.serving import TOKEN, ServerProcess
 
 from .server_world import prepared
 
-SMALL = (4_000, 12_000)
-LARGE = 120_000
+
+class Size(NamedTuple):
+    """Of a run. uploads: in all. folded: at a time."""
+
+    uploads: int
+    folded: int
+
+
+SMALL = (Size(4_000, 4_000), Size(8_000, 1_000), Size(12_000, 4_000))
+LARGE = Size(120_000, 4_000)
 ROUNDS = 3
 WARMING = 2_000
 """So many uploads are sent and folded before anything is measured: processes start, and modules are loaded, once."""
-COUNTING_GROWTH = 0.2
-"""Of counting an upload among SMALL's, the share that is taken to grow with log2 of how many there are: an id is looked
-up among sorted ones, and written again each time that runs of ids become a longer one. Sizes as near each other as
-SMALL's cannot tell it."""
+_ALL_THREADS_RUN = 2
+"""Which of a process's clocks Linux gives under such a number; clock_getcpuclockid(3) makes it so."""
 
 SECONDS = ("accept", "opening", "counting")
 
 Measured = dict[str, float]
-"""By the names of UnitCosts."""
+"""By the names of UnitCosts; and how many `objects` the log was written in, where it lies in segments."""
 
 
 def measure() -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        log = prepared(folder)
-        (folder / "envelopes").mkdir()
-        load = sealed(log.survey, log.key, Wishes(WARMING + LARGE, Node(7, 8), None), folder / "envelopes")
-        log.store.close()
-        small: dict[int, list[Measured]] = {size: [] for size in SMALL}
-        large: Measured = {}
-        for round_ in range(ROUNDS):
-            if round_ == ROUNDS // 2:
-                large = run(folder, load, LARGE)
-            for size in SMALL:
-                small[size].append(run(folder, load, size))
+        load = made(folder, WARMING + LARGE.uploads)
+        small: dict[Size, list[Measured]] = {size: [] for size in SMALL}
+        large: list[Measured] = []
+        small_runs = (each for _ in range(ROUNDS) for size in SMALL for each in steps(folder, load, size, small[size]))
+        for _ in zip_longest(steps(folder, load, LARGE, large), small_runs):
+            pass
     model = modelled(small)
     figures: dict[str, float | None] = {"5_bytes_of_a_request": float(median(load.size))}
     for name, cost in asdict(model).items():
         figures |= {f"5_{name}_{part}": coefficient for part, coefficient in cost.items()}
+    found = {name: large[0][name] for name in asdict(model)}
+    predicted = {name: getattr(model, name).of(LARGE.uploads, times_of(name, LARGE)) for name in found}
     groups = {"cpu": SECONDS, "bytes": ("stored",), "memory": ("server_memory", "fold_memory")}
-    for group, names in groups.items():
-        predicted = sum(getattr(model, name).of(LARGE) for name in names)
-        found = sum(large[name] for name in names)
-        figures |= {f"5_{group}_predicted": predicted, f"5_{group}_measured": found}
-        figures[f"5_{group}_error"] = predicted / found - 1
-    for name, found in large.items():
-        figures[f"5_{name}_error"] = getattr(model, name).of(LARGE) / found - 1
+    for group, names in {**groups, **{name: (name,) for name in found}}.items():
+        of_model, of_run = (sum(each[name] for name in names) for each in (predicted, found))
+        figures |= {f"5_{group}_predicted": of_model, f"5_{group}_measured": of_run}
+        figures[f"5_{group}_error"] = of_model / of_run - 1
     return figures
 
 
-def modelled(runs: dict[int, list[Measured]]) -> UnitCosts:
+def made(folder: Path, uploads: int) -> Load:
+    """A store in the folder, with a survey and a key, and so many sealed uploads for it."""
+    log = prepared(folder)
+    (folder / "envelopes").mkdir()
+    load = sealed(log.survey, log.key, Wishes(uploads, Node(7, 8), None), folder / "envelopes")
+    log.store.close()
+    return load
+
+
+def modelled(runs: Mapping[Size, Sequence[Measured]]) -> UnitCosts:
     """The costs that fit the medians of runs, by their sizes."""
-    sizes = sorted(runs)
+    uploads = [size.uploads for size in runs]
     costs: dict[str, Cost] = {}
     for field in fields(UnitCosts):
-        medians = [median(each[field.name] for each in runs[size]) for size in sizes]
-        costs[field.name] = fitted(sizes, medians, COUNTING_GROWTH if field.name == "counting" else 0.0)
+        medians = [median(each[field.name] for each in some) for some in runs.values()]
+        costs[field.name] = fitted(uploads, medians, [times_of(field.name, size) for size in runs])
     return UnitCosts(**costs)
 
 
-def run(folder: Path, load: Load, uploads: int) -> Measured:
-    """One server with a new store is sent the first so many uploads, and folds them."""
+def times_of(name: str, size: Size) -> float:
+    """How often what is measured under this name starts in a run."""
+    return float(size.uploads // size.folded) if name in SECONDS else 1.0
+
+
+def steps(
+    folder: Path, load: Load, size: Size, into: list[Measured], segments: Callable[[str], str] | None = None
+) -> Iterator[None]:
+    """A server with a new store is sent the first uploads, and folds them; yields after each fold, and appends figures.
+
+    segments: gives the place of the log, if that is not in the store, for the folder that the store is in.
+    While uploads are sent nothing is folded: so each fold has as many as the next, however fast the machine is.
+    """
     with tempfile.TemporaryDirectory(dir=folder) as place:
         shutil.copy(folder / "server.db", place)
-        with ServerProcess(Path(place)) as server:
-            requests = load.requests()
-            send(islice(requests, WARMING), server.url)
-            _fold(server)
-            before = of_processes(server.process.pid)
-            sent = send(islice(requests, uploads), server.url)
-            _fold(server)
-            after = of_processes(server.process.pid)
-        if sent.requests != uploads or sent.told:
-            raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
-        figures = {name: value - (before[name] if name in SECONDS else 0.0) for name, value in after.items()}
-        figures["stored"] = float(sum(file.stat().st_size for file in Path(place).glob("server.db*")))
-    return figures
+        options = () if segments is None else ("--segments", segments(place))
+        seconds, objects = dict.fromkeys(SECONDS, 0.0), 0
+        with ServerProcess(Path(place), *options, log=Path(place) / "log") as server:
+            store, requests = Store.open(server.store_path), load.requests()
+            _sent(server, store, requests, WARMING)
+            for _ in range(size.uploads // size.folded):
+                before = of_processes(server.process.pid)
+                objects += _sent(server, store, requests, size.folded)
+                after = of_processes(server.process.pid)
+                seconds = {name: sum_ + after[name] - before[name] for name, sum_ in seconds.items()}
+                yield
+            store.close()
+        stored = sum(file.stat().st_size for file in Path(place).glob("server.db*"))
+    into.append({**after, **seconds, "stored": float(stored), "objects": float(objects)})
 
 
-def _fold(server: ServerProcess) -> None:
-    """To the log's end, however long that takes on a machine that others use as well."""
-    with Server(server.url, TOKEN) as asked:
+def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
+    """Sends uploads while it has the turn to fold, then has them folded, however long that takes.
+
+    Returns in how many segments they came to lie, if they do.
+    """
+    with store.turn_to_fold():
+        sent = send(islice(requests, uploads), str(server.url))
+        with store.reading() as connection:
+            objects = len(segments_after(connection, {}))
+    if sent.requests != uploads or sent.told:
+        raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
+    with Server(str(server.url), TOKEN) as asked:
         asked.fold()
+    return objects
 
 
 def of_processes(server: int) -> Measured:
@@ -135,9 +170,11 @@ def command(process: int) -> str:
 
 
 def processor_seconds(process: int) -> float:
-    """Of all its threads."""
-    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """Of all its threads, those that have ended as well, by the process's own clock: to the microsecond.
+
+    What /proc tells is whole hundredths of a second, of which the smaller runs have a few.
+    """
+    return time.clock_gettime(~process << 3 | _ALL_THREADS_RUN)
 
 
 def most_bytes(process: int) -> float:

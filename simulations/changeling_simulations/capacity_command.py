@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from . import options
-from .capacity.costs import MEASURED
-from .capacity.day import Day, Region, simulated_day
-from .capacity.demand import Demand, demand_of
-from .capacity.sizing import GIGABYTE, Machine, Prices, Sizing, sized
+from .capacity.day import MINUTES, Day, Region, simulated_day
+from .capacity.demand import DAY_SECONDS, Demand, demand_of
+from .capacity.design import Design
+from .capacity.sizing import GIGABYTE, RUNS, Machine, Prices, Sizing, sized
 from .fleet.rhythm import Rhythm
 
 DEVICES = (10**7, 10**8, 10**9)
-SHARDS_DEVICES = 10**8
-"""If nobody says how many folds there are: one for each so many devices."""
 REGIONS = ((0.3, 2.0), (0.4, 18.0), (0.3, 10.0))
 """Shares of the devices, and the busiest hour there, UTC."""
 
@@ -43,9 +41,19 @@ def capacity(
             show_default="the survey's grace",
         ),
     ] = None,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Folds that share the ids.", show_default="one for 1e8 devices")
+    design: Annotated[
+        Design | None,
+        typer.Option(
+            help="Log and ids in one store; the log in segments; or besides, the fold on Spark.",
+            show_default="the first that has room",
+        ),
     ] = None,
+    shards: Annotated[int, typer.Option(min=1, help="Stores that share the surveys, each with a fold.")] = 1,
+    key_life: Annotated[
+        int,
+        typer.Option(parser=options.duration, metavar="DURATION", help="How long devices seal to one key."),
+    ] = "30d",  # type: ignore[assignment]
+    reads: Annotated[float, typer.Option(min=0, help="Results a second that no cache before the server has.")] = 10.0,
     swing: Annotated[float, typer.Option(min=0, max=1, help="How far the busiest hour is above the mean.")] = 0.6,
     cores: Annotated[int, typer.Option(min=1, help="Of a machine.")] = 16,
     memory: Annotated[float, typer.Option(min=1, help="Of a machine, in gigabytes.")] = 64,
@@ -68,8 +76,8 @@ def capacity(
     made: list[tuple[Demand, Sizing]] = []
     for count in counts:
         demand = demanded(survey, count, surveys, uploads_a_day, retention)
-        folds = shards or max(1, count // SHARDS_DEVICES)
-        made.append((demand, sized(demand, MEASURED, Rhythm(swing), machine, prices, folds)))
+        demand = replace(demand, key_days=key_life / DAY_SECONDS, reads=reads)
+        made.append((demand, sized(demand, design, Rhythm(swing), machine, prices, shards)))
     day = None if lost_region is None else day_of(*made[-1], _hours(lost_region), swing)
     if as_json:
         typer.echo(json.dumps(_as_json(made, day), indent=1))
@@ -77,6 +85,8 @@ def capacity(
     console = Console()
     head, *rows = rows_of(made)
     console.print(_printed("What it takes", head, rows))
+    for demand, sizing in made:
+        console.print(f"{demand.devices:,}: {_why(sizing)}")
     if day is not None:
         columns = ("hour", "made an hour", "taken an hour", "waiting on devices", "waiting in the log")
         console.print(_printed("A day with a lost region, millions", columns, rows_of_day(day)))
@@ -95,6 +105,7 @@ def demanded(
         one.open_closings,
         one.kept_days,
         one.cells * surveys,
+        surveys,
     )
 
 
@@ -102,9 +113,10 @@ def day_of(demand: Demand, sizing: Sizing, lost: tuple[float, float], swing: flo
     """Two days on the machines of a sizing, the largest region's servers gone between two hours of the first."""
     largest = max(share for share, _ in REGIONS)
     regions = [Region(share, peak, lost if share == largest else None) for share, peak in REGIONS]
-    accepting = sizing.stages[0].cores / MEASURED.accept.each
-    folding = 4 / 3 * sizing.mean
-    return simulated_day(demand.envelopes, regions, accepting, folding, swing)
+    accept = sizing.stages[0]
+    accepting = accept.cores * demand.envelopes / accept.seconds
+    every = round(MINUTES / RUNS) if sizing.design is Design.SPARK else 1
+    return simulated_day(demand.envelopes, regions, accepting, 4 / 3 * sizing.mean, swing, every=every)
 
 
 def rows_of(made: Sequence[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
@@ -117,7 +129,10 @@ def rows_of(made: Sequence[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
         ("ids kept", [f"{demand.kept_ids:,.3g}" for demand, _ in made]),
         ("log and ids, GB", [f"{sizing.stored / GIGABYTE:,.0f}" for _, sizing in made]),
         ("tallies, MB", [f"{demand.tally_bytes / 1e6:,.2f}" for demand, _ in made]),
-        ("memory of the folds, GB", [f"{sizing.memory / GIGABYTE:,.1f}" for _, sizing in made]),
+        ("design", [sizing.design for _, sizing in made]),
+        ("memory, GB", [f"{sizing.memory / GIGABYTE:,.1f}" for _, sizing in made]),
+        ("objects written a second", [f"{sizing.puts:,.0f}" for _, sizing in made]),
+        ("shuffled by a run, GB", [f"{sizing.shuffled / GIGABYTE:,.0f}" for _, sizing in made]),
     ]
     for place, stage in enumerate(made[0][1].stages):
         rows.append((f"cores to {stage.name}", [f"{sizing.stages[place].cores:,.2f}" for _, sizing in made]))
@@ -138,6 +153,13 @@ def rows_of_day(day: Day) -> list[tuple[str, ...]]:
         figures = (day.made[minutes].sum(), day.taken[minutes].sum(), day.on_devices[60 * hour], day.in_log[60 * hour])
         rows.append((f"{hour}", *(f"{figure / 1e6:,.2f}" for figure in figures)))
     return rows
+
+
+def _why(sizing: Sizing) -> str:
+    """What is behind the choice of a design, in a sentence."""
+    if not sizing.over:
+        return f"{sizing.design}. One server with one store has room for it."
+    return f"{sizing.design}. One server with one store lacks room for {', '.join(sizing.over)}."
 
 
 def _printed(title: str, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:

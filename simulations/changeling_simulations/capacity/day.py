@@ -13,6 +13,8 @@ import numpy as np
 from ..fleet.rhythm import Rhythm, Times
 
 MINUTES = 24 * 60
+_LEAST = 1e-9
+"""Of all that was taken: what is less is the arithmetic's."""
 RETRY_MINUTES = 30.0
 """A client that was turned away tries again after half an hour to an hour at last: so fast what waits comes back."""
 
@@ -43,8 +45,10 @@ class Day:
 
     @property
     def lag(self) -> float:
-        """The longest that the fold was behind, in minutes: what waited, over what it did in a minute."""
-        return float((self.in_log / np.maximum(self.folded, 1e-9)).max())
+        """How old the oldest was that ever waited in the log, in minutes: what is taken first is folded first."""
+        taken, folded = np.cumsum(self.taken), np.cumsum(self.folded)
+        minutes = np.arange(len(taken))
+        return max(0.0, float((minutes - np.searchsorted(taken, folded + _LEAST * taken[-1])).max()))
 
     def caught_up(self, after: float) -> float | None:
         """How many hours after this hour no more waits anywhere than fits into two minutes; None if that never is."""
@@ -61,11 +65,13 @@ def simulated_day(
     folding: float,
     swing: float = Rhythm().swing,
     days: int = 2,
+    every: int = 1,
 ) -> Day:
     """Goes through days, with what is lost on the first of them.
 
     envelopes: in a day, of all regions. accepting: how many a second the servers of all regions can take, each region's
     by its share; no region takes in what another one's devices send. folding: how many a second all folds can count.
+    every: so many minutes apart they begin, and then count what is there by then.
     """
     minutes = np.arange(days * MINUTES, dtype=np.float64)
     hours = minutes / 60
@@ -81,7 +87,7 @@ def simulated_day(
         waiting += made[:, minute] - coming
         taken[minute] = coming.sum()
         logged += taken[minute]
-        folded[minute] = min(logged, 60 * folding)
+        folded[minute] = min(logged, 60 * folding * every) if (minute + 1) % every == 0 else 0.0
         logged -= folded[minute]
         on_devices[minute], in_log[minute] = waiting.sum(), logged
     return Day(made.sum(axis=0), taken, folded, on_devices, in_log)

@@ -19,7 +19,8 @@ class Demand:
 
     devices: how many report. envelopes: they send in a day, all of them. envelope_bytes: of one, sealed.
     closings: that one envelope answers, on average. open_closings: how many closings' ids are kept at once.
-    kept_days: how long an envelope stays in the log. cells: slots of all tallies.
+    kept_days: how long an envelope stays in the log. cells: slots of all tallies. surveys: how many there are.
+    key_days: for how long devices seal to one key. reads: how many results a second reach the servers, past all caches.
     """
 
     devices: int
@@ -29,11 +30,19 @@ class Demand:
     open_closings: float
     kept_days: float
     cells: int
+    surveys: int = 1
+    key_days: float = 30.0
+    reads: float = 10.0
 
     @property
     def answered(self) -> float:
         """How many closings are answered in a day: each is an id to look up and keep."""
         return self.envelopes * self.closings
+
+    @property
+    def keys_asked(self) -> float:
+        """How often a day devices ask for a sealing key, on average: each once for each key."""
+        return self.devices / self.surveys / self.key_days
 
     @property
     def kept_ids(self) -> float:

@@ -1,0 +1,118 @@
+"""Unit costs that the capacity model has beside those of a server on its own store: segments, keys, readers.
+
+Of segments as scale_capacity measures the store: processor seconds of the server's own processes. The object store
+that speaks as S3 does runs in this process, and is not counted.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, private_keys
+from changeling_aggregator.store.surveys import published_surveys
+from changeling_protocol.wire import survey_path
+from changeling_protocol.wire.paths import CHANGE, KEYS
+from changeling_simulations.capacity.costs import Cost
+from changeling_simulations.fleet.sealing import Load
+from changeling_simulations.fleet.sending import send
+from changeling_simulations.fleet.server import Server
+
+from tests.aggregator.buckets import new_bucket, object_store
+from tests.aggregator.serving import TOKEN, ServerProcess
+
+from .scale_capacity import SECONDS, WARMING, Measured, Size, made, modelled, processor_seconds, steps, times_of
+
+IN_A_FOLDER = Size(4_000, 1_000), Size(12_000, 4_000)
+IN_A_BUCKET = Size(4_000, 2_000)
+ASKED = 1_500
+KEYS_MADE = 50
+
+
+def measure() -> dict[str, float | None]:
+    figures: dict[str, float | None] = {}
+    with tempfile.TemporaryDirectory() as place, object_store() as endpoint:
+        folder = Path(place)
+        load = made(folder, WARMING + IN_A_FOLDER[-1].uploads)
+        in_folder = {
+            size: [_in_segments(folder, load, size, lambda store: f"{store}/segments")] for size in IN_A_FOLDER
+        }
+        in_bucket = _in_segments(folder, load, IN_A_BUCKET, lambda _: new_bucket(endpoint))
+        figures |= _asked(folder, load)
+    model = modelled(in_folder)
+    for stage in SECONDS:
+        cost: Cost = getattr(model, stage)
+        more = in_bucket[stage] - cost.of(IN_A_BUCKET.uploads, times_of(stage, IN_A_BUCKET))
+        figures |= {f"folder_{stage}_us": 1e6 * cost.each, f"folder_{stage}_of_a_fold_us": 1e6 * cost.start}
+        figures[f"object_{stage}_us"] = 1e6 * more / in_bucket["objects"]
+    figures["folder_bytes"] = in_folder[IN_A_FOLDER[-1]][0]["lying"] / (WARMING + IN_A_FOLDER[-1].uploads)
+    figures["bucket_bytes"] = in_bucket["lying"] / (WARMING + IN_A_BUCKET.uploads)
+    figures["uploads_an_object"] = IN_A_BUCKET.uploads / in_bucket["objects"]
+    return figures | _keys()
+
+
+def _in_segments(folder: Path, load: Load, size: Size, place_for: Callable[[str], str]) -> Measured:
+    """What a run takes; `lying`: the bytes at the place in the end."""
+    places: list[str] = []
+    runs: list[Measured] = []
+    lying = 0.0
+
+    def place_of(store: str) -> str:
+        places.append(place_for(store))
+        return places[-1]
+
+    for _ in steps(folder, load, size, runs, place_of):
+        lying = float(sum(each.size for each in place_at(places[-1]).kept("")))
+    return {**runs[0], "lying": lying}
+
+
+def _asked(folder: Path, load: Load) -> dict[str, float]:
+    """Processor time of the server for a key, for a result that it has made before, and for one that still holds."""
+    figures = {}
+    store = Store.open(folder / "server.db")
+    with store.reading() as connection:
+        (survey,) = published_surveys(connection)
+    store.close()
+    with ServerProcess(folder) as server:
+        send(load.requests(64), server.url)
+        with Server(server.url, TOKEN) as asked:
+            asked.fold()
+        result = f"{survey_path(survey.hex())}{CHANGE}?after=7&until=8"
+        tag = server.http.get(result).raise_for_status().headers["etag"]
+        for name, path, headers in (
+            ("key", KEYS, {}),
+            ("result", result, {}),
+            ("unchanged_result", result, {"if-none-match": tag}),
+        ):
+            answer = server.http.get(path, headers=headers)
+            before = processor_seconds(server.process.pid)
+            for _ in range(ASKED):
+                server.http.get(path, headers=headers)
+            figures[f"{name}_us"] = 1e6 * (processor_seconds(server.process.pid) - before) / ASKED
+            figures[f"{name}_bytes"] = float(_bytes_of(answer))
+    return figures
+
+
+def _bytes_of(answer: httpx.Response) -> int:
+    return len(answer.content) + sum(len(name) + len(value) + 4 for name, value in answer.headers.raw)
+
+
+def _keys() -> dict[str, float]:
+    """Per key: made; read for a batch of the fold; and put under another store key."""
+    with tempfile.TemporaryDirectory() as place:
+        store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
+        with store.writing() as connection:
+            new = _seconds(lambda: [make_key(connection, store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
+            read = _seconds(lambda: private_keys(connection, store.at_rest)) / KEYS_MADE
+            again = _seconds(lambda: encrypt_again(connection, store.at_rest, AtRest(b"b" * 32))) / KEYS_MADE
+        store.close()
+    return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began

@@ -100,7 +100,7 @@ def test_what_a_killed_run_left_goes_before_the_next_needs_the_room(case: Case) 
 
 
 def test_who_has_lost_its_turn_deletes_nothing_of_who_has_it(case: Case) -> None:
-    """A transaction of the turn says whether it still has it, once what is to go was listed; before that nothing goes."""
+    """A transaction says whether it still has it, once what is to go was listed: until then nothing goes."""
     case.append()
     theirs = "theirs-ids-67.parquet"
     case.begin("theirs")

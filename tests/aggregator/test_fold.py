@@ -645,6 +645,22 @@ def test_a_survey_that_cannot_be_read_harms_no_other(log: Log) -> None:
     assert (list(registry.surveys), list(registry.unreadable)) == ([log.survey.id], [bad])
 
 
+def test_keys_and_envelopes_are_kept_for_a_survey_that_cannot_be_read(store: Store) -> None:
+    """For as long as any grace may be: a server of another version can read it, and may be taking uploads for it."""
+    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
+    of_another_version = b"survey of 16 by."
+    with store.writing() as connection:
+        add_survey(connection, of_another_version, b"a grace of ten to the eleventh weeks")
+    log.append(END, bytes([1]) + of_another_version + log.key.id + bytes(200))
+    fold(store, END + MOST_RETENTION_SECONDS)
+    with store.reading() as connection:
+        assert sealed_period(connection, log.survey.id) == 8
+        assert (len(arrivals(log)), len(private_keys(connection, IN_CLEAR))) == (1, 1)
+    fold(store, END + MOST_RETENTION_SECONDS + 1)
+    with store.reading() as connection:
+        assert (arrivals(log), private_keys(connection, IN_CLEAR)) == ([], {})
+
+
 def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it added stays in the log and is told; a store that fails is no survey's trouble, and stops the fold."""
     other = replace(log.survey, question="Another?")

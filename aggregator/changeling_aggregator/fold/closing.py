@@ -145,10 +145,13 @@ def _graces(connection: Connection, now: UnixSeconds) -> tuple[dict[SurveyId, in
 
 def _retention(connection: Connection) -> int:
     """For how many seconds what could still be folded again is kept: the longest grace with something left to seal."""
-    ends = published_ends(connection)
+    ends, signed = published_ends(connection), published_surveys(connection)
+    surveys = readable(signed)
+    if len(surveys) < len(signed):  # another version, perhaps on another server, may need as much for those
+        return MOST_RETENTION_SECONDS
     graces = (
         survey.grace
-        for id_, survey in readable(published_surveys(connection)).items()
+        for id_, survey in surveys.items()
         if sealed_period(connection, id_) < (ends[id_].last if id_ in ends else survey.calendar.periods)
     )
     return min(max(graces, default=0), MOST_RETENTION_SECONDS)

@@ -5,13 +5,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import StoreError
+from changeling_aggregator.server.responses import answer_to
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.schema import VERSION
+from changeling_aggregator.store.log import open_stream
+from changeling_aggregator.store.schema import VERSION, versions
 from changeling_commands.__main__ import main as run
+from sqlalchemy import update
+from sqlalchemy.exc import DBAPIError
 
 from ..contracts.stores import PLACES, Place
 from ..postgres import PostgreSQL
@@ -93,4 +98,36 @@ def test_a_store_is_held_again_once_its_connections_were_lost(postgresql: Postgr
         connection.exec_driver_sql("SELECT 1")
     with pytest.raises(StoreError, match="is in use by "):
         Store.open(url, alone=True)
+    store.close()
+
+
+LOSE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'changeling'"
+
+
+def test_who_lost_its_connections_uses_no_tables_that_were_changed_meanwhile(postgresql: PostgreSQL) -> None:
+    """A server that was cut off while its store was upgraded writes nothing to it, as by an older program."""
+    url = postgresql.new()
+    store = Store.open(url)
+    postgresql.sql(LOSE)
+    with closing(Store.open(url, alone=True)) as alone, alone.writing() as connection:
+        connection.execute(update(versions).values(version_num="9999"))
+    for _ in range(3):
+        with pytest.raises((DBAPIError, StoreError)) as raised, store.writing() as connection:
+            open_stream(connection)
+    assert "changed meanwhile" in str(raised.value)
+    store.close()
+
+
+def test_a_request_that_finds_the_store_held_alone_is_told_to_come_again(postgresql: PostgreSQL) -> None:
+    """It is no defect of the server, which lost its connections; and the next request finds the store again."""
+    url = postgresql.new()
+    store = Store.open(url)
+    postgresql.sql(LOSE)
+    with closing(Store.open(url, alone=True)):
+        for _ in range(3):
+            with pytest.raises((DBAPIError, StoreError)) as raised, store.reading():
+                pass
+            assert answer_to(raised.value).status_code == 503
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
     store.close()

@@ -125,8 +125,8 @@ def test_a_request_that_finds_the_store_held_alone_is_told_to_come_again(postgre
     postgresql.sql(LOSE)
     with closing(Store.open(url, alone=True)):
         for _ in range(3):
-            with pytest.raises((DBAPIError, StoreError)) as raised, store.reading():
-                pass
+            with pytest.raises((DBAPIError, StoreError)) as raised, store.reading() as connection:
+                connection.exec_driver_sql("SELECT 1")
             assert answer_to(raised.value).status_code == 503
     with store.reading() as connection:
         assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1

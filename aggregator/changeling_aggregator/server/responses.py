@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from ..errors import Overloaded, TurnedDown, Unwritable
+from ..errors import Overloaded, StoreError, TurnedDown, Unwritable
 from .caching import UNKEPT
 from .refusals import count_refused
 
@@ -79,6 +79,7 @@ HANDLERS: dict[Any, Any] = {
     NotEstimable: _not_estimable,
     Overloaded: _come_again,
     Unwritable: _come_again,
+    StoreError: _come_again,
     DBAPIError: _come_again,
     NoConnection: _come_again,
     Exception: _failed,

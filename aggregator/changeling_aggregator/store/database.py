@@ -35,6 +35,10 @@ class Database(ABC):
         """Let no other process make or migrate the store until this transaction ends; waits for one that does."""
 
     @abstractmethod
+    def insist_on(self, version: str) -> None:
+        """Use the store from now on only as long as its tables have this schema version."""
+
+    @abstractmethod
     def turn(self) -> AbstractContextManager[Transactions | None]:
         """The turn of this process to fold, until it is given back or the process ends; None where another has it.
 

@@ -70,6 +70,9 @@ class EmbeddedDatabase(Database):
     def keep_others_out(self, connection: Connection) -> None:
         """A writer is alone already."""
 
+    def insist_on(self, version: str) -> None:
+        """They have it for as long as the file is held, which is without a break."""
+
     @contextmanager
     def turn(self) -> Iterator[Transactions | None]:
         """A lock on a file beside the store's, which ends with the process."""

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import StoreError
+from . import schema
 from .at_rest import IN_CLEAR, AtRest
 from .catalogue import segment_bytes
 from .database import Database, Transactions
@@ -40,6 +41,7 @@ class Store:
         try:
             with _usable(database), database.writer() as connection, connection.begin():
                 claim(connection, database)
+            database.insist_on(schema.VERSION)
         except BaseException:
             database.close()
             raise

@@ -87,6 +87,7 @@ class PostgreSQLDatabase(Database):
             )
         self.name = "PostgreSQL, " + make_conninfo("", **{k: v for k, v in given.items() if k in _SHOWN})
         self._lost, self._alone = False, alone
+        self._version: str | None = None
         self._noticing, self._closed = Lock(), Event()
         self.engine = create_engine(
             URL.create("postgresql+psycopg"),
@@ -111,6 +112,10 @@ class PostgreSQLDatabase(Database):
     def keep_others_out(self, connection: Connection) -> None:
         """A lock that ends with the transaction."""
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CLASS}, 0)")
+
+    def insist_on(self, version: str) -> None:
+        """Whoever lost all its connections does not hold the store: others may have changed its tables meanwhile."""
+        self._version = version
 
     @contextmanager
     def turn(self) -> Iterator[Transactions | None]:
@@ -197,6 +202,11 @@ class PostgreSQLDatabase(Database):
                 who = ", ".join(sorted(str(each) for (each,) in cursor.fetchall())) or "another session"
                 connection.close()
                 raise StoreError(in_use(self.name, who, self._alone))
+            if self._version is not None:
+                found = cursor.execute("SELECT version_num FROM alembic_version").fetchall()
+                if found != [(self._version,)]:
+                    connection.close()
+                    raise StoreError(f"the tables of {self.name} were changed meanwhile: start this program again")
         connection.commit()
         if fsync != "on":
             raise StoreError(f"{self.name} runs with fsync = off, so that a crash loses what is acknowledged: set it")

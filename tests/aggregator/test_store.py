@@ -92,6 +92,32 @@ def test_a_writer_waits_for_another_and_says_so_where_that_takes_too_long(
         assert second.result(60) == 2
 
 
+def test_a_log_that_is_written_back_is_begun_anew_while_others_write(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it does not grow with what is written; where somebody reads, or writes, that waits for the next time."""
+    monkeypatch.setattr(embedded, "MOST_LOG_PAGES", 0)
+
+    def written() -> int:
+        with store.writing() as connection:
+            open_stream(connection)
+        return (tmp_path / "server.db-wal").stat().st_size
+
+    largest = max(written() for _ in range(20))
+    for _ in range(20):
+        store.write_back()
+        assert written() <= largest
+    with store.reading() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM streams").scalar_one()
+        store.write_back()
+        assert connection.exec_driver_sql("SELECT count(*) FROM streams").scalar_one() == 40
+    with store.writing() as connection:
+        open_stream(connection)
+        store.write_back()
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM streams").scalar_one() == 41
+
+
 def test_opening_a_store_again_leaves_the_process_its_locks(tmp_path: Path) -> None:
     """Else another process that closes the file would take itself for the last, and throw away the log of the first."""
     first = Store.open(tmp_path / "server.db")

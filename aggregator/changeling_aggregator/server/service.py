@@ -18,6 +18,7 @@ from .rates import Rates
 from .sessions import Sessions
 from .shown import Showing
 from .traffic import Traffic
+from .writing_back import WritingBack
 
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
 """An operator's own rule for uploads, such as the attestation of an app, or a blind token: it is given a request's
@@ -60,6 +61,7 @@ class Service:
         self.registry.refresh()
         self.committer = Committer(store, self.clock, settings.most_store_bytes, settings.segments)
         self.folding = FoldLoop(store, self.registry, self.clock, folding, self.committer.flush, folds=settings.folds)
+        self.writing_back = WritingBack(store)
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()
@@ -77,11 +79,13 @@ class Service:
         """Begin to commit uploads and to fold."""
         self.committer.start()
         self.folding.start()
+        self.writing_back.start()
 
     def close(self) -> None:
         """Commit what was taken in, finish the batch that is being folded, close the store."""
         self.committer.close()
         self.folding.close()
+        self.writing_back.close()
         self.estimating.close()
         self.store.close()
 

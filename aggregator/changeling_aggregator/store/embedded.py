@@ -30,9 +30,13 @@ _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
     "secure_delete = ON",
-    "wal_autocheckpoint = 20000",  # the fold does it before: who appends should not wait for it
+    "wal_autocheckpoint = 100000",  # servers and folds do it before, as with so much each commit would try it
 )
 
+MOST_LOG_PAGES = 4096
+"""A write-ahead log of more pages is begun anew when it is written back."""
+WRITING_BACK_SECONDS = 0.005
+"""So long that waits for its turn, and then for readers."""
 LEAST_GIVEN_BACK_BYTES, MOST_REWRITTEN_BYTES = 256 * 2**20, 64 * 2**20
 """A file of which so much is free, and no more than so much is in use, is made small again."""
 LEAST_FREE_BYTES = 32 * 2**20
@@ -91,14 +95,20 @@ class EmbeddedDatabase(Database):
     def forget_overwritten(self) -> bool:
         """Empty the write-ahead log. Appending has to wait for this, so it waits a second at most for readers."""
         self.write_back()  # most of it, while they go on
-        with self._patient() as cursor:
+        with self._waiting(1) as cursor:
             (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
 
     def write_back(self) -> None:
-        """Bring the write-ahead log into the file, as far as nobody has to wait for it."""
-        with self.engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+        """Bring the write-ahead log into the file while others write, and then the little that they wrote meanwhile.
+
+        The last step keeps writers out for a few ms, and has them begin the log anew, where nobody is reading: under
+        uploads that never stop it would else grow for ever.
+        """
+        with self._waiting(WRITING_BACK_SECONDS) as cursor:
+            (_, pages, _) = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages > MOST_LOG_PAGES:
+                cursor.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
     def give_back(self) -> None:
         """Write the file anew where little of a large one is left. Appending waits for it, a second or so.
@@ -109,7 +119,7 @@ class EmbeddedDatabase(Database):
         used, free = self._sizes()
         if free < LEAST_GIVEN_BACK_BYTES or used > MOST_REWRITTEN_BYTES:
             return
-        with self._patient() as cursor:
+        with self._waiting(1) as cursor:
             cursor.execute("PRAGMA temp_store = MEMORY")
             with suppress(OperationalError):
                 cursor.execute("VACUUM")
@@ -117,13 +127,13 @@ class EmbeddedDatabase(Database):
             cursor.execute("PRAGMA temp_store = DEFAULT")
 
     @contextmanager
-    def _patient(self) -> Iterator[Cursor]:
-        """Outside of transactions, waiting a second at most for what others hold."""
+    def _waiting(self, seconds: float) -> Iterator[Cursor]:
+        """Outside of transactions, waiting so long at most for what others hold."""
         connection = self.engine.raw_connection()
         try:
             driver = connection.driver_connection
             assert isinstance(driver, SQLiteConnection)  # noqa: S101
-            _wait(driver, connection.info, 1)
+            _wait(driver, connection.info, seconds)
             yield driver.cursor()
         finally:
             connection.close()

@@ -23,7 +23,7 @@ from changeling_protocol import Survey
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.upload import CLOSING_BYTES
 
-from .scale_log import MILLION, PERIODS, log_of
+from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 
 ROUNDS = {1: 5, 3: 5, 10: 5, 30: 1}
 """How often logs of so many million reports are folded."""
@@ -52,7 +52,11 @@ def measure() -> dict[str, float | None]:
 
 
 def folded(server: Path, millions: int) -> Took:
-    """Fold a store whose log has so many million reports."""
+    """Fold a store whose log has so many million reports, after a small one, with which all is imported."""
+    with tempfile.TemporaryDirectory() as place:
+        small = log_in_segments(Path(place), PERIODS)
+        fold(small, UnixSeconds(time.time()), closing=False, open_=_Opening())
+        small.close()
     store, opening = Store.open(server), _Opening()
     began, used = time.perf_counter(), time.process_time()
     done = fold(store, UnixSeconds(time.time()), closing=False, open_=opening, seen=SeenIds())

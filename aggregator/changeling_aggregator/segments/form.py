@@ -20,6 +20,9 @@ SCHEMA = pa.schema(
 )
 """arrival: Unix milliseconds; what the catalogue says of the segment limits it (`catalogue.Segment`)."""
 
+_ROWS_AT_ONCE = 1000
+"""So many become objects at a time: who reads a batch leaves the rest of the segment."""
+
 
 class Row(NamedTuple):
     """A request in a segment. position: its number in its stream. arrival: Unix milliseconds."""
@@ -71,6 +74,7 @@ def check_rows(table: pa.Table, stream: int, first: int, last: int) -> None:
 def rows_after(table: pa.Table, position: int, arrivals: tuple[UnixMilliseconds, UnixMilliseconds]) -> Iterator[Row]:
     """The table's rows after a position, in order. arrivals: the earliest and the latest; others count as these."""
     first = int((table["position"].to_numpy() <= position).sum())
-    part = table.slice(first)
-    arrived = part["arrival"].to_numpy().clip(*arrivals).tolist()
-    yield from map(Row, part["position"].to_pylist(), arrived, part["body"].to_pylist())
+    for at in range(first, len(table), _ROWS_AT_ONCE):
+        part = table.slice(at, _ROWS_AT_ONCE)
+        arrived = part["arrival"].to_numpy().clip(*arrivals).tolist()
+        yield from map(Row, part["position"].to_pylist(), arrived, part["body"].to_pylist())

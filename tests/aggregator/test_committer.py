@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import Overloaded, Unwritable
 from changeling_aggregator.fold import fold
-from changeling_aggregator.ingest import Committer, committer
+from changeling_aggregator.ingest import Committer, gathering
 from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.store.counted import refusals_of
 from changeling_aggregator.store.sealing_keys import private_keys
@@ -124,7 +124,7 @@ def test_the_last_bytes_of_a_disk_are_left_to_sealing(store: Store, monkeypatch:
 
 def test_what_waits_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound an upload is turned away at once; who waits is not affected."""
-    monkeypatch.setattr(committer, "MOST_WAITING_BYTES", 10)
+    monkeypatch.setattr(gathering, "MOST_WAITING_BYTES", 10)
     waiting = Committer(store, lambda: 5.0)
     kept, refused = submit(waiting, b"12345678", b"123", start=True)
     assert kept is None

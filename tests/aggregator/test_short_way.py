@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.ingest.committer import Done
+from changeling_aggregator.ingest.gathering import Done
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.server.short_way import ShortWay
 from changeling_aggregator.store import Store

@@ -57,7 +57,7 @@ def measure() -> dict[str, float | None]:
         load = made(folder, MANY)
         logs = {str(size): _logged(folder, load, size) for size in (FEW, MANY)}
         (folder / "wide").mkdir()
-        log_in_segments(folder / "wide", WIDE * PERIODS).store.close()
+        log_in_segments(folder / "wide", WIDE * PERIODS).close()
         (folder / "shared").mkdir()
         with cluster(folder / "cluster", 2) as running, _engine(running, folder, logs[str(FEW)]) as (engine, began):
             few, many, wide, seen = (

@@ -24,7 +24,7 @@ from changeling_protocol.wire.paths import HISTOGRAM, KEYS, READY, STATUS
 from tests.aggregator.devices import Log
 from tests.aggregator.serving import ADMIN, ServerProcess
 
-from .server_world import kept_bodies, loaded, plaintext, port_of, prepared
+from .server_world import folded, kept_bodies, loaded, plaintext, port_of, prepared
 
 MINUTES = 10
 MINUTE_SECONDS = 60.0
@@ -49,7 +49,7 @@ def measure() -> dict[str, float | None]:
             for file in files:
                 minutes.append(loaded(port_of(server), file, MINUTE_SECONDS, most * SHARE) | seen.since())
             seen.stop()
-            behind = _folded(server, path)
+            behind = folded(server, path)
             lost = _open_files(server.process.pid) - open_files
         figures = _compared(minutes) | _counted(log, minutes)
         log.store.close()
@@ -108,19 +108,11 @@ def _bodies(log: Log) -> list[bytes]:
 def _kept_up_with(server: ServerProcess, file: Path, path: str) -> float:
     """Requests a second, from the first to when all are folded."""
     loaded(port_of(server), file, 2.0)
-    _folded(server, path)
+    folded(server, path)
     began = time.monotonic()
     requests = loaded(port_of(server), file, PROBE_SECONDS)["requests"]
-    _folded(server, path)
+    folded(server, path)
     return requests / (time.monotonic() - began)
-
-
-def _folded(server: ServerProcess, path: str) -> float:
-    """Waits until all is folded; returns for how many seconds."""
-    began = time.monotonic()
-    while server.http.get(path + STATUS, headers=ADMIN).raise_for_status().json()["unfolded_requests"]:
-        time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def _compared(minutes: list[dict[str, float]]) -> dict[str, float | None]:

@@ -31,9 +31,10 @@ from changeling_protocol import (
 from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
 from changeling_protocol.upload import encode_upload
 from changeling_protocol.wire import encode_upload_request
+from changeling_protocol.wire.paths import STATUS
 
 from tests.aggregator.devices import Log
-from tests.aggregator.serving import ServerProcess
+from tests.aggregator.serving import ADMIN, ServerProcess
 from tests.postgres import PostgreSQL
 from tests.protocol.examples import survey
 
@@ -127,3 +128,11 @@ def kept_bodies(path: Path, made: Sequence[bytes]) -> Path:
     """Writes requests where `loaded` finds them."""
     write_bodies(path, list(made))
     return path
+
+
+def folded(server: ServerProcess, path: str) -> float:
+    """Waits until all is folded; returns for how many seconds."""
+    began = time.monotonic()
+    while server.http.get(path + STATUS, headers=ADMIN).raise_for_status().json()["unfolded_requests"]:
+        time.sleep(0.05)
+    return time.monotonic() - began

@@ -16,10 +16,8 @@ from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.sealing_keys import private_keys
 
 from .cluster import WHY_NOT, SparkCluster, offspring
+from .conftest import Pair
 from .hostile_log import AFTER, contents, counted_ids
-from .test_cluster import Pair, many_tasks, pair
-
-__all__ = ["many_tasks", "pair"]
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 

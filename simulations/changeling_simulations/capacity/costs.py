@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,8 @@ def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[
     uploads, times: of each run; without times each run is one. Raises ValueError where all runs have as many uploads,
     or one of them cost nothing.
     """
+    from scipy.optimize import nnls  # the command, which only multiplies, starts without it
+
     n, y = np.asarray(uploads, float), np.asarray(measured, float)
     if len(set(n.tolist())) < 2:
         raise ValueError("a cost is fitted to runs of two sizes at least")

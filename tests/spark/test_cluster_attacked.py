@@ -18,6 +18,7 @@ from changeling_aggregator.store.sealing_keys import private_keys
 from .cluster import WHY_NOT, SparkCluster, offspring
 from .conftest import Pair
 from .hostile_log import AFTER, contents, counted_ids
+
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 

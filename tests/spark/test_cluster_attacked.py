@@ -112,7 +112,8 @@ def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
         pytest.skip(WHY_NOT)
     from pyspark.sql import SparkSession
 
-    theirs = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    plain = {"spark.ui.enabled": "false", "spark.io.encryption.enabled": "false"}  # a Java process keeps what it had
+    theirs = SparkSession.builder.master("local[1]").config(map=plain).getOrCreate()
     try:
         with pytest.raises(SparkTrouble, match="does not encrypt"), session.session(Cluster("local[1]")):
             pass

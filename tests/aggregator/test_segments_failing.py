@@ -122,8 +122,10 @@ def test_a_disk_that_is_full_or_read_only_turns_uploads_away_until_it_is_not(tmp
         mounted("--bind", disk, view)  # beside it, as nothing becomes read-only where files are open
         mounted("-o", "remount,bind,ro", view)
         mounted("--bind", view, disk)
-        sending.is_turned_away(str(disk), "be written")  # by who looks, or by who writes
-        unmounted(view, disk)
+        try:
+            sending.is_turned_away(str(disk), "be written")  # by who looks, or by who writes
+        finally:
+            unmounted(view, disk)
         sending.is_well_again()
 
 

@@ -113,6 +113,7 @@ def steps(
         with ServerProcess(Path(place), *options, log=Path(place) / "log") as server:
             store, requests = Store.open(server.store_path), load.requests()
             _sent(server, store, requests, WARMING)
+            _rest(server.process.pid)
             for _ in range(size.uploads // size.folded):
                 before = of_processes(server.process.pid)
                 objects += _sent(server, store, requests, size.folded)
@@ -122,6 +123,14 @@ def steps(
             store.close()
         stored = sum(file.stat().st_size for file in Path(place).glob("server.db*"))
     into.append({**after, **seconds, "stored": float(stored), "objects": float(objects)})
+
+
+def _rest(server: int) -> None:
+    """Waits until those that open have loaded what they need: the fold goes on without them until then."""
+    before, now = -1.0, of_processes(server)["opening"]
+    while now - before > 0.01:
+        time.sleep(1)
+        before, now = now, of_processes(server)["opening"]
 
 
 def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:

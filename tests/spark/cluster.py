@@ -71,13 +71,9 @@ class SparkCluster:
     def most_mebibytes(self) -> tuple[float, float]:
         """The most memory that an executor's Java process, and a Python process of one, has had."""
         processes = [each for worker in self.workers for each in offspring(worker.pid)]
-        java = [_most_mebibytes(each) for each in processes if b"Backend" in command_of(each)]
-        python = [_most_mebibytes(each) for each in processes if b"pyspark" in command_of(each)]
-        return max(java, default=0.0), max(python, default=0.0)
-
-    def written_mebibytes(self) -> float:
-        """What the workers' scratch folder holds: what was shuffled, and what did not fit into memory."""
-        return sum(each.stat().st_size for each in (self.folder / "local").rglob("*") if each.is_file()) / 2**20
+        java = {each for each in processes if b"Backend" in command_of(each)}
+        python = {each for each in processes if b"pyspark" in command_of(each)} - java  # whose class path names it too
+        return max(map(_most_mebibytes, java), default=0.0), max(map(_most_mebibytes, python), default=0.0)
 
     def close(self) -> None:
         """Stop all of it."""

@@ -19,7 +19,7 @@ from tests.aggregator.small_bucket import SmallBucket, small_bucket
 from .server_appending import loaded_with_cpu
 from .server_world import Running, bodies, empty_server, kept_bodies, port_of, prepared
 
-ROUNDS, ROUNDS_OF_TWO = 5, 4
+ROUNDS, ROUNDS_OF_TWO = 3, 4
 BODIES = 2000
 
 

@@ -25,7 +25,7 @@ from changeling_protocol.upload import CLOSING_BYTES
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 
-ROUNDS = {1: 5, 3: 5, 10: 5, 30: 1}
+ROUNDS = {1: 5, 3: 5, 10: 3, 30: 1}
 """How often logs of so many million reports are folded."""
 
 

@@ -29,7 +29,7 @@ from tests.spark.cluster import SparkCluster, cluster
 from tests.spark.hostile_log import AFTER, contents, prepared
 
 DRIVERS = 2
-WORKERS = 4
+WORKERS = 2
 """So many times each is killed, a little later each time."""
 STEP_SECONDS = 0.4
 _SAME = ("tallies", "attendance", "refusals")

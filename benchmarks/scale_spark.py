@@ -30,7 +30,7 @@ from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 from .spark_disks import NOTHING, Disks
 
-TIMES = {1: 5, 3: 3, 10: 3, 30: 1}
+TIMES = {1: 5, 3: 3, 10: 2, 30: 1}
 """How often logs of so many million reports are folded."""
 COMPARED = 10
 """Of these, what the embedded fold is compared with, and one worker."""

@@ -1,7 +1,6 @@
 """Attacks on journals: each byte changed, cut at each byte, put back from before, two recoveries at once."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,33 +9,14 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row
 from changeling_aggregator.segments.journal import Journal, read_journal
-from changeling_aggregator.store import Store, recovery
+from changeling_aggregator.store import recovery
 from changeling_aggregator.store.recovery import Silent, recover, silent_streams
 from changeling_aggregator.store.rolling import Written
-from changeling_protocol import Calendar
 
-from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
-from .test_segments import Clock, killed, left_by_a_killed_server, put, without_its_thread
+from .journaling import END, GRACE, Clock, killed, left_by_a_killed_server, put, without_its_thread
 
-START, GRACE = 1_800_000_000, 600
-END = START + 8 * 60
 HEAD = 24
-
-
-@pytest.fixture
-def log(store: Store) -> Log:
-    return Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(float(END))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "segments", make=True)
 
 
 def upload(log: Log) -> bytes:

@@ -23,7 +23,9 @@ FOLDS = 24.0 * 3600
 RUNS = 24.0
 """In a day, on Spark: so results are an hour old at most, and all ids that are kept are read and written so often."""
 COMMITS = 20.0
-"""A second, of a server before an object store that takes 50 ms to keep an object, one after the other."""
+"""Objects a second, of a server before an object store that is sent no more than UPLOADS_AN_OBJECT in such a time."""
+UPLOADS_AN_OBJECT = 32
+"""So many that come sooner make an object at once: `ingest.bucketed.BucketWriter.pace`."""
 BUCKET_IDS = 500_000
 """So many are in one file, of a run on Spark."""
 
@@ -171,11 +173,12 @@ def _stages(
 
 
 def _objects(demand: Demand, design: Design, rhythm: Rhythm, machine: Machine, shards: int) -> float:
-    """How many objects servers write in a day: each COMMITS a second, all together no more than envelopes."""
+    """How many objects servers write in a day: COMMITS a second each, or one for UPLOADS_AN_OBJECT if that is more."""
     if design is Design.STORE:
         return 0.0
     cores = demand.envelopes * UNITS[design].accept.each * (1 + rhythm.swing) / DAY_SECONDS / machine.busy
-    return min(max(shards, ceil(cores)) * COMMITS * DAY_SECONDS, demand.envelopes)
+    paced = max(shards, ceil(cores)) * COMMITS * DAY_SECONDS
+    return min(max(paced, demand.envelopes / UPLOADS_AN_OBJECT), demand.envelopes)
 
 
 def _limits(demand: Demand, rhythm: Rhythm, machine: Machine, shards: int) -> dict[str, float]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -104,12 +104,11 @@ def folding(server: Life) -> Iterator[set[int]]:
     def ask() -> None:
         while not stop.wait(0.02):
             fold = server.folds[-1]
-            with suppress(OSError, http.client.HTTPException, ValueError):
-                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=MOST_SECONDS)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=MOST_SECONDS)
+            with suppress(OSError, http.client.HTTPException, ValueError), closing(connection):
                 connection.request("POST", FOLD, headers=ADMIN)
                 if json.loads(connection.getresponse().read()).get("envelopes") and server.folds[-1] == fold:
                     counted.add(fold)
-                connection.close()
 
     asking = Thread(target=ask)
     asking.start()

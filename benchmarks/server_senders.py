@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from contextlib import closing as ending
 from contextlib import suppress
 from threading import Event, Thread
 
@@ -73,12 +74,11 @@ class Senders:
 
 
 def _sent(port: int, body: bytes) -> bool:
-    with suppress(OSError, http.client.HTTPException):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with suppress(OSError, http.client.HTTPException), ending(connection):
         connection.request("POST", UPLOADS, body)
         answer = connection.getresponse()
         content = answer.read()
-        connection.close()
         return answer.status == 200 and content.endswith(b"\x90")  # nobody refused
     return False
 

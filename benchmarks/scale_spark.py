@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from changeling_aggregator.fold import FoldReport, OpeningProcesses, fold
+from changeling_aggregator.fold import FoldReport, fold
+from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store

@@ -22,10 +22,10 @@ from changeling_aggregator.fold.checks import judged
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.fold.opening import open_requests
 from changeling_aggregator.fold.runs import add_ids, merged
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.ingest import Registry
+from changeling_aggregator.opening import open_requests
 from changeling_aggregator.store import LoggedRequest, Store, embedded, thinning
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.counted import sealed_period, tallies_of

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import FoldDied
-from changeling_aggregator.fold import FoldProcess, OpeningProcesses, fold
-from changeling_aggregator.fold.opening import open_requests
+from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Registry
+from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded

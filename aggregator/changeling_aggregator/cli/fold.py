@@ -49,10 +49,11 @@ def fold(
     Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
     into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
     """
-    from ..fold import FoldEngine, FoldProcess, OpeningProcesses
+    from ..fold import FoldEngine, FoldProcess
     from ..fold.check import check as check_store
     from ..ingest import Registry
     from ..logs import log_in_json
+    from ..opening import OpeningProcesses
     from ..server import GuardedClock
     from ..server.fold_loop import FoldLoop
     from ..spark.session import Cluster

@@ -18,6 +18,7 @@ from changeling_protocol.refusal import Refusal
 from sqlalchemy import Connection
 
 from ..errors import Overtaken
+from ..opening import Open, open_requests
 from ..store import ClosingKey, Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.database import Transactions
@@ -35,7 +36,6 @@ from .closing import (
 from .counting import Counted, count
 from .freed_memory import keep_freed_memory
 from .halves import SortedIds
-from .opening import Open, open_requests
 from .runs import Added, add_ids
 from .seen import SeenIds
 from .snapshots import take_snapshots

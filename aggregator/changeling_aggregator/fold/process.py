@@ -22,9 +22,9 @@ from changeling_protocol.quantities import UnixSeconds
 
 from ..errors import FoldDied
 from ..logs import log_in_json
+from ..opening import OpeningProcesses
 from ..store import AtRest, Store
 from .folding import FoldReport, fold
-from .opening_processes import OpeningProcesses
 from .seen import SeenIds
 
 SLICE_SECONDS = 5.0

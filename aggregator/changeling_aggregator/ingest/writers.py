@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol.refusal import RefusalCounts
 
 from ..segments import place_at
 from ..store import Store
-from ..store.counted import RefusalCounts, add_refusals
+from ..store.counted import add_refusals
 from ..store.log import append, open_stream, stop_appending
 from .writing import LogWriter
 

@@ -24,7 +24,7 @@ from changeling_protocol import Survey
 from changeling_protocol.quantities import SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from .opening import Opened, Opener, open_requests
+from .requests import Opened, Opener, open_requests
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
 """About so many bytes of requests are given at a time; less towards the end, so that no processor waits for another."""

@@ -1,4 +1,5 @@
-"""Settings of the whole suite: Hypothesis sets no deadline, as a busy machine misses one with nothing wrong.
+"""Settings of the whole suite: Hypothesis tries the same examples each time, and minds no clock, as a busy machine
+misses any time with nothing wrong. New examples: `pytest --hypothesis-profile default`.
 
 One PostgreSQL runs for all tests that need one. A test that is marked as timed has three tries.
 """
@@ -6,11 +7,11 @@ One PostgreSQL runs for all tests that need one. A test that is marked as timed 
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from .postgres import PostgreSQL
 
-settings.register_profile("changeling", deadline=None)
+settings.register_profile("changeling", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("changeling")
 
 

@@ -15,7 +15,8 @@ from changeling_aggregator.spark.key_service import KeyService
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.sealing_keys import private_keys
 
-from .cluster import WHY_NOT, SparkCluster, offspring
+from ..processes import offspring
+from .cluster import WHY_NOT, SparkCluster
 from .conftest import Pair
 from .hostile_log import AFTER, contents, counted_ids
 

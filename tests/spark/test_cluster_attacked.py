@@ -65,7 +65,6 @@ class Watch:
         return [path for path, some in self.seen.items() if any(form in each for each in some for form in forms)]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyspark leaves a socket open
 @pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("broadcast", [False, True], ids=["small tasks", "tasks that are broadcast"])
 def test_while_a_cluster_folds_no_secret_is_where_others_read(

@@ -28,7 +28,8 @@ from changeling_protocol.quantities import UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 
 from tests.aggregator.segmented import append
-from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
+from tests.processes import offspring
+from tests.spark.cluster import SparkCluster, cluster, seconds_of
 
 from .scale_capacity import made
 from .scale_log import PERIODS, log_in_segments

@@ -26,7 +26,8 @@ from changeling_aggregator.store.schema import attendance, refusals, tallies
 from changeling_protocol.quantities import UnixSeconds
 from sqlalchemy import select
 
-from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
+from tests.processes import offspring
+from tests.spark.cluster import SparkCluster, cluster, seconds_of
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 from .spark_disks import NOTHING, Disks

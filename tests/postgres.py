@@ -52,18 +52,30 @@ class PostgreSQL:
 
     def __exit__(self, *_: object) -> None:
         self.stop("immediate")
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)  # a process of it may be writing still
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
         settings += ["timezone=UTC", "log_min_messages=fatal", "log_min_error_statement=fatal"]
         options = " ".join(f"-c {setting}" for setting in settings)
-        self._run(self._binaries / "pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log", "-o", options, "start")
+        self._run(
+            self._binaries / "pg_ctl",
+            "-D",
+            self.data,
+            "-w",
+            "-t",
+            "200",
+            "-l",
+            self.folder / "log",
+            "-o",
+            options,
+            "start",
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it. mode: "fast" breaks off what runs; "immediate" is a crash, after which it recovers."""
-        self._run(self._binaries / "pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+        self._run(self._binaries / "pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "200", "stop")
 
     def url(self, schema: str, user: str = "changeling") -> str:
         """The URL of a schema of its own."""

@@ -248,7 +248,7 @@ def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
 
 
 @on_sqlite
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     plaintext=st.binary(min_size=1, max_size=80)
     | st.recursive(
@@ -411,7 +411,7 @@ def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
 
 
 @on_sqlite
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30))
 @pytest.mark.parametrize("at_once", [2**22, 50 * 16], ids=["in_memory", "in_pieces"])
 def test_runs_hold_every_id_in_few_pieces(
@@ -699,7 +699,7 @@ def test_the_log_is_pruned_a_bounded_number_at_a_time(log: Log, monkeypatch: pyt
     assert left == [6, 2, 0, 0]
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6))
 def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int) -> None:
     """Whenever the log is pruned, what is left of it gives the stored tallies of every open node, those included

@@ -113,6 +113,6 @@ def test_a_server_speaks_tls_by_itself(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, *options) as server:
         assert server.url.startswith("https://")
         trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
-        answer = httpx.get(f"{server.url}/v1/surveys", verify=trusted)
+        answer = httpx.get(f"{server.url}/v1/surveys", verify=trusted, timeout=100)
         assert answer.status_code == 200
         assert "strict-transport-security" in answer.headers

@@ -257,7 +257,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
     def appender(number: int) -> list[bytes]:
         own, random, mine = place.open(), Random(number), []
         stream = stream_of(own)
-        at_once.wait(20)
+        at_once.wait(100)
         for count in range(appended):
             envelopes = [bytes([number, count, i]) for i in range(random.randint(1, 3))]
             put(own, stream, *envelopes, now=random.randint(1, 50))
@@ -267,7 +267,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
 
     def reader() -> list[tuple[int, int, int]]:
         own, seen = place.open(), []
-        at_once.wait(20)
+        at_once.wait(100)
         last = False
         while not last:
             last = done.is_set()
@@ -286,7 +286,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
         reading = pool.submit(reader)
         sent = list(pool.map(appender, range(4)))
         done.set()
-        seen = reading.result(60)
+        seen = reading.result(100)
     with store.reading() as connection:
         log = list(whole_log(connection))
     assert seen == sorted(seen) == [each[:3] for each in log]
@@ -303,7 +303,7 @@ def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: St
     stream, stopped = stream_of(beside), Event()
 
     def late() -> None:
-        stopped.wait(20)
+        stopped.wait(100)
         put(beside, stream, b"late", now=5)
 
     with ThreadPoolExecutor(1) as pool:
@@ -315,7 +315,7 @@ def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: St
                 assert first_unfolded(connection) is None
             assert not appending.done()
             hold_arrivals(connection, 1000)
-        appending.result(30)
+        appending.result(100)
     with store.reading() as connection:
         assert first_unfolded(connection) == 1000
 
@@ -703,7 +703,7 @@ def test_of_keys_that_many_publish_at_once_one_is_valid_at_a_time(place: Place, 
 
     def publish_own(public: bytes) -> bool:
         own = place.open()
-        at_once.wait(20)
+        at_once.wait(100)
         try:
             with own.writing() as connection:
                 return publish(connection, SealingKey(public, 10, 20))

@@ -19,9 +19,10 @@ from changeling_protocol import Calendar
 from ..aggregator.devices import body, envelope, report
 from ..aggregator.serving import ServerProcess, eventually
 from ..command_line import invoked
+from ..ports import free_port
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .hand import KEY, sealed
-from .relaying import RelayProcess, free_port
+from .relaying import RelayProcess
 from .upstreams import watching
 
 QUICK = ("--batch", "4", "--wait", "1s", "--most-wait", "3s")

@@ -93,6 +93,15 @@ class PostgreSQL:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    def files_with(self, content: bytes) -> list[Path]:
+        """The files of tables, as they are on disk, that hold these bytes."""
+        self.sql("CHECKPOINT")
+        found = []
+        for path in (self.data / "base").rglob("*"):
+            with suppress(FileNotFoundError, IsADirectoryError):  # which PostgreSQL may delete meanwhile
+                found += [path] if content in path.read_bytes() else []
+        return found
+
     def _run(self, *command: object) -> None:
         done = subprocess.run(
             [*map(str, command)],

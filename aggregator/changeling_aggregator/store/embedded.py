@@ -36,7 +36,7 @@ _PRAGMAS = (
 MOST_LOG_PAGES = 4096
 """A write-ahead log of more pages is begun anew when it is written back."""
 WRITING_BACK_SECONDS = 0.005
-"""So long that waits for its turn, and then for readers."""
+"""So long writing back waits for other writers, and then once more for readers."""
 LEAST_GIVEN_BACK_BYTES, MOST_REWRITTEN_BYTES = 256 * 2**20, 64 * 2**20
 """A file of which so much is free, and no more than so much is in use, is made small again."""
 LEAST_FREE_BYTES = 32 * 2**20

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path

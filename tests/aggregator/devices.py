@@ -11,6 +11,7 @@ from changeling_aggregator.store.sealing_keys import make_key, publish_key
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, canonical, seal
 from changeling_protocol.upload import encode_upload
+from sqlalchemy import Connection
 
 from ..protocol.examples import AUTHORITY
 from .refolding import present, shown
@@ -57,6 +58,13 @@ def body(*envelopes: object) -> bytes:
     return canonical.encode({"envelopes": list(envelopes)})
 
 
+def publish_new_key(connection: Connection, store: Store, begins: int, expires: int) -> SealingKey:
+    """A sealing key of the store, made, signed and published."""
+    key = SealingKey(make_key(connection, store.at_rest), begins, expires)
+    publish_key(connection, key, key.signed_by(AUTHORITY))
+    return key
+
+
 @dataclass(frozen=True)
 class Log:
     """A store that holds one survey and its key, with a stream to append to."""
@@ -70,8 +78,7 @@ class Log:
     def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> "Log":
         with store.writing() as connection:
             add_survey(connection, survey.id, survey.signed_by(AUTHORITY), public=True)
-            key = SealingKey(make_key(connection, store.at_rest), begins, expires)
-            publish_key(connection, key, key.signed_by(AUTHORITY))
+            key = publish_new_key(connection, store, begins, expires)
             return cls(store, survey, key, open_stream(connection))
 
     def append(self, at: float, *envelopes: bytes, stream: int | None = None) -> None:

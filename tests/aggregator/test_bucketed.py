@@ -17,7 +17,7 @@ from changeling_aggregator.segments import bucket as buckets
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.compaction import OLD_SECONDS, sweep
-from changeling_aggregator.store.log import LoggedRequest, unread
+from changeling_aggregator.store.log import LoggedRequest, hold_arrivals, unread
 from sqlalchemy import Connection, event
 
 from .small_bucket import WELL, Conduct, SmallBucket, small_bucket
@@ -168,6 +168,22 @@ def test_an_object_that_is_there_after_its_uploads_were_refused_is_read_by_nobod
     assert sweep(store, written + OLD_SECONDS - 1) == 0
     assert sweep(store, written + OLD_SECONDS + 1) == 1
     assert bodies_in(store) == [b"sent again"]
+
+
+def test_an_upload_arrives_when_the_catalogue_has_its_object(store: Store, bucket: SmallBucket) -> None:
+    """What is sealed while a slow store takes the object stays sealed: the upload is kept, and has arrived since."""
+
+    def conduct(method: str, _: str) -> Conduct:
+        if method == "PUT":
+            with store.writing() as connection:
+                hold_arrivals(connection, 9000)
+        return WELL
+
+    bucket.conduct = conduct
+    with committing(store, bucket) as committer:
+        assert asyncio.run(sent(committer, [b"in the last second"])) == [None]
+    ((arrival, *_, body),) = logged(store)
+    assert (body, arrival) == (b"in the last second", 9000)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -7,10 +7,12 @@ import pytest
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Calendar
+from changeling_protocol import Calendar, SealingKey
+from changeling_protocol.wire import decode_key_list
+from changeling_protocol.wire.paths import KEYS
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .devices import Log, report
+from .devices import Log, publish_new_key, report
 from .serving import in_process
 
 START, PERIOD, GRACE = 1_800_000_000, 7200, 36_000
@@ -118,3 +120,49 @@ def test_head_and_304_have_the_headers_of_the_answer(asked: Asked) -> None:
                     assert each.headers[name] == whole.headers[name]
             assert head.headers["content-length"] == str(len(whole.content))
             assert whole.headers["vary"] == "accept"
+
+
+class TwoKeys:
+    """A server with a key that is good for 100 seconds, and the one after it; its clock is set."""
+
+    def __init__(self, store: Store) -> None:
+        self.begins, self.changes, self.ends = START, START + 100, START + 200
+        with store.writing() as connection:
+            for dates in ((self.begins, self.changes), (self.changes, self.ends)):
+                publish_new_key(connection, store, *dates)
+        self.now = float(START)
+        self.service = Service(store, Settings(PINNED, lambda: self.now))
+
+
+def test_no_cache_gives_a_key_out_beyond_its_expiry(store: Store) -> None:
+    """At every second of two keys' lives a cache may keep what it is given for a minute, or until that key expires; an
+    empty list, before and after, is kept by none."""
+    asked = TwoKeys(store)
+    given = {}
+    with in_process(asked.service) as get:
+        for second in range(asked.begins - 1, asked.ends + 1):
+            asked.now = second + 0.5
+            answer = get(KEYS)
+            expires = [SealingKey.from_signed(each, PINNED).expires for each in decode_key_list(answer.content)]
+            given[second] = answer.headers["cache-control"], expires
+    assert given.pop(asked.begins - 1) == given.pop(asked.ends) == ("no-store", [])
+    assert given == {
+        second: (f"public, max-age={min(60, end - second - 1)}", [end])
+        for begin, end in ((asked.begins, asked.changes), (asked.changes, asked.ends))
+        for second in range(begin, end)
+    }
+
+
+def test_who_has_the_key_is_told_that_it_still_holds(store: Store) -> None:
+    """GET and HEAD have one tag; who shows it is sent nothing again, until there is another key."""
+    asked = TwoKeys(store)
+    with in_process(asked.service) as get:
+        whole, head = get(KEYS), get(KEYS, method="HEAD")
+        tag = {"if-none-match": whole.headers["etag"]}
+        unchanged = get(KEYS, tag)
+        assert [each.status_code for each in (whole, head, unchanged)] == [200, 200, 304]
+        assert unchanged.content == head.content == b""
+        for name in ("etag", "cache-control"):
+            assert whole.headers[name] == head.headers[name] == unchanged.headers[name]
+        asked.now = asked.changes + 1.0
+        assert get(KEYS, tag).status_code == 200

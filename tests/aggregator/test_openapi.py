@@ -198,6 +198,7 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
     path, nowhere = survey_path(published), "/v1/surveys/" + "0" * 32
     for each in ("/v1/surveys", "/v1/keys", "/healthz", "/readyz", "/openapi.json", path, nowhere):
         asking("GET", each)
+    asking("GET", "/v1/keys", headers={"if-none-match": "*"})
     _try_puts(asking)
     for what, needed in ESTIMATES.items():
         for form in ("json", "msgpack", "csv"):

@@ -8,6 +8,7 @@ import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.segments.folder import Folder
+from changeling_aggregator.segments.place import Kept
 from changeling_aggregator.spark.folding import fold_once
 from changeling_aggregator.spark.pieces import Piece
 from changeling_aggregator.spark.tasks import Run
@@ -97,6 +98,24 @@ def test_what_a_killed_run_left_goes_before_the_next_needs_the_room(case: Case) 
 
     case.run(Looking())
     assert case.lying() == case.named() | {"theirs.parquet"}
+
+
+def test_a_place_is_listed_once_for_all_runs(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a run and after it, however many were killed: an object store is paid for each time."""
+    for number in range(5):
+        case.begin(f"killed{number}")
+        (case.place.path / f"killed{number}-ids-67.parquet").write_bytes(b"?")
+    case.append()
+    listed, kept = [0], Folder.kept
+
+    def counted(folder: Folder, *prefixes: str) -> Iterator[Kept]:
+        listed[0] += 1
+        return kept(folder, *prefixes)
+
+    monkeypatch.setattr(Folder, "kept", counted)
+    case.run()
+    assert listed == [2]
+    assert case.lying() == case.named()
 
 
 def test_who_has_lost_its_turn_deletes_nothing_of_who_has_it(case: Case) -> None:

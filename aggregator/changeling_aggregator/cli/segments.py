@@ -34,10 +34,12 @@ def list_(store: Named) -> None:
 def compact(store: Named) -> None:
     """Write small segments anew as larger ones, drop what counts as deleted, and delete files of no use.
 
-    A server does it by itself, a little at a time. While another process folds nothing is done, and it ends with 1.
+    Of no use are what a killed server wrote and never named, and journals of streams that were given up. A server does
+    all but that by itself, a little at a time. While another process folds nothing is done, and it ends with 1.
     """
     from ..store import Store
     from ..store.compaction import sweep, tidy
+    from ..store.recovery import clear_given_up
 
     with closing(Store.open(store)) as opened, opened.turn_to_fold() as writing:
         if writing is None:
@@ -46,7 +48,7 @@ def compact(store: Named) -> None:
         replaced = 0
         while some := tidy(opened, writing):
             replaced += some
-        swept = sweep(opened, UnixSeconds(time.time()))
+        swept = sweep(opened, UnixSeconds(time.time())) + clear_given_up(opened)
     typer.echo(f"{replaced} segments were written anew, {swept} files of no use deleted")
 
 

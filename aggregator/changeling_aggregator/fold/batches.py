@@ -22,7 +22,7 @@ BATCH_BYTES = 32 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Requests in the log's order, none at its end, with what is in them; and the surveys as they were read."""
+    """Requests in the log's order, with what is in them, and the surveys as they were read; none at the log's end."""
 
     requests: Sequence[LoggedRequest]
     opened: Opened
@@ -44,18 +44,16 @@ class _Sealed:
         return Batch(self.requests, opened, self.surveys, self.ends)
 
 
-def next_batch(
-    store: Store, most: int, open_: Open, after: Mapping[int, int], until: UnixMilliseconds | None = None
-) -> Batch:
+def next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int]) -> Batch:
     """The next requests that are not counted, opened.
 
-    most: so many at most. after: the positions by stream of what is being counted, which is left out. until: what
-    arrived later is left out, in Unix milliseconds; None for nothing.
+    most: so many at most. after: the positions by stream of what is being counted, which is left out.
     """
-    return _next_sealed(store, most, after, until).opened(open_)
+    return _next_sealed(store, most, after, None).opened(open_)
 
 
 def _next_sealed(store: Store, most: int, after: Mapping[int, int], until: UnixMilliseconds | None) -> _Sealed:
+    """until: what arrived later is left out, in Unix milliseconds; None for nothing."""
     with store.reading() as connection:
         requests = unread(connection, most, BATCH_BYTES, after, until)
         surveys = readable(published_surveys(connection))
@@ -69,8 +67,8 @@ def batches(
 ) -> Generator[Batch, None, None]:
     """Batches up to the log's end, or until so many requests were read.
 
-    most: the most requests of one. waiting: how many requests to read, about. until: as for `next_batch`. stop: asked
-    before each but the first whether to leave the rest.
+    most: the most requests of one. waiting: how many requests to read, about. until: what arrived later is left out, in
+    Unix milliseconds. stop: asked before each but the first whether to leave the rest.
     While one is counted the next is opened, and the one after that is read: so those that open never wait for it.
     """
     after: dict[int, int] = {}

@@ -2,6 +2,10 @@
 
 Several objects may be on their way at a time, each for a stream of its own. So one that fails or hangs refuses its own
 uploads, and holds nobody else up: in a stream the next object follows only when the one before is in the catalogue.
+
+Requests arrive when the catalogue has them, which a slow store may put off for seconds. Sealing does not wait for them:
+in the last seconds of a grace an upload may be acknowledged and late. To have it wait, as it does for journals, would
+take a second transaction for each object, and somebody to end the waiting for a server that was killed.
 """
 
 from collections import Counter
@@ -50,7 +54,7 @@ class _Line:
 
 
 class BucketWriter(LogWriter):
-    """Requests arrive when the catalogue has them: so there are none that it does not have and that count."""
+    """Acknowledges what the catalogue has, and nothing else: so nothing that counts is only in the bucket."""
 
     pace = Pace(at_once=4, apart=0.05, enough=32)
     """Objects are paid for one by one: 20 a second, and one for 32 uploads beyond."""

@@ -22,9 +22,9 @@ MOST_WAITING_BYTES = 64 * 2**20
 MOST_COMMIT_BYTES = 16 * 2**20
 """A commit takes no more uploads once it has so much."""
 RETRY_SECONDS = 1.0
-"""So long after a commit began that then failed it is tried whether another would, though nobody sends."""
+"""After a commit that failed another one is tried, so long after that one began, even if nobody sends anything."""
 REFUSALS_WAIT_SECONDS = 1.0
-"""Refusals alone are counted no more often than that; a crash may lose the counts of so much time."""
+"""Where nothing but refusals waits it is written no more often than that. A crash loses so much of their counts."""
 
 Done: TypeAlias = Callable[[Exception | None], None]
 """Is told that a commit is on disk, or what kept it from there."""
@@ -52,7 +52,7 @@ class Waiting(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one commit takes; both may be empty, where it is to be tried whether one would succeed."""
+    """What one commit takes. Both are empty where a commit is only tried, to see whether it succeeds again."""
 
     uploads: list[Waiting]
     refused: RefusalCounts
@@ -111,9 +111,10 @@ class Gathering:
             return Batch(self._cut(), refused)
 
     def finish(self, batch: Batch, *, failed: bool, troubled: bool) -> None:
-        """A commit has ended. failed: nothing of it was kept. troubled: whether it is tried again though nobody sends.
+        """A commit has ended.
 
-        Refusals of one that failed are counted with another; uploads hear of it.
+        failed: whether nothing of it was kept; its refusals are then counted with the next one, and its uploads are the
+        caller's to answer. troubled: whether another one is tried soon, even if nobody sends anything.
         """
         with self._changed:
             self._in_hand -= 1

@@ -1,7 +1,8 @@
 """Uploads to a folder: acknowledged once they are in a journal, which is made a segment of about every second.
 
-A commit is one write to a file that nobody else writes, so servers beside each other do not wait for each other. What
-the catalogue does not have yet is behind the stream's frontier; a server that has nothing of that kind has none.
+A commit is one write to a file that nobody else writes, so servers beside each other do not wait for each other. The
+stream's frontier is the time from which on uploads may be in the journal and not yet in the catalogue; a server whose
+uploads are all in the catalogue has no frontier.
 """
 
 import logging
@@ -30,13 +31,16 @@ from .writing import LogWriter
 ROLL_SECONDS = 1.0
 ROLL_BYTES = 8 * 2**20
 MOST_UNROLLED_BYTES = 64 * 2**20
-"""So much is acknowledged while no segment can be written or the store takes none; it is in memory, too."""
+"""While no segment can be written, or the store takes none, so much is acknowledged; it is kept in memory as well."""
 _log = logging.getLogger("changeling")
 
 
 @dataclass(slots=True)
 class _Part:
-    """What was journaled, to become one segment. start, end: no arrival in it is before `start`, none later `end`."""
+    """What was journaled, to become one segment.
+
+    start, end: Unix milliseconds. No arrival in it is before `start`, and none after `end`.
+    """
 
     journal: Journal
     rows: list[Row]

@@ -51,12 +51,12 @@ class Bucket(Place):
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
 
-    def kept(self, prefix: str) -> Iterator[Kept]:
-        """What is listed there."""
+    def kept(self, *prefixes: str) -> Iterator[Kept]:
+        """All that is there is listed: obstore looks for prefixes that end with a slash alone."""
         with _named(Unwritable, self.name):
             for some in obstore.list(self._store):
                 for each in some:
-                    if each["path"].startswith(prefix):
+                    if each["path"].startswith(prefixes):
                         yield Kept(each["path"], each["last_modified"].timestamp(), each["size"])
 
     def trouble(self) -> str | None:

@@ -14,7 +14,7 @@ LEAST_FREE_BYTES = 32 * 2**20
 
 
 class Folder(Place):
-    """A folder, which is made if there is none. path: absolute. Raises OSError."""
+    """A folder. path: absolute. make: whether to make it where there is none. Raises OSError."""
 
     def __init__(self, path: Path, make: bool = False) -> None:
         self.name, self.path = str(path), path
@@ -53,10 +53,10 @@ class Folder(Place):
         except OSError as error:
             raise Unwritable(f"segment {name} cannot be deleted from {self.name}: {error.strerror}") from error
 
-    def kept(self, prefix: str) -> Iterator[Kept]:
+    def kept(self, *prefixes: str) -> Iterator[Kept]:
         """What is there, also what was written aside."""
         try:
-            names = sorted(each for each in os.listdir(self.path) if each.startswith(prefix))
+            names = sorted(each for each in os.listdir(self.path) if each.startswith(prefixes))
         except OSError as error:
             raise Unwritable(f"{self.name} cannot be read: {error.strerror}") from error
         for name in names:

@@ -77,7 +77,7 @@ class Journal:
             self._file = -1
 
     def remove(self) -> None:
-        """Delete it, once a segment holds what is in it. What cannot be deleted is found to be of no use later."""
+        """Delete it, once a segment holds what is in it. Where it stays, who recovers it finds nothing new in it."""
         self.close()
         with suppress(OSError):
             self.path.unlink()

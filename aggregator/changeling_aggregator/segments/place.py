@@ -23,7 +23,7 @@ class Place(ABC):
 
     @abstractmethod
     def put(self, name: str, content: bytes) -> None:
-        """Keep a file, durable when this returns. Raises Unwritable, and what is then there has no meaning."""
+        """Keep a file, durable when this returns. Raises Unwritable: then the file may be there or not."""
 
     @abstractmethod
     def get(self, name: str) -> bytes:
@@ -34,8 +34,9 @@ class Place(ABC):
         """Delete a file, if it is there. Raises Unwritable."""
 
     @abstractmethod
-    def kept(self, prefix: str) -> Iterator[Kept]:
-        """The files whose names begin so. Raises Unwritable where the place cannot be read."""
+    def kept(self, *prefixes: str) -> Iterator[Kept]:
+        """The files whose names begin with one of these; the place is listed once. Raises Unwritable where it cannot be
+        read."""
 
     @abstractmethod
     def trouble(self) -> str | None:

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from changeling_protocol.version import VERSION
@@ -23,6 +22,7 @@ from .admission import require_reader
 from .answers import answered
 from .caching import cache_control
 from .described import described
+from .entity_tags import is_kept, tag_of
 from .estimate_schemas import described_as
 from .formats import MEDIA_TYPES, Format, encoded, format_of
 from .questions import Kind, Question, parse
@@ -65,8 +65,8 @@ async def _answer(request: Request, kind: Kind) -> Response:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     key = published.survey.id, shown.revision, published.last, question, form
     kept = cache_control(published, shown.looked, service.clock())
-    headers = {"etag": _tag(key), "cache-control": kept, "vary": "accept"}
-    if _matches(request, headers["etag"]):
+    headers = {"etag": tag_of(repr((VERSION, key)).encode()), "cache-control": kept, "vary": "accept"}
+    if is_kept(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
     content = service.estimating.kept(key)
     if content is None:
@@ -80,15 +80,6 @@ def _made(question: Question, published: PublishedSurvey, shown: Shown, form: Fo
         return encoded(answered(question, published, shown), form)
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
-
-
-def _tag(key: object) -> str:
-    return f'"{blake2b(repr((VERSION, key)).encode(), digest_size=16).hexdigest()}"'
-
-
-def _matches(request: Request, tag: str) -> bool:
-    asked = request.headers.get("if-none-match", "")
-    return asked.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in asked.split(","))
 
 
 async def _while_there(request: Request, answering: Coroutine[Any, Any, bytes]) -> bytes:

@@ -13,21 +13,28 @@ from ..errors import TurnedDown
 from ..store.sealing_keys import publish_key
 from ..store.tokens import TokenScope
 from .admission import require
+from .caching import cache_control_of_keys
 from .described import Described, described
+from .entity_tags import is_kept, tag_of
 from .requests import read_body, service_of
-from .responses import packed
 from .schemas import BYTES, SIGNED, TEXT, listed, record
 from .service import Service
 
 MOST_KEY_BYTES = 4096
 
 
-@described(Described({200: {MSGPACK: record(keys=listed(BYTES))}}))
+@described(Described({200: {MSGPACK: record(keys=listed(BYTES))}, 304: {}}))
 async def list_keys(request: Request) -> Response:
     """GET the key that is valid by the server's clock, as the authority signed it: a list of one, or none."""
     service = service_of(request)
-    offered = service.registry.offered(service.clock())
-    return packed(encode_key_list([] if offered is None else [offered.signed]))
+    now = service.clock()
+    offered = service.registry.offered(now)
+    keys = encode_key_list([] if offered is None else [offered.signed])
+    kept = cache_control_of_keys(None if offered is None else offered.key, now)
+    headers = {"etag": tag_of(keys), "cache-control": kept}
+    if is_kept(request, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(keys, headers=headers, media_type=MSGPACK)
 
 
 @described(

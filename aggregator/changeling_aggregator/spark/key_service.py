@@ -28,7 +28,8 @@ _PATIENCE_SECONDS = 30.0
 """So long either side waits for all that the other says."""
 _MOST_BYTES = 2**22
 _MOST_AT_ONCE = 200
-"""With one more the connection goes that has waited longest: a process that has the token is answered at once."""
+"""With one more the connection that has waited longest is ended. Executors do not wait: the token is answered at
+once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,10 @@ _ROW = np.dtype([("id", [("high", ">u8"), ("low", ">u8")]), ("standing", "u1"), 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """closings: records of CLOSING. symbols: by the tracks of the group, big-endian, as uploads have them."""
+    """Closings of one group that are counted in one bucket.
+
+    closings: records of CLOSING. symbols: by the tracks of the group, big-endian, as uploads have them.
+    """
 
     bucket: int
     survey: SurveyId

@@ -24,7 +24,10 @@ PATIENCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """run: a name that no other offer has. until: the cursors after it, by stream. tasks: what each reads."""
+    """A batch to be done.
+
+    run: a name that no other offer has. until: the cursors after it, by stream. tasks: the pieces that each task reads.
+    """
 
     run: str
     until: Mapping[int, int]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKET_CLOSINGS = 500_000
-"""A bucket has no more closings, ids that were seen among them, than about so many."""
+"""About the most closings in a bucket, with those whose ids were counted before."""
 _LEAST_CLOSING_BYTES = 20
-"""What a closing with a report takes of an upload, at least."""
+"""The fewest bytes that a closing with a report takes in an upload."""
 _LOTS = "bucket int, survey binary, `group` int, closings binary, symbols array<binary>"
 
 
@@ -33,7 +33,7 @@ def buckets_of(pieces: Sequence[Piece], files: Sequence[IdFile]) -> int:
 
 
 class Executors(ABC):
-    """What runs tasks, and the addresses between it and the driver. host: the driver's, to executors. bind: to it."""
+    """What runs tasks. host: the address by which they reach the driver. bind: the one on which the driver listens."""
 
     host: str
     bind: str

@@ -24,7 +24,7 @@ SOCKET = "socket"
 
 
 class LogSource(DataSource):
-    """options: SOCKET."""
+    """What Spark makes for `readStream.format(NAME)`. options: SOCKET."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)

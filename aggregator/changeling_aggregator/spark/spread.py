@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """buckets: how many. high, low, period: odd numbers below 2^64 that the parts of an id are multiplied by."""
+    """A hash of ids and periods.
+
+    buckets: how many. high, low, period: odd numbers below 2^64, by which the two halves of an id and its period are
+    multiplied.
+    """
 
     buckets: int
     high: int

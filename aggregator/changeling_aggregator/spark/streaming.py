@@ -1,8 +1,8 @@
 """A query of Structured Streaming over the log, whose batches are counted one by one as the driver offers them.
 
 What is counted the store alone says: its transaction moves the cursors by compare-and-set, and a batch ends for Spark
-after it. Spark's checkpoint is a record of batches. One that is lost, put back, ahead, or another store's at most makes
-Spark do a batch again, which is no offer any more, and is empty.
+after it. Spark's checkpoint is a record of batches. Where it is lost, put back, ahead, or another store's, Spark may do
+a batch again; that one is no offer any more, so it is empty.
 """
 
 from collections.abc import Callable, Sequence

@@ -69,7 +69,7 @@ class Run:
     place: str
 
     def surveys(self) -> dict[SurveyId, Survey]:
-        """Those that can be read."""
+        """The surveys that this version can read."""
         return readable(self.signed)
 
     def last(self, survey: Survey) -> int:
@@ -97,7 +97,7 @@ def open_streamed(run: Run, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _opened(run: Run, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
-    """The lots in a task's pieces. number: decides where goes what is to say of them besides."""
+    """The lots in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
     if not pieces:
         return
     keep_freed_memory()

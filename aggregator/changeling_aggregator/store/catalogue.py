@@ -12,7 +12,7 @@ from changeling_protocol.quantities import UnixMilliseconds
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, delete, exists, func, insert, select, update
 
 from ..errors import SegmentLost
-from .inserting import inserted
+from .inserting import insert_missing, inserted
 from .schema import cursors, doomed, dropped, held, segments, store, streams
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..segments.form import Row
 
 RUN_ENDS = "-"
-"""So end, among the names of what is to be deleted, those that stand for all files of a run."""
+"""Ends a name in the table `doomed` that stands for all files of a run on Spark, and not for one file."""
 
 
 class Segment(NamedTuple):
@@ -87,9 +87,9 @@ def frontier_of_all(connection: Connection) -> UnixMilliseconds | None:
 
 
 def wake(connection: Connection, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
-    """Before a stream acknowledges what the catalogue does not have: its frontier, which no arrival may be before.
+    """Give a stream a frontier, before it acknowledges what the catalogue does not have; returns it, or the one it has.
 
-    now: Unix milliseconds.
+    No arrival of the stream may be before its frontier. now: Unix milliseconds.
     """
     frontier: UnixMilliseconds | None = connection.execute(
         select(streams.c.frontier).where(streams.c.id == stream)
@@ -106,7 +106,10 @@ def wake(connection: Connection, stream: int, now: UnixMilliseconds) -> UnixMill
 
 
 def move_frontier(connection: Connection, stream: int, frontier: UnixMilliseconds | None) -> None:
-    """All of the stream that arrived before is in the catalogue; None where all of it is. Nothing before it comes."""
+    """Say that the catalogue has all of a stream that arrived before its frontier, and that nothing earlier will come.
+
+    frontier: Unix milliseconds; None where the catalogue has all of the stream.
+    """
     if frontier is not None:
         connection.execute(update(store).where(store.c.arrival < frontier).values(arrival=frontier, stream=0))
     _set_frontier(connection, stream, frontier)
@@ -147,9 +150,8 @@ def replace_segments(connection: Connection, old: Iterable[Segment], new: Segmen
 
 
 def drop(connection: Connection, requests: Iterable[tuple[int, int]]) -> None:
-    """Take requests in segments, by stream and position, for deleted."""
-    for stream, position in requests:
-        inserted(connection, dropped, stream=stream, position=position)
+    """Have requests in segments count as deleted. requests: the stream and the position of each."""
+    insert_missing(connection, dropped, [{"stream": stream, "position": position} for stream, position in requests])
 
 
 def places_of(connection: Connection) -> list[str]:

@@ -30,22 +30,24 @@ TOGETHER = 16
 """So many small segments in a row become one."""
 MOST_BYTES = 64 * 2**20
 """The most that is read for one."""
+MOST_MADE = 4
+"""The most segments that are made at a time: the next fold waits for them."""
 OLD_SECONDS = 3600.0
 MOST_DROPPED = 0.25
 """A segment of which more counts as deleted is written anew."""
 
 
-def tidy(store: Store, writing: Transactions, most: int = 4) -> int:
-    """Write anew what is due, and delete files that no catalogue names; returns how many segments were replaced.
+def tidy(store: Store, writing: Transactions) -> int:
+    """Write anew some of what is due, and delete files that are doomed; returns how many segments were replaced.
 
-    writing: of the turn to fold. most: how many segments are made at most. Raises Unwritable or SegmentLost.
+    writing: of the turn to fold. Raises Unwritable or SegmentLost.
     """
     with store.reading() as connection:
         if not in_segments(connection):
             return 0
     remove_doomed(store, writing)
     with store.reading() as connection:
-        due = [*_due(connection)][:most]
+        due = _due(connection)[:MOST_MADE]
     for each in due:
         _compact(store, writing, each)
     if due:
@@ -54,8 +56,11 @@ def tidy(store: Store, writing: Transactions, most: int = 4) -> int:
 
 
 def remove_doomed(store: Store, writing: Transactions) -> None:
-    """Delete the files that no catalogue names, as they are in a transaction of the turn: none is another's by then,
-    who has the turn after this one and writes a file that is doomed until it is named."""
+    """Delete the files that are doomed.
+
+    Whoever has the turn to fold dooms a file before it writes it, until the catalogue names it. So what is doomed is
+    read in a transaction of the turn: a process that has lost its turn gets none, and deletes nothing of its successor.
+    """
     with store.reading() as connection:
         if not doomed_files(connection):
             return

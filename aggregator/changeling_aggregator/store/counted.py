@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, TrackNumber
 from changeling_protocol.refusal import Refusal
-from changeling_statistics.strata import StratifiedTallies
 from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, true, update
 
@@ -70,16 +69,6 @@ def tallies_of(connection: Connection, survey: SurveyId, strata: Collection[Stra
             key: sum(map(_attendance, rows), Attendance())
             for key, rows in groupby(closings, lambda row: (row.group, row.period))
         },
-    )
-
-
-def stratified_tallies_of(connection: Connection, survey: SurveyId, minimum: int) -> StratifiedTallies:
-    """All tallies of a survey by stratum, of what is open too. minimum: the fewest reports that may be published."""
-    nodes, closings = (_rows_of(connection, table, survey, None) for table in (tallies, attendance))
-    return StratifiedTallies(
-        {(row.track, row.node, row.stratum): _tally(row) for row in nodes},
-        {(row.group, row.period, row.stratum): _attendance(row) for row in closings},
-        minimum,
     )
 
 

@@ -51,11 +51,11 @@ class Database(ABC):
 
     @abstractmethod
     def write_back(self) -> None:
-        """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
+        """Move what was written to its place in the database's files, so that no upload has to, or waits for it."""
 
     @abstractmethod
     def give_back(self) -> None:
-        """Give room that nothing lies in any more back to the disk, where that is worth what others wait for it."""
+        """Give free room in the database's files back to the disk, where that is worth the time that others wait."""
 
     @abstractmethod
     def bytes_kept(self) -> int:
@@ -63,7 +63,7 @@ class Database(ABC):
 
     @abstractmethod
     def in_place(self) -> bool:
-        """Whether what is appended now goes where it was going; asked before each commit."""
+        """Whether it is still where it was opened, so that nothing is appended in vain; asked before each commit."""
 
     @abstractmethod
     def trouble(self) -> str | None:

@@ -36,7 +36,7 @@ _PRAGMAS = (
 MOST_LOG_PAGES = 4096
 """A write-ahead log of more pages is begun anew when it is written back."""
 WRITING_BACK_SECONDS = 0.005
-"""So long that waits for its turn, and then for readers."""
+"""So long writing back waits for other writers, and then once more for readers."""
 EMPTIED_SECONDS = 3600.0
 """So often the write-ahead log is emptied: it may hold what was deleted, and overwritten in the file, long ago."""
 LEAST_GIVEN_BACK_BYTES, MOST_REWRITTEN_BYTES = 256 * 2**20, 64 * 2**20

@@ -86,7 +86,7 @@ class Store:
             self._overwritten = not self._database.forget_overwritten()
 
     def write_back(self) -> None:
-        """Put what was written to its place, where whoever appends would else have to, or to wait for it."""
+        """Move what was written to its place in the database's files, so that no upload has to, or waits for it."""
         self._database.write_back()
 
     def give_back(self) -> None:
@@ -100,7 +100,7 @@ class Store:
         return self._database.bytes_kept() + in_segments
 
     def in_place(self) -> bool:
-        """Whether what is appended now goes where it was going; asked before each commit."""
+        """Whether it is still where it was opened, so that nothing is appended in vain; asked before each commit."""
         return self._database.in_place()
 
     def trouble(self) -> str | None:

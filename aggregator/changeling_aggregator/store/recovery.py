@@ -73,6 +73,51 @@ def give_up(store: Store, stream: int) -> bool:
     return True
 
 
+def clear_given_up(store: Store) -> int:
+    """Delete what lies in folders of streams of which nothing is awaited any more; returns how many files.
+
+    Those are the journals of streams that were given up and whose folders have come back, with their locks. A server
+    that runs holds its lock, and keeps its files. Raises Unwritable where a folder cannot be read or written.
+    """
+    from ..segments.folder import Folder
+    from ..segments.ownership import SUFFIX
+
+    resting = streams.c.place.is_not(None), streams.c.frontier.is_(None)
+    with store.reading() as connection:
+        found = connection.execute(select(streams.c.id, streams.c.place, streams.c.files).where(*resting)).all()
+    deleted = 0
+    for name in sorted({each.place for each in found}):
+        folder = place_at(name)
+        if isinstance(folder, Folder) and folder.path.is_dir():
+            locks = {each.name for each in folder.kept("") if each.name.endswith(SUFFIX)}
+            for each in found:
+                if each.place == name and f"{each.files}{SUFFIX}" in locks:
+                    deleted += _clear(store, folder, each.id, each.files)
+    return deleted
+
+
+def _clear(store: Store, folder: "Folder", stream: int, files: str) -> int:
+    from ..segments import journal
+    from ..segments.ownership import Owned
+
+    try:
+        owned = Owned(folder, files)
+    except OSError:  # its server runs, or has just ended
+        return 0
+    done = False
+    try:
+        with store.reading() as connection:
+            if any(each.stream == stream for each in silent_streams(connection)):  # its server wrote again, and died
+                return 0
+        journals = [each.name for each in folder.kept(f"{files}-") if each.name.endswith(journal.SUFFIX)]
+        for name in journals:
+            folder.remove(name)
+        done = True
+    finally:
+        owned.let_go(done=done)
+    return len(journals) + 1
+
+
 def _runs(silent: Silent) -> bool:
     """Whether a stream's server holds the lock on its files, as far as can be seen from here."""
     try:

@@ -24,19 +24,25 @@ def begin_run(connection: Connection, place: str, run: str) -> None:
 
 
 def sweep_runs(store: Store, writing: Transactions, last: str | None = None) -> None:
-    """Delete the files of all runs that were begun, but for those with ids that count. Who folds does so, in its turn.
+    """Delete the files of all runs that were begun, but for those with ids that count. For who has the turn to fold.
 
-    What is deleted lay there before a transaction of the turn: so no other run can come to count with it, and who has
-    lost its turn, which that raises, deletes nothing of who has it. last: the latest run; all others of which nothing
-    lies are forgotten then. It is remembered, as a task of it that was given up may still write. What cannot be
-    reached is swept another time: a run is counted all the same.
+    Files are listed first; then a transaction of the turn says which of them count. It raises for a process that has
+    lost its turn, which so deletes nothing of the run that its successor has begun. A place that cannot be reached is
+    swept another time: that is no reason not to count a run.
+
+    last: the run that has just ended, if one has. Other runs that have no files left are then forgotten; this one is
+    not, as a task of it that Spark has given up may still write.
     """
     with store.reading() as connection:
-        begun = [*connection.execute(select(doomed.c.place, doomed.c.name).where(doomed.c.name.endswith(RUN_ENDS)))]
-    lying: dict[tuple[str, str], list[str]] = {}
+        begun = connection.execute(select(doomed.c.place, doomed.c.name).where(doomed.c.name.endswith(RUN_ENDS))).all()
+    starts: dict[str, list[str]] = {}
     for place, start in begun:
+        starts.setdefault(place, []).append(start)
+    lying: dict[tuple[str, str], list[str]] = {}
+    for place, of_place in starts.items():  # each is listed once: an object store is paid for that
         with suppress(Unwritable):
-            lying[place, start] = [each.name for each in place_at(place).kept(start)]
+            names = [each.name for each in place_at(place).kept(*of_place)]
+            lying |= {(place, start): [name for name in names if name.startswith(start)] for start in of_place}
     with writing() as connection:
         named = {each.name for each in registered_files(connection)}
         if last is not None:

@@ -21,11 +21,10 @@ class Stretch(NamedTuple):
 
 
 def unread_stretches(connection: Connection, until: UnixMilliseconds) -> list[Stretch]:
-    """All that `log.unread` would give by and by, stream by stream in order. Raises SegmentLost.
+    """All that `log.unread` would give by and by, stream by stream in order.
 
-    until: what arrived later is left out, in Unix milliseconds.
-
-    Of a segment with arrivals before and after the frontier the file is read, to see how far it can be counted.
+    until: what arrived later is left out, in Unix milliseconds. Of a segment with arrivals before and after the
+    frontier the file is read, to see how far it can be counted. Raises SegmentLost.
     """
     frontier = min(filter(None, (frontier_of_all(connection), UnixMilliseconds(until + 1))))
     in_segments = segments_after(connection, {})

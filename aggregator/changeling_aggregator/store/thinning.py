@@ -1,7 +1,7 @@
-"""Deleting from the log what the surveys' own graces are over for, where another survey keeps the log for longer.
+"""Deleting from the log the envelopes whose own survey's grace is over, where another survey has the log kept longer.
 
-Each stream is looked through once for every grace that is shorter than the longest: what has a still longer one stays,
-until its own turn, or `pruning`'s.
+Each stream is looked through once for every grace that is shorter than the longest. Envelopes of surveys with a longer
+one stay, until their own grace is looked for, or until `pruning` deletes them.
 """
 
 from collections.abc import Iterator, Mapping

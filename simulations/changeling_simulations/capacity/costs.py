@@ -33,7 +33,7 @@ class UnitCosts:
     accept: checking, appending and acknowledging, in the server's process. opening: HPKE and columns, in processes of
     the fold, once for each fold. counting: checks, duplicates and tallies, in the fold's own process, once for each
     fold as well. All in processor seconds. stored: files of log and ids, in bytes.
-    server_memory, fold_memory: the most that each resides in, bytes.
+    server_memory, fold_memory: the most memory that each process has, in bytes.
     """
 
     accept: Cost
@@ -75,7 +75,7 @@ class ObjectCost:
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """seconds: of the server's processor. bytes: of head and content."""
+    """What one answer costs. seconds: of the server's processor. bytes: of its head and content."""
 
     seconds: float
     bytes: float

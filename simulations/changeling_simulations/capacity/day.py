@@ -13,10 +13,13 @@ import numpy as np
 from ..fleet.rhythm import Rhythm, Times
 
 MINUTES = 24 * 60
+DAYS = 2
+"""So that the second one shows whether all is caught up."""
 _LEAST = 1e-9
-"""Of all that was taken: what is less is the arithmetic's."""
+"""A smaller share than this of all that was taken is an error of rounding."""
 RETRY_MINUTES = 30.0
-"""A client that was turned away tries again after half an hour to an hour at last: so fast what waits comes back."""
+"""So long what waits on devices takes to come back: a client that was turned away often tries again within half an hour
+to an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +67,15 @@ def simulated_day(
     accepting: float,
     folding: float,
     swing: float = Rhythm().swing,
-    days: int = 2,
     every: int = 1,
 ) -> Day:
-    """Goes through days, with what is lost on the first of them.
+    """Goes through DAYS days, with what is lost on the first of them.
 
     envelopes: in a day, of all regions. accepting: how many a second the servers of all regions can take, each region's
     by its share; no region takes in what another one's devices send. folding: how many a second all folds can count.
     every: so many minutes apart they begin, and then count what is there by then.
     """
-    minutes = np.arange(days * MINUTES, dtype=np.float64)
+    minutes = np.arange(DAYS * MINUTES, dtype=np.float64)
     hours = minutes / 60
     shares = np.array([each.share for each in regions])
     curves = [Rhythm(swing, each.peak).intensity(60.0 * minutes) for each in regions]

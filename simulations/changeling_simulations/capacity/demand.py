@@ -41,7 +41,10 @@ class Demand:
 
     @property
     def keys_asked(self) -> float:
-        """How often a day devices ask for a sealing key, on average: each once for each key."""
+        """How often a day devices ask for a sealing key, on average: each once for each key.
+
+        With a cache before the servers hardly any of that reaches them.
+        """
         return self.devices / self.surveys / self.key_days
 
     @property

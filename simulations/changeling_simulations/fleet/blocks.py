@@ -16,13 +16,15 @@ from ..population import Population, States
 from ..synthetic import synthetic_changelog
 from .devices import Device, SeededCoins
 from .garbage import COUNTED, TOLD
-from .rhythm import Times
+from .rhythm import Rhythm, Times
 from .truth import Adding, Truth
 from .wishes import Wishes
 
 BLOCK_DEVICES = 1000
 MOST_CHANGES = 2.0
 """An entry's changes of mind, on average; fewer where the calendar is short."""
+RHYTHM = Rhythm()
+"""When devices are awake to send."""
 RETRY_SECONDS = 30.0
 """How long a device waits before it sends an envelope again whose answer it did not hear, on average."""
 
@@ -133,7 +135,7 @@ class _Making:
         closes = np.array([survey.calendar.time(period) for period in range(span.start + 1, span.end + 1)], float)
         waiting = survey.skew + survey.spread * self._generator.random((count, span.width))
         within = float(min(survey.calendar.period, survey.grace - survey.skew - survey.spread))
-        return self._wishes.rhythm.draw(closes + waiting, within, self._generator)
+        return RHYTHM.draw(closes + waiting, within, self._generator)
 
     def _closing_in(self, span: Node) -> Node:
         """A period of the span with a closing."""

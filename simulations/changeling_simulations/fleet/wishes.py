@@ -1,12 +1,10 @@
 """What load is wished for: of which devices, about which periods, and with what in between that goes wrong."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from changeling_protocol import Calendar, Node, Survey
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.upload import closings
-
-from .rhythm import Rhythm
 
 MARGIN_SECONDS = 60
 """At the least so long before its grace ends a closing is taken for one that the server will count."""
@@ -34,7 +32,6 @@ class Wishes:
     garbage: float = 0.0
     seed: int = 0
     logged: bool = False
-    rhythm: Rhythm = field(default_factory=Rhythm)
 
     def __post_init__(self) -> None:
         if self.devices < 1:

@@ -8,7 +8,6 @@ import gzip
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
-from hashlib import blake2b
 from pathlib import Path
 
 from changeling_protocol.wire import ErrorCode
@@ -17,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import TurnedDown
+from ..entity_tags import is_kept, tag_of
 
 _STATIC = Path(__file__).with_name("static")
 INDEX = "index.html"
@@ -65,7 +65,7 @@ async def _answer(request: Request, name: str) -> Response:
         "etag": file.tag,
         "vary": "accept-encoding",
     }
-    if file.tag in request.headers.get("if-none-match", ""):
+    if is_kept(request, file.tag):
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(file.packed, headers={**headers, "content-encoding": "gzip"}, media_type=file.media_type)
@@ -80,8 +80,7 @@ def _own_files() -> frozenset[str]:
 @cache
 def _file(name: str) -> _File:
     plain = (_charts() if name == CHARTS else _STATIC / name).read_bytes()
-    tag = f'"{blake2b(plain, digest_size=16).hexdigest()}"'
-    return _File(plain, gzip.compress(plain, _COMPRESSION, mtime=0), tag, MEDIA_TYPES[Path(name).suffix])
+    return _File(plain, gzip.compress(plain, _COMPRESSION, mtime=0), tag_of(plain), MEDIA_TYPES[Path(name).suffix])
 
 
 def _charts() -> Path:

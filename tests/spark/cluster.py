@@ -17,7 +17,7 @@ from ..processes import offspring
 
 WHY_NOT = "there is no Java here" if shutil.which("java") is None else None
 HOST = "127.0.0.1"
-START_SECONDS = 90
+START_SECONDS = 180
 
 
 @dataclass

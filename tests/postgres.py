@@ -81,6 +81,11 @@ class PostgreSQL:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    def files_with(self, content: bytes) -> list[Path]:
+        """The files of tables, as they are on disk, that hold these bytes."""
+        self.sql("CHECKPOINT")
+        return [path for path in (self.data / "base").rglob("*") if path.is_file() and content in path.read_bytes()]
+
     def _run(self, *command: object) -> None:
         done = subprocess.run(
             [*map(str, command)],

@@ -13,13 +13,10 @@ import httpx
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
 from changeling_aggregator.store import Store, Transactions, appending
-from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded
-from changeling_aggregator.store.schema import sealing_keys
-from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
 from changeling_commands.__main__ import main as run
 from changeling_protocol import SealingKey, Survey, canonical
-from sqlalchemy import select, text, update
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from ..postgres import GUARDED, PASSWORD, PostgreSQL
@@ -188,33 +185,6 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
     with folder.turn_to_fold() as writing:
         assert writing
     folder.close()
-
-
-def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL, url: str) -> None:
-    """Once the table was rewritten, which waits a second for who reads it, and is tried again the next time."""
-    store = Store.open(url)
-    with store.writing() as connection:
-        make_key(connection, IN_CLEAR)
-        ((id_, secret),) = private_keys(connection, IN_CLEAR).items()
-        connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
-    private = secret.private_bytes_raw()
-    assert files_with(postgresql, private)
-    with store.writing() as connection:
-        assert destroy_expired(connection, 3) == 1
-    with store.reading() as reading:
-        reading.execute(select(sealing_keys)).all()
-        store.forget_overwritten(changed=True)
-        assert files_with(postgresql, private)
-    store.forget_overwritten(changed=False)
-    assert files_with(postgresql, id_)
-    assert not files_with(postgresql, private)
-    store.close()
-
-
-def files_with(postgresql: PostgreSQL, content: bytes) -> list[Path]:
-    """The files of tables, as they are on disk, that hold these bytes."""
-    postgresql.sql("CHECKPOINT")
-    return [path for path in (postgresql.data / "base").rglob("*") if path.is_file() and content in path.read_bytes()]
 
 
 # Several servers, and a database that goes and comes

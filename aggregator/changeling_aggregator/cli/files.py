@@ -61,6 +61,11 @@ def read_store_key(path: Path | None) -> "AtRest":
         raise ValueError(f"{where} holds no store key: {digits_needed}") from None
 
 
+def forget_store_key() -> None:
+    """Take the store key out of the environment, which every process that is started from here would be given."""
+    os.environ.pop(STORE_KEY_VARIABLE, None)
+
+
 def write_public_key(path: Path, public: bytes) -> None:
     """Write a public key as one line of hexadecimal digits."""
     path.write_text(public.hex() + "\n")

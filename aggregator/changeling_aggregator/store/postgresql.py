@@ -8,6 +8,7 @@ fails its transaction, and the next one makes its own.
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -44,6 +45,17 @@ _LOCK_TIMEOUT = "55P03"
 
 _UNREACHABLE = "PostgreSQL cannot be reached: uploads are turned away until it is back"
 _ASK_SECONDS = 0.5
+_OLDER = """
+SELECT count(*) FROM (
+    SELECT greatest(age(backend_xid), age(backend_xmin)) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND (datid IS NULL OR datname = current_database())
+    UNION ALL SELECT age(xmin) FROM pg_replication_slots
+    UNION ALL SELECT age(transaction) FROM pg_prepared_xacts WHERE database = current_database()
+) AS others (age) WHERE age > age(%s::xid)
+"""
+"""How many transactions may see what was there before one: for them PostgreSQL keeps it, whatever is rewritten."""
+_OLDER_SECONDS, _LOOK_SECONDS = 0.5, 0.05
+"""So long those are waited for, and how often it is looked."""
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service", "options")
 _HELD = f"{_CLASS + 1}, hashtext(current_schema())"
 """The lock that whoever has the store open holds, on each connection: so that it is held again once one was lost."""
@@ -150,13 +162,15 @@ class PostgreSQLDatabase(Database):
             connection.invalidate()  # the lock ends with its session
 
     def forget_overwritten(self) -> bool:
-        """Rewrite the table of private keys, which is small; waits a second at most for readers.
+        """Rewrite the table of private keys, which is small, once nobody sees what it was; waits a second or so.
 
         What else is deleted is freed by PostgreSQL's own vacuum, and its log of changes goes when it goes.
         """
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             with connection:
+                if not self._unseen(connection):
+                    return False
                 connection.exec_driver_sql("SET lock_timeout = '1s'")
                 try:
                     connection.exec_driver_sql("VACUUM (FULL) sealing_keys")
@@ -166,6 +180,15 @@ class PostgreSQLDatabase(Database):
             if getattr(error.orig, "sqlstate", None) == _LOCK_TIMEOUT:
                 return False
             raise
+        return True
+
+    def _unseen(self, connection: Connection) -> bool:
+        """Whether nobody sees what was changed before this; a copy of the table would hold it for those who do."""
+        now = connection.exec_driver_sql("SELECT pg_current_xact_id()::xid::text").scalar_one()
+        end = monotonic() + _OLDER_SECONDS
+        while connection.exec_driver_sql(_OLDER, (now,)).scalar_one():
+            if monotonic() >= end or self._closed.wait(_LOOK_SECONDS):
+                return False
         return True
 
     def write_back(self) -> None:

@@ -95,13 +95,13 @@ class JournalWriter(LogWriter):
         return self._folder.trouble()
 
     def flush(self) -> None:
-        """Roll now."""
+        """Make a segment of what the journal has now."""
         with self._changing:
             self._end_part()
         self._roll()
 
     def close(self) -> None:
-        """Roll what there is; where that fails the journals stay, for whoever recovers them."""
+        """Make a segment of what the journal has; where that fails it stays, for whoever recovers it."""
         self._stop.set()
         self._due.set()
         self._thread.join()

@@ -1,6 +1,5 @@
 """Ending a survey early over HTTP. An end stays as it is, so publishing it again changes nothing."""
 
-from changeling_protocol import BadSignature, MalformedBytes
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +12,7 @@ from ..store.early_ends import add_end
 from ..store.tokens import TokenScope
 from .admission import require
 from .described import Described, described
-from .requests import read_body, service_of, survey_in_path
+from .requests import read_body, reading_signed, service_of, survey_in_path
 from .schemas import PERIOD, SIGNED, record
 from .service import Service
 
@@ -33,12 +32,8 @@ async def end_survey(request: Request) -> Response:
     require(request, TokenScope.SURVEY_WRITE)
     service, published = service_of(request), survey_in_path(request)
     signed = await read_body(request, MOST_END_BYTES)
-    try:
+    with reading_signed():
         end = EarlyEnd.from_signed(signed, service.settings.authority)
-    except BadSignature as error:
-        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
-    except MalformedBytes as error:
-        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
     if end.survey != published.survey.id:
         raise TurnedDown(ErrorCode.MALFORMED, f"this ends survey {end.survey.hex()}, not the one in the path")
     _check(end, published, service)

@@ -3,7 +3,7 @@
 Keys are made with `changeling keys new` on the store itself, never over the network.
 """
 
-from changeling_protocol import BadSignature, MalformedBytes, SealingKey
+from changeling_protocol import SealingKey
 from changeling_protocol.wire import JSON, MSGPACK, ErrorCode, encode_key_list
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -16,7 +16,7 @@ from .admission import require
 from .caching import cache_control_of_keys
 from .described import Described, described
 from .entity_tags import is_kept, tag_of
-from .requests import read_body, service_of
+from .requests import read_body, reading_signed, service_of
 from .schemas import BYTES, SIGNED, TEXT, listed, record
 from .service import Service
 
@@ -51,12 +51,9 @@ async def put_key(request: Request) -> Response:
     service = service_of(request)
     signed = await read_body(request, MOST_KEY_BYTES)
     try:
-        key = SealingKey.from_signed(signed, service.settings.authority)
+        with reading_signed():
+            key = SealingKey.from_signed(signed, service.settings.authority)
         added = await run_in_threadpool(_publish, service, key, signed)
-    except BadSignature as error:
-        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
-    except MalformedBytes as error:
-        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
     except ValueError as error:
         raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
     return JSONResponse({"id": key.id.hex()}, 201 if added else 200)

@@ -1,6 +1,7 @@
 """What a reader asks of a survey: the parameters of a URL as numbers, so that one question has one form.
 
-Whatever no question has is refused by name. Of the URL nothing else is kept: answers are remembered by the question.
+A parameter that no question has is refused by its name. Nothing else of the URL is kept: answers are remembered by the
+question.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,10 @@
-"""What endpoints ask of a request: its service, a body of bounded size, a survey's id."""
+"""What endpoints ask of a request: its service, a body of bounded size, a signed object in it, a survey's id."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from changeling_protocol import BadSignature, MalformedBytes
 from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES
 from changeling_protocol.wire import ErrorCode
@@ -47,6 +50,17 @@ async def read_body(request: Request, most: int) -> bytes:
     except ClientDisconnect as error:
         raise TurnedDown(ErrorCode.MALFORMED, "the body broke off") from error  # which nobody is there to hear
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@contextmanager
+def reading_signed() -> Iterator[None]:
+    """Turns a request down whose body is read within, where that is no signed object, or not the authority's."""
+    try:
+        yield
+    except BadSignature as error:
+        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
+    except MalformedBytes as error:
+        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
 
 
 def _too_large(most: int) -> TurnedDown:

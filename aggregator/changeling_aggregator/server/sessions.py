@@ -52,7 +52,7 @@ class Sessions:
         return None if session is None else session.token
 
     def end(self, id_: str) -> None:
-        """End a session, if there is such a one."""
+        """End a session, if it has not ended."""
         with self._lock:
             self._sessions.pop(_hash_of(id_), None)
 

@@ -1,7 +1,7 @@
 """What is shown of surveys, as this process last read it: the snapshots that the fold took, and nothing else.
 
-Estimates, status and everything else that anybody may read is made of this alone. A node takes no part with fewer
-reports than the survey's minimum, and in a union of strata not where the rest would show too few.
+Estimates, status and everything else that anybody may read is made of this alone. A node with fewer reports than the
+survey's minimum is left out; so is one of a union of strata from which, by subtraction, fewer could be told.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """Surveys over HTTP: list, fetch, publish. A survey is immutable, so publishing it again changes nothing."""
 
-from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon
+from changeling_protocol import Survey, UnderstatedEpsilon
 from changeling_protocol.quantities import SurveyId, UnixSeconds
 from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode
 from changeling_statistics.durations import format_duration
@@ -17,7 +17,7 @@ from ..store.surveys import add_survey
 from ..store.tokens import TokenScope
 from .admission import require
 from .described import Described, described
-from .requests import id_in_path, read_body, service_of, survey_in_path
+from .requests import id_in_path, read_body, reading_signed, service_of, survey_in_path
 from .responses import packed
 from .schemas import ID, PERIOD, SIGNED, TEXT, TRUTH, listed, record
 from .service import Service
@@ -81,15 +81,12 @@ def _public(request: Request) -> bool | None:
 
 def _verified(signed: bytes, service: Service) -> Survey:
     try:
-        survey = Survey.from_signed(signed, service.settings.authority)
+        with reading_signed():
+            survey = Survey.from_signed(signed, service.settings.authority)
         for track in survey.plan.tracks:
             counterpart_of(track.randomizer)
-    except BadSignature as error:
-        raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
     except UnderstatedEpsilon as error:
         raise TurnedDown(ErrorCode.UNDERSTATED_EPSILON, f"{error}") from error
-    except MalformedBytes as error:
-        raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
     except TypeError as error:
         raise TurnedDown(ErrorCode.INVALID, f"this server cannot count the survey: {error}") from error
     return survey

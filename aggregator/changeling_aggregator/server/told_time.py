@@ -1,8 +1,8 @@
 """What the servers of one store tell each other of the time, through the one row in which the store remembers it.
 
 Each server whose clock is believed writes its time there every minute, and at once where what stands there is later
-than its own. So what is new there, and this server has not written, is of another that runs. The earliest decides: a
-server whose clock is ahead of it is in doubt, and neither seals nor destroys, nor does what it wrote stand for long.
+than its own. So a time that is new there, and that this server has not written, comes from another one that runs. The
+earliest decides: a server whose clock is ahead of it is in doubt, neither seals nor destroys, and is soon overwritten.
 """
 
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds

@@ -23,10 +23,9 @@ At = tuple[int, int]
 class Part:
     """What one task found.
 
-    counted: what it adds, without ids; `refused` of envelopes that were not opened too. uploads: how many were opened,
-    by survey. failed: the surveys that it could not count. along: until when a request with a closing of a fast clock
-    is needed for all that came in it, in Unix milliseconds. files: of ids, which it wrote. closings: how many ids of
-    each closing are in them.
+    counted: what it adds, without ids; its `refused` has the envelopes that could not be opened. uploads: how many were
+    opened, by survey. failed: the surveys that it could not count. along: for requests that hold a closing from a fast
+    clock, until when they are needed for all else that is in them, in Unix milliseconds. files: of ids, which it wrote.
     """
 
     counted: Counted = field(default_factory=lambda: Counted(Counter()))

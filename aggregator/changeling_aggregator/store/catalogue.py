@@ -56,7 +56,7 @@ _COLUMNS = (
 
 
 def segments_of(connection: Connection, *where: ColumnElement[bool]) -> list[Segment]:
-    """The segments for which all this holds of the tables `segments`, `streams` and `cursors`, in order."""
+    """The segments that meet all these conditions on the tables `segments`, `streams` and `cursors`, in order."""
     query = (
         select(*_COLUMNS)
         .join(streams, streams.c.id == segments.c.stream)

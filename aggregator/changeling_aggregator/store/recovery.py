@@ -74,10 +74,10 @@ def give_up(store: Store, stream: int) -> bool:
 
 
 def clear_given_up(store: Store) -> int:
-    """Delete what lies in folders of streams of which nothing is awaited any more; returns how many files.
+    """Delete what servers that are gone have left in folders and nobody waits for; returns how many files.
 
-    Those are the journals of streams that were given up and whose folders have come back, with their locks. A server
-    that runs holds its lock, and keeps its files. Raises Unwritable where a folder cannot be read or written.
+    Those are the journals of streams that were given up, where their folders have come back, and locks. A server that
+    runs holds its lock, and keeps its files. Raises Unwritable where a folder cannot be read or written.
     """
     from ..segments.folder import Folder
     from ..segments.ownership import SUFFIX

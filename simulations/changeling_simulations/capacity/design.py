@@ -24,7 +24,7 @@ _DIVIDED = {Design.STORE: frozenset[str](), Design.SEGMENTS: frozenset({ACCEPTIN
 
 
 def needed(limits: Mapping[str, float]) -> Design:
-    """The first design that has no limit which is asked for more than once over.
+    """The first design that does away with every limit which is exceeded.
 
     limits: of one server with one store, how many times over each is asked for.
     """

@@ -85,7 +85,10 @@ def _row(
     survey: Survey,
     final: int,
 ) -> Row:
-    """All that is shown, and all that must be, as it is sealed; whose second number is the period of its closing."""
+    """Of all that is shown, and all that has to be as it is sealed.
+
+    expected, found: counts by keys, whose second number is the period of a closing. final: the last sealed period.
+    """
     there = {key for key in expected if key[1] <= final} | found.keys()
     wrong = False
     for key in there:

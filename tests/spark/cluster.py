@@ -140,6 +140,11 @@ def seconds_of(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
+def seconds_of_all(pid: int) -> float:
+    """Processor seconds of a process, and of everything that it has started, whether it still runs or has ended."""
+    return sum(map(seconds_of, [pid, *offspring(pid)]))
+
+
 def _signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cores import leave_no_core
 from .files import forget_store_key, read_store_key
 from .serve import interrupt
 from .store import STORE_HELP
@@ -74,7 +73,6 @@ def fold(
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
     forget_store_key()
-    leave_no_core()
     with closing(Store.open(store, at_rest)) as opened:
         with opened.reading() as connection:
             private_keys(connection, at_rest)

@@ -9,7 +9,7 @@ from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES
 from changeling_statistics.durations import parse_duration
 
-from .cores import leave_no_core
+from ..core_dumps import leave_no_core
 from .files import read_public_key
 from .remote import TokenFile, token_in
 from .serve import interrupt

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from changeling_protocol.quantities import UnixSeconds
 
-from .cores import leave_no_core
 from .files import forget_store_key, read_public_key, read_store_key
 from .segments import SEGMENTS_HELP
 from .serve_checks import (
@@ -106,7 +105,6 @@ def serve(
     admitting = None if admission is None else import_from_string(admission)
     at_rest = read_store_key(store_key_file)
     forget_store_key()
-    leave_no_core()
     listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened, ExitStack() as until_the_end:
         with opened.writing() as connection:

@@ -24,6 +24,7 @@ from changeling_protocol import Survey
 from changeling_protocol.quantities import SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ..core_dumps import leave_no_core
 from .requests import Opened, Opener, open_requests
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
@@ -142,6 +143,7 @@ def _pieces(requests: Sequence[bytes], processors: int) -> Iterator[_Piece]:
 def _serve(pipe: _Pipe) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # whoever started it ends it
+    leave_no_core()
     if sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # so whoever wakes up need not wait for its turn
     coming: SimpleQueue[object] = SimpleQueue()

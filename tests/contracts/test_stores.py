@@ -41,7 +41,9 @@ from changeling_aggregator.store.pruning import any_to_prune, hold, prune
 from changeling_aggregator.store.runs import (
     CHUNK_BYTES,
     Run,
+    RunName,
     chunks_near,
+    chunks_of,
     drop_runs,
     put_runs,
     read_run,
@@ -527,8 +529,12 @@ def test_ids_are_found_and_replaced_by_run(store: Store) -> None:
         put_runs(connection, [(CLOSING, 0, b"".join(ids)), (CLOSING, 1, b"\xff" * 16), ((OTHER, 1), 0, ids[0])])
     with store.reading() as connection:
         assert runs_of(connection, [CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
-            CLOSING: [Run(0, ids[0], 16 * len(ids)), Run(1, b"\xff" * 16, 16)],
+            CLOSING: [Run(0, ids[0], 3 * CHUNK_BYTES), Run(1, b"\xff" * 16, 16)],
             (OTHER, 1): [Run(0, ids[0], 16)],
+        }
+        assert chunks_of(connection, [CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
+            CLOSING: {RunName(0, ids[0]): 3, RunName(1, b"\xff" * 16): 1},
+            (OTHER, 1): {RunName(0, ids[0]): 1},
         }
         assert b"".join(read_run(connection, CLOSING, 0)) == b"".join(ids)
         assert read_runs(connection, [(CLOSING, 1), ((OTHER, 1), 0)]) == {CLOSING: [b"\xff" * 16], (OTHER, 1): [ids[0]]}

@@ -70,7 +70,9 @@ class Filter:
     def likely(self, halves: Halves) -> Places:
         """The places of those that may be among the filter's."""
         words, bits = self._bits(halves)
-        return np.flatnonzero(self._words.take(words) & bits == bits)
+        common = self._words.take(words)
+        common &= bits
+        return np.flatnonzero(common == bits)
 
     def _bits(self, halves: Halves) -> tuple[Places, NDArray[np.uint64]]:
         """In which word each half is, and its bits there."""

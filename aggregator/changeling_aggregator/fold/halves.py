@@ -74,7 +74,7 @@ class ClosingHalves:
         others = [self._runs.pop(each, None) for each in names]
         kept = [each for each in others if each is not None]
         if name not in self._runs and len(kept) == len(others):  # the filter has them all
-            self._runs[name] = np.sort(np.concatenate([ids.high, *kept]), kind="stable") if kept else ids.high
+            self._runs[name] = np.sort(np.concatenate([ids.high, *kept])) if kept else ids.high
 
     def forget_gone(self, there: Collection[RunName]) -> None:
         """Forget the runs that others took the place of. there: those that there are, or were before the last came."""

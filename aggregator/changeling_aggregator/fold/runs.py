@@ -27,7 +27,7 @@ _MOST_REWRITTEN = 4
 """How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
 _LEAST_REWRITTEN_BYTES = 32 * 2**20
 """So much it rewrites in any case."""
-_AT_ONCE_BYTES = 4 * 2**20
+_AT_ONCE_BYTES = 8 * 2**20
 """What is no more is read, merged and written in one go."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from changeling_protocol.quantities import SurveyId
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, delete, func, insert, select, tuple_
 
 from .counted import ClosingKey
 from .schema import runs
@@ -22,7 +22,10 @@ _NAMED_AT_ONCE = 500
 
 
 class Run(NamedTuple):
-    """A run of a closing. number: a later one's is higher. first: the first id. size: in bytes."""
+    """A run of a closing. number: a later one's is higher. first: the first id.
+
+    size: in bytes; of one with several chunks as if its last chunk were whole, too, so that no chunk is read for this.
+    """
 
     number: int
     first: bytes
@@ -39,8 +42,8 @@ class RunName(NamedTuple):
 def runs_of(connection: Connection, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[Run]]:
     """The runs of these closings, by their numbers; a closing without runs is left out."""
     found: dict[ClosingKey, list[Run]] = {}
-    for key, number, first, chunks, last in _counted_runs(connection, keys, _LAST_BYTES):
-        found.setdefault(key, []).append(Run(number, first, (chunks - 1) * CHUNK_BYTES + last))
+    for key, number, first, chunks, only in _counted_runs(connection, keys, _ONLY_BYTES):
+        found.setdefault(key, []).append(Run(number, first, only or chunks * CHUNK_BYTES))
     return {key: sorted(some) for key, some in found.items()}
 
 
@@ -63,10 +66,10 @@ _chunks, _counted = (
 )
 _OF_COUNTED = and_(*(_chunks.c[name] == _counted.c[name] for name in ("survey", "period", "number")))
 _FIRST = select(_chunks.c.first).where(_OF_COUNTED).order_by(_chunks.c.first).limit(1).scalar_subquery()
-_LAST_BYTES = (
-    select(func.length(_chunks.c.ids)).where(_OF_COUNTED).order_by(_chunks.c.first.desc()).limit(1).scalar_subquery()
+_ONLY_BYTES = case(
+    (_counted.c.chunks == 1, select(func.length(_chunks.c.ids)).where(_OF_COUNTED).scalar_subquery()), else_=0
 )
-"""The length of a run's last chunk. The others are whole, so their rows are not read, of which a long run has many."""
+"""The length of a run's only chunk; 0 where it has several."""
 
 
 def _counted_runs(

@@ -27,8 +27,8 @@ class Database(ABC):
         """A connection whose transactions see one state each, and write nothing."""
 
     @abstractmethod
-    def writer(self) -> Connection:
-        """A connection whose transactions may write."""
+    def writer(self, once: bool = False) -> Connection:
+        """A connection whose transactions may write. once: each is one statement, which is whole by itself."""
 
     @abstractmethod
     def keep_others_out(self, connection: Connection) -> None:

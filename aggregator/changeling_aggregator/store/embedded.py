@@ -67,8 +67,9 @@ class EmbeddedDatabase(Database):
         """A connection that sees what was there when its transaction began."""
         return self.engine.connect()
 
-    def writer(self) -> Connection:
+    def writer(self, once: bool = False) -> Connection:
         """A connection that is the only writer from the beginning of its transaction on."""
+        del once  # here the words around a statement cost next to nothing
         return self.engine.connect().execution_options(writer=True)
 
     def keep_others_out(self, connection: Connection) -> None:

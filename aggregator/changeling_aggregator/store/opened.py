@@ -59,12 +59,13 @@ class Store:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, once: bool = False) -> Iterator[Connection]:
         """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
 
+        once: it is one statement, which may be on disk as soon as that returns.
         Where the connection is lost as it ends it may be kept or not, and raises: nothing of it is acknowledged then.
         """
-        with self._database.writer() as connection, connection.begin():
+        with self._database.writer(once) as connection, connection.begin():
             yield connection
 
     def turn_to_fold(self) -> AbstractContextManager[Transactions | None]:

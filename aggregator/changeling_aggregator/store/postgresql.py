@@ -34,8 +34,10 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
     "idle_in_transaction_session_timeout": "120s",
+    "default_transaction_isolation": "read committed",
 }
-"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still."""
+"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still; and so that a
+statement with no words around it is what `writer` says, whatever the database's own settings are."""
 _CONNECTIONS = 8
 _MORE_CONNECTIONS = 8
 _CLASS = 0x6368676C
@@ -105,9 +107,13 @@ class PostgreSQLDatabase(Database):
         """A connection that sees what was there at the first statement of its transaction."""
         return self.engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
-    def writer(self) -> Connection:
-        """A connection each of whose statements sees what was committed before it."""
-        return self.engine.connect()
+    def writer(self, once: bool = False) -> Connection:
+        """A connection each of whose statements sees what was committed before it.
+
+        once: with no words around a statement, each of which would be a way to the database and back.
+        """
+        connection = self.engine.connect()
+        return connection.execution_options(isolation_level="AUTOCOMMIT") if once else connection
 
     def keep_others_out(self, connection: Connection) -> None:
         """A lock that ends with the transaction."""

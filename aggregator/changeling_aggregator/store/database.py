@@ -23,8 +23,8 @@ class Database(ABC):
     engine: Engine
 
     @abstractmethod
-    def reader(self) -> Connection:
-        """A connection whose transactions see one state each, and write nothing."""
+    def reader(self, once: bool = False) -> Connection:
+        """A connection whose transactions see one state each, and write nothing. once: each is one statement."""
 
     @abstractmethod
     def writer(self, once: bool = False) -> Connection:

@@ -53,9 +53,9 @@ class Store:
         return self._database.engine
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store."""
-        with self._database.reader() as connection, connection.begin():
+    def reading(self, once: bool = False) -> Iterator[Connection]:
+        """A transaction that sees one state of the store. once: it is one statement."""
+        with self._database.reader(once) as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -96,7 +96,7 @@ class Store:
 
     def bytes_kept(self) -> int:
         """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
-        with self.reading() as connection:
+        with self.reading(once=True) as connection:
             in_segments = segment_bytes(connection)
         return self._database.bytes_kept() + in_segments
 

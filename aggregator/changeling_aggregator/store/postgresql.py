@@ -103,17 +103,19 @@ class PostgreSQLDatabase(Database):
         event.listen(self.engine, "connect", self._prepare)
         event.listen(self.engine, "handle_error", self._notice)
 
-    def reader(self) -> Connection:
+    def reader(self, once: bool = False) -> Connection:
         """A connection that sees what was there at the first statement of its transaction."""
+        if once:
+            return self._plain()
         return self.engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     def writer(self, once: bool = False) -> Connection:
-        """A connection each of whose statements sees what was committed before it.
+        """A connection each of whose statements sees what was committed before it."""
+        return self._plain() if once else self.engine.connect()
 
-        once: with no words around a statement, each of which would be a way to the database and back.
-        """
-        connection = self.engine.connect()
-        return connection.execution_options(isolation_level="AUTOCOMMIT") if once else connection
+    def _plain(self) -> Connection:
+        """With no words around a statement, each of which would be a way to the database and back."""
+        return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def keep_others_out(self, connection: Connection) -> None:
         """A lock that ends with the transaction."""
@@ -160,7 +162,7 @@ class PostgreSQLDatabase(Database):
 
         What else is deleted is freed by PostgreSQL's own vacuum, and its log of changes goes when it goes.
         """
-        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection = self._plain()
         try:
             with connection:
                 connection.exec_driver_sql("SET lock_timeout = '1s'")
@@ -182,7 +184,7 @@ class PostgreSQLDatabase(Database):
 
     def bytes_kept(self) -> int:
         """Of the log and the ids, with what its vacuum has not freed."""
-        with self.engine.connect() as connection:
+        with self._plain() as connection:
             query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
             return int(connection.exec_driver_sql(query).scalar_one())
 

@@ -3,20 +3,25 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from re import findall
 
 import httpx
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
+from changeling_aggregator.ingest import Committer
+from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, Transactions, appending
-from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded
+from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded, unread
 from changeling_commands.__main__ import main as run
 from changeling_protocol import SealingKey, Survey, canonical
-from sqlalchemy import text
+from changeling_protocol.refusal import Refusal
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from ..postgres import GUARDED, PASSWORD, PostgreSQL
@@ -66,6 +71,45 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
     assert [each.position for each in logged] == [*range(1, 10)]
     assert [each.body for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
     assert [each.arrival for each in logged] == [1000, 1000, 1001, 1001, 1002, 1002, 1003, 1003, 2000]
+
+
+@contextmanager
+def overheard(store: Store, file: Path) -> Iterator[Callable[[], int]]:
+    """Gives how often a connection of the store has asked the database for something; closes the store at the end."""
+    with file.open("w") as spoken:
+        event.listen(store.engine, "checkout", lambda driver, *_: driver.pgconn.trace(spoken.fileno()))
+        yield lambda: len(findall(r"\t(Sync|Query)\b", file.read_text()))
+        store.close()
+
+
+def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: Store, tmp_path: Path) -> None:
+    """So that they wait for a processor, there and here, once; counts of refusals go along in a transaction of more."""
+    writer = RowWriter(store)
+    with overheard(store, tmp_path / "spoken") as asked:
+        writer.write([b"some"] * 3, Counter(), 1)
+        assert asked() == 1
+        writer.write([b"more"], Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
+        assert asked() > 4
+    opened = Store.open(store.place)
+    with opened.reading() as connection:
+        assert [each.position for each in unread(connection, 9, 999)] == [1, 2, 3, 4]
+    opened.close()
+
+
+def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store, tmp_path: Path) -> None:
+    """What waits for the fold, what the tables take, and what segments do: the uploads of a second wait for it."""
+    looking = Committer(store, lambda: 5.0)
+    with overheard(store, tmp_path / "spoken") as asked:
+        assert looking._fullness() is None
+        assert asked() == 3
+
+
+def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:
+    """Where transactions are serializable by default, the second of two who append at once would else fail."""
+    store = Store.open(url.replace("&options=", "&options=-c%20default_transaction_isolation%3Dserializable%20"))
+    with store.writing(once=True) as connection:
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
+    store.close()
 
 
 # How it is named

@@ -30,6 +30,7 @@ from changeling_aggregator.store.log import (
     cursors_after,
     first_unfolded,
     hold_arrivals,
+    is_one_statement,
     latest_arrival,
     open_stream,
     set_back_arrivals,
@@ -124,7 +125,8 @@ def stream_of(store: Store) -> int:
 
 
 def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
-    with store.writing() as connection:
+    """As a server does."""
+    with store.writing(is_one_statement(store.engine, envelopes)) as connection:
         append(connection, stream, envelopes, now)
 
 

@@ -8,7 +8,7 @@ from changeling_protocol.refusal import RefusalCounts
 from ..segments import place_at
 from ..store import Store
 from ..store.counted import add_refusals
-from ..store.log import append, open_stream, stop_appending
+from ..store.log import append, is_one_statement, open_stream, stop_appending
 from .writing import LogWriter
 
 
@@ -22,7 +22,8 @@ class RowWriter(LogWriter):
 
     def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Append rows."""
-        with self._store.writing() as connection:
+        once = bool(bodies) and not refused and is_one_statement(self._store.engine, bodies)
+        with self._store.writing(once) as connection:
             if bodies:
                 append(connection, self._stream, bodies, now)
             elif not refused:

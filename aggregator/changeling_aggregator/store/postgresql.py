@@ -35,8 +35,10 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
     "idle_in_transaction_session_timeout": "120s",
+    "default_transaction_isolation": "read committed",
 }
-"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still."""
+"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still; and so that a
+statement with no words around it is what `writer` says, whatever the database's own settings are."""
 _CONNECTIONS = 8
 _MORE_CONNECTIONS = 8
 _CLASS = 0x6368676C
@@ -113,13 +115,19 @@ class PostgreSQLDatabase(Database):
         event.listen(self.engine, "connect", self._prepare)
         event.listen(self.engine, "handle_error", self._notice)
 
-    def reader(self) -> Connection:
+    def reader(self, once: bool = False) -> Connection:
         """A connection that sees what was there at the first statement of its transaction."""
+        if once:
+            return self._plain()
         return self.engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
-    def writer(self) -> Connection:
+    def writer(self, once: bool = False) -> Connection:
         """A connection each of whose statements sees what was committed before it."""
-        return self.engine.connect()
+        return self._plain() if once else self.engine.connect()
+
+    def _plain(self) -> Connection:
+        """With no words around a statement, each of which would be a way to the database and back."""
+        return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def keep_others_out(self, connection: Connection) -> None:
         """A lock that ends with the transaction."""
@@ -166,7 +174,7 @@ class PostgreSQLDatabase(Database):
 
         What else is deleted is freed by PostgreSQL's own vacuum, and its log of changes goes when it goes.
         """
-        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection = self._plain()
         try:
             with connection:
                 if not self._unseen(connection):
@@ -199,7 +207,7 @@ class PostgreSQLDatabase(Database):
 
     def bytes_kept(self) -> int:
         """Of the log and the ids, with what its vacuum has not freed."""
-        with self.engine.connect() as connection:
+        with self._plain() as connection:
             query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
             return int(connection.exec_driver_sql(query).scalar_one())
 

@@ -14,12 +14,10 @@ from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row, decoded, encoded, rows_after
 from changeling_aggregator.segments.journal import Journal, read_journal
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import doomed_files, drop, frontier_of_all
+from changeling_aggregator.store.catalogue import doomed_files, frontier_of_all
 from changeling_aggregator.store.compaction import TOGETHER, sweep, tidy
 from changeling_aggregator.store.log import set_back_arrivals, stop_appending, unfolded, unread
 from changeling_aggregator.store.recovery import clear_given_up, give_up, recover, silent_streams
-from changeling_aggregator.store.schema import dropped
-from sqlalchemy import event, func, select
 
 from .devices import Log, body, envelope, report
 from .journaling import (
@@ -173,19 +171,6 @@ def test_what_a_stream_left_that_was_given_up_goes_once_its_folder_is_back(
         server.close()
     recover(log.store, int(clock.now * 1000))
     assert sorted(read(log.store)) == [b"as before", b"counted", b"journaled", b"waited for"]
-
-
-def test_many_requests_count_as_deleted_by_one_statement(log: Log) -> None:
-    """However many a fold finds to be of no use, in one transaction that uploads wait for; twice is as once."""
-    statements: list[str] = []
-    many = [(1, position) for position in range(1, 1001)]
-    with log.store.writing() as connection:
-        event.listen(log.store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
-        drop(connection, many)
-        drop(connection, many[500:])
-        drop(connection, [])
-        count = connection.execute(select(func.count()).select_from(dropped)).scalar_one()
-    assert (len([each for each in statements if "INSERT" in each]), count) == (2, 1000)
 
 
 def test_a_write_that_failed_is_not_put_in_the_place_of_what_came_after(

@@ -11,6 +11,7 @@ import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
 from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
+from changeling_aggregator.store.catalogue import drop
 from changeling_aggregator.store.clock import KeptTime, keep_time, kept_time
 from changeling_aggregator.store.counted import (
     add_attendance,
@@ -51,7 +52,7 @@ from changeling_aggregator.store.runs import (
     read_runs,
     runs_of,
 )
-from changeling_aggregator.store.schema import sealing_keys
+from changeling_aggregator.store.schema import dropped, sealing_keys
 from changeling_aggregator.store.sealing_keys import (
     KeyState,
     any_expired,
@@ -87,7 +88,7 @@ from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import UnixSeconds
 from changeling_protocol.refusal import Refusal
 from changeling_statistics.tallies import Attendance, NodeTally
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, event, func, select, update
 
 from ..aggregator.refolding import whole_log
 from ..protocol.examples import AUTHORITY, hierarchical
@@ -322,6 +323,21 @@ def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: St
         appending.result(100)
     with store.reading() as connection:
         assert first_unfolded(connection) == 1000
+
+
+def test_many_requests_count_as_deleted_by_one_statement(store: Store) -> None:
+    """However many a fold finds to be of no use, in one transaction that uploads wait for; twice is as once."""
+    many, statements = [(1, position) for position in range(1, 1001)], list[str]()
+
+    def note(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    with store.writing() as connection:
+        for some in (many, many[500:], []):
+            drop(connection, some)
+        count = connection.execute(select(func.count()).select_from(dropped)).scalar_one()
+    assert (sum("INSERT" in each for each in statements), count) == (2, 1000)
 
 
 def test_arrivals_given_out_ahead_are_set_back(store: Store, beside: Store) -> None:

@@ -1,5 +1,8 @@
 """Appending on PostgreSQL, where each statement is a way to the database and back: one for little, two for much.
 
+With little, which is all that a commit has, that one way is the whole commit, if whoever appends asks for it: the words
+that begin and end a transaction are ways of their own.
+
 Measured with 64 requests of 150 bytes: one statement for all 7.1 ms a commit, COPY 8.6; with 16 of 120 kB, COPY 84 ms
 and half the database's processor time, the one statement 138.
 """

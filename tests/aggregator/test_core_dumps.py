@@ -9,9 +9,9 @@ from changeling_aggregator.core_dumps import leave_no_core
 from changeling_aggregator.spark.key_service import KeyService, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ..spark.cluster import offspring
 from .devices import envelope, report
 from .serving import ServerProcess
-from .test_fold_process import START, processes_of
 
 resource = pytest.importorskip("resource")
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
@@ -50,12 +50,12 @@ def test_a_process_that_crashes_leaves_nothing(tmp_path: Path, ended_by: str) ->
 def test_no_process_of_a_server_leaves_a_core_dump(tmp_path: Path) -> None:
     """Nor would one if the program that the kernel hands dumps to were asked: the limit is one byte, or was none."""
     with ServerProcess(tmp_path, "--movable-clock") as server:
-        server.move_clock(START)
+        server.move_clock(1_800_000_000)
         key, asked = server.new_key(), server.new_survey()
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         server.upload(*(envelope(asked, key, [report(1)]) for _ in range(1000)))
         server.fold()
-        pids = [server.process.pid, *processes_of(server.process.pid)]
+        pids = [server.process.pid, *offspring(server.process.pid)]
         assert len(pids) > 1
         limits = {pid: most_core_bytes(pid) for pid in pids}
     assert set(limits.values()) <= {("0", "0"), ("1", "1")}, limits

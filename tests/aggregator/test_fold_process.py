@@ -21,6 +21,7 @@ from changeling_protocol import Calendar
 from changeling_protocol.quantities import UnixSeconds
 
 from ..protocol.examples import survey
+from ..spark.cluster import offspring
 from .devices import Log, body, envelope, report
 from .serving import ServerProcess, eventually
 
@@ -32,20 +33,11 @@ def log(store: Store) -> Log:
     return Log.of(store, survey(calendar=Calendar(START, 60, 8)))
 
 
-def processes_of(parent: int) -> list[int]:
-    """The processes that a process has started, and those that they have."""
-    children = [int(each) for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    for task in Path(f"/proc/{parent}/task").iterdir():
-        if int(task.name) != parent:
-            children += map(int, (task / "children").read_text().split())
-    return [each for child in children for each in (child, *processes_of(child))]
-
-
 def running(pid: int) -> bool:
     """Whether the process is there, and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:
         return False
 
 
@@ -174,7 +166,7 @@ def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) ->
         assert server.fold()["envelopes"] == 400
         with log.store.reading() as connection:
             private = private_keys(connection, at_rest)[log.key.id].private_bytes_raw()
-        others = processes_of(server.process.pid)
+        others = offspring(server.process.pid)
         assert len(others) >= 1
         for pid in (server.process.pid, *others):
             shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
@@ -191,11 +183,11 @@ def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
         key, asked = server.new_key(), server.new_survey()
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         assert server.fold()["envelopes"] == 0
-        before = set(processes_of(server.process.pid))
+        before = set(offspring(server.process.pid))
         for pid in before:
             os.kill(pid, signal.SIGKILL)
         assert server.upload(envelope(asked, key, [report(1)])) == []
-        assert eventually(lambda: any(map(running, set(processes_of(server.process.pid)) - before)), True)
+        assert eventually(lambda: any(map(running, set(offspring(server.process.pid)) - before)), True)
         assert server.reports(asked) == {(0, 1): 1}
         assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok")
 
@@ -208,7 +200,7 @@ def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         server.upload(*(envelope(asked, key, [report(1)]) for _ in range(400)))
         server.fold()
-        others = processes_of(server.process.pid)
+        others = offspring(server.process.pid)
         assert others
         server.kill()
         assert eventually(lambda: any(map(running, others)), False)
@@ -226,7 +218,7 @@ def test_sigterm_waits_for_no_backlog(tmp_path: Path) -> None:
         while waiting(log.store) == 110_000:  # pytest-timeout ends a fold that never begins
             time.sleep(0.05)
         began = time.monotonic()
-        for pid in (*processes_of(server.process.pid), server.process.pid):
+        for pid in (*offspring(server.process.pid), server.process.pid):
             os.kill(pid, signal.SIGTERM)
         server.process.wait(60)
         assert time.monotonic() - began < 5

@@ -134,11 +134,12 @@ def _await(holds: Callable[[], bool], otherwise: str) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
+    children: list[int] = []
+    with suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # a thread of it has, whose children are another's now
+                children += map(int, (task / "children").read_text().split())
+    return children
 
 
 def offspring(pid: int) -> list[int]:

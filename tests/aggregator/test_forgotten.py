@@ -1,10 +1,14 @@
 """What was deleted stands in no file of the store: neither beside SQLite's pages, nor beside PostgreSQL's rows."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
+from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.check import check
 from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.log import append, open_stream
@@ -12,9 +16,12 @@ from changeling_aggregator.store.migrating import migrate
 from changeling_aggregator.store.opened import connected
 from changeling_aggregator.store.schema import log, sealing_keys
 from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
+from changeling_protocol.quantities import UnixSeconds
 from sqlalchemy import Connection, delete, select, update
 
 from ..postgres import PostgreSQL
+from ..protocol.examples import survey
+from .devices import Log, report
 
 OLD = b"an envelope of long ago, as it came"
 
@@ -60,6 +67,33 @@ def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
     monkeypatch.setattr(embedded, "monotonic", lambda: monotonic() + 3600)
     store.write_back()
     assert files_with_old() == []
+    store.close()
+
+
+def test_folding_the_log_again_leaves_no_private_key_in_a_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is deleted and not overwritten, or stays where the process is killed. What was counted is found again."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    store = Store.open(tmp_path / "store.db")
+    kept = Log.of(store, survey())
+    begun = kept.survey.calendar.start
+    kept.append_reports(begun + 61, [report(1)])
+    fold(store, UnixSeconds(begun + 62))
+    with store.reading() as connection:
+        (private,) = (key.private_bytes_raw() for key in private_keys(connection, IN_CLEAR).values())
+    looked = []
+    (opens,) = check.__defaults__ or ()
+
+    def opening(requests: Any, surveys: Any, keys: Any) -> Any:
+        files = [path for path in (tmp_path / "temporary").rglob("*") if path.is_file()]
+        looked.append((len(requests), len(files) > 0, [path.name for path in files if private in path.read_bytes()]))
+        return opens(requests, surveys, keys)
+
+    assert check(store, opening) == []
+    assert looked[0] == (1, True, [])
+    assert not any((tmp_path / "temporary").iterdir())
     store.close()
 
 

@@ -1,9 +1,11 @@
 """Folding the kept log again, into a store that is thrown away, and comparing.
 
 A node that is not sealed must have the tally that the log gives, and a closing its attendance: their envelopes are all
-kept, and so are the keys to them.
+kept, and so are the keys to them. The copies of private keys are encrypted under a key that nobody keeps, as the file
+they are in is deleted without being overwritten, or stays where the process is killed.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +18,8 @@ from changeling_statistics.tallies import Tallies
 from sqlalchemy import Connection, insert, select, update
 
 from ..opening import Open, open_requests
-from ..store import Store
+from ..store import AtRest, Store
+from ..store.at_rest import STORE_KEY_BYTES
 from ..store.counted import sealed_period, tallies_of
 from ..store.early_ends import published_ends
 from ..store.log import folded_requests
@@ -44,9 +47,9 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
     open_: opens requests, here or in other processes.
     """
     with TemporaryDirectory() as folder, store.reading() as stored:
-        scratch = Store.open(Path(folder) / "scratch.db", store.at_rest)
+        scratch = Store.open(Path(folder) / "scratch.db", AtRest(os.urandom(STORE_KEY_BYTES)))
         try:
-            _copy(stored, scratch)
+            _copy(stored, store.at_rest, scratch)
             seen = SeenIds()
             while fold_batch(scratch, open_=open_, seen=seen).requests:
                 pass
@@ -67,12 +70,18 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
             scratch.close()
 
 
-def _copy(stored: Connection, scratch: Store) -> None:
-    """Surveys, keys, and what is folded of the log: as a log without the gaps that pruning leaves."""
+def _copy(stored: Connection, at_rest: AtRest, scratch: Store) -> None:
+    """Surveys, keys, and what is folded of the log: as a log without the gaps that pruning leaves.
+
+    at_rest: what the stored keys are encrypted under; those in scratch are never stored in the clear.
+    """
     with scratch.writing() as connection:
-        for table in (surveys, early_ends, sealing_keys):
+        for table in (surveys, early_ends):
             if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
                 connection.execute(insert(table), kept)
+        for row in stored.execute(select(sealing_keys).where(sealing_keys.c.private.is_not(None))).mappings():
+            private = scratch.at_rest.kept(at_rest.taken(row["private"], row["id"]), row["id"])
+            connection.execute(insert(sealing_keys).values({**row, "private": private}))
         for stream in stored.execute(select(cursors.c.stream)).scalars().all():
             connection.execute(insert(streams).values(id=stream, length=0))
             connection.execute(insert(cursors).values(stream=stream, position=0, pruned=0))

@@ -28,7 +28,7 @@ from changeling_protocol.quantities import UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 
 from tests.aggregator.segmented import append
-from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
+from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
 from .scale_capacity import made
 from .scale_log import PERIODS, log_in_segments
@@ -102,11 +102,11 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
 @contextmanager
 def _engine(running: SparkCluster, folder: Path, logged: Path) -> Iterator[tuple[SparkFold, float]]:
     """A session that has folded once, and what that took."""
-    used = _processor_seconds()
+    used = seconds_of_all(os.getpid())
     with _copied(logged) as store, closing(SparkFold(store, Cluster(running.master), str(folder / "shared"))) as engine:
         engine.await_start()
         engine.fold(UnixSeconds(time.time()), closing=False)
-        yield engine, _processor_seconds() - used
+        yield engine, seconds_of_all(os.getpid()) - used
 
 
 def _run(running: SparkCluster, engine: SparkFold, folder: Path, logged: Path, seen: int) -> Taken:
@@ -114,10 +114,10 @@ def _run(running: SparkCluster, engine: SparkFold, folder: Path, logged: Path, s
     with _copied(logged) as store:
         _see(store, Folder(folder / "shared"), seen)
         engine.turn_to(store)
-        before, used = _scratch(running), _processor_seconds()
+        before, used = _scratch(running), seconds_of_all(os.getpid())
         engine.fold(UnixSeconds(time.time()), closing=False)
         fresh = [size for file, size in _scratch(running).items() if file not in before]
-        return Taken(_processor_seconds() - used, float(sum(fresh)))
+        return Taken(seconds_of_all(os.getpid()) - used, float(sum(fresh)))
 
 
 def _scratch(running: SparkCluster) -> dict[Path, int]:
@@ -152,8 +152,3 @@ def _copied(folder: Path) -> Iterator[Store]:
 
 def _median(taken: list[Taken]) -> Taken:
     return Taken(median(each.seconds for each in taken), median(each.shuffled for each in taken))
-
-
-def _processor_seconds() -> float:
-    """Of this process, and of all that it has started and that still runs."""
-    return time.process_time() + sum(map(seconds_of, offspring(os.getpid())))

@@ -6,7 +6,6 @@ in a session that is warm. The exponent is of what a fold takes beyond the latte
 """
 
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from changeling_aggregator.fold import FoldReport, OpeningProcesses, fold
+from changeling_aggregator.fold import FoldReport, fold
+from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
@@ -25,7 +25,7 @@ from changeling_aggregator.store.schema import attendance, refusals, tallies
 from changeling_protocol.quantities import UnixSeconds
 from sqlalchemy import select
 
-from tests.spark.cluster import SparkCluster, cluster, offspring, seconds_of
+from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 from .spark_disks import NOTHING, Disks
@@ -127,18 +127,18 @@ def _median_of(taken: Sequence[Taken]) -> Taken:
 
 def _embedded(place: Path) -> Taken:
     with log_of(COMPARED, place / "log") as store:
-        begin, used = time.perf_counter(), _processor_seconds()
+        begin, used = time.perf_counter(), seconds_of_all(os.getpid())
         done = fold(store, UnixSeconds(time.time()), closing=False, open_=OpeningProcesses())
         _check(done, COMPARED * MILLION)
-        return Taken(_processor_seconds() - used, time.perf_counter() - begin, _counted(store))
+        return Taken(seconds_of_all(os.getpid()) - used, time.perf_counter() - begin, _counted(store))
 
 
 def _folded(store: Store, engine: SparkFold, reports: int) -> tuple[float, float, list[tuple[Any, ...]]]:
     """Processor seconds, seconds, and what was counted. reports: how many the log has."""
     engine.turn_to(store)
-    begin, used = time.perf_counter(), _processor_seconds()
+    begin, used = time.perf_counter(), seconds_of_all(os.getpid())
     _check(engine.fold(UnixSeconds(time.time()), closing=False), reports)
-    return _processor_seconds() - used, time.perf_counter() - begin, _counted(store)
+    return seconds_of_all(os.getpid()) - used, time.perf_counter() - begin, _counted(store)
 
 
 def _check(done: FoldReport, reports: int) -> None:
@@ -154,11 +154,11 @@ def _session(place: Path, workers: int) -> Iterator[Warm]:
         shared = place / "shared"
         shared.mkdir()
         logs = [log_in_segments(_new(Path(folder) / str(number)), PERIODS) for number in range(SMALL)]
-        used = _processor_seconds()
+        used = seconds_of_all(os.getpid())
         with closing(SparkFold(logs[0], Cluster(running.master, EXECUTOR_MEMORY), str(shared))) as engine:
             engine.await_start()
             _folded(logs[0], engine, PERIODS)
-            first = _processor_seconds() - used
+            first = seconds_of_all(os.getpid()) - used
             small = median(_folded(store, engine, PERIODS)[0] for store in logs[1:])
             yield Warm(running, engine, place, first, small)
         for store in logs:
@@ -174,14 +174,6 @@ def _disks() -> Disks:
     from pyspark.sql import SparkSession
 
     return Disks.of(SparkSession.active())
-
-
-def _processor_seconds() -> float:
-    """Of this process, and all that it started, ended or not."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    others: float = sum(map(seconds_of, offspring(os.getpid())))
-    own: float = sum(each.ru_utime + each.ru_stime for each in used)
-    return others + own
 
 
 def _counted(store: Store) -> list[tuple[Any, ...]]:

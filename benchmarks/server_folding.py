@@ -17,10 +17,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from changeling_aggregator.fold import OpeningProcesses, fold
-from changeling_aggregator.fold.opening import Kind, Opened, Sheaf, open_requests, upload_number
+from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.fold.seen import SeenIds
+from changeling_aggregator.opening import Kind, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Node, Survey, seal
 from changeling_protocol.quantities import UnixSeconds

@@ -108,6 +108,13 @@ def killed(folder: Path, place: str, kills: int = KILLS, options: Sequence[str] 
     return dict(count) | figures
 
 
+def _await_work(senders: Senders, already: int = 0) -> None:
+    """Until they had some uploads acknowledged, beside those already; a minute at most."""
+    end = time.monotonic() + 60
+    while len(senders.acknowledged) <= already + 20 and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def _at_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> None:
     """Waits for work to begin, a minute at most, or in some lives does not; and then for a moment."""
     end = time.monotonic() + (0 if chance.random() < IN_THE_START else 60)
@@ -123,6 +130,7 @@ def terminated(folder: Path, place: str, options: Sequence[str] = ()) -> dict[st
     senders = Senders(log)
     with _served(folder, place, senders, options) as server:
         senders.start()
+        _await_work(senders)
         time.sleep(3)
         began = time.monotonic()
         server.process.terminate()
@@ -144,6 +152,7 @@ def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:
     with _served(folder, place, senders):
         senders.start()
         for number in range(RESTARTS):
+            _await_work(senders, len(senders.acknowledged))
             time.sleep(1)
             postgresql.stop("immediate" if number % 2 else "fast")
             time.sleep(1)
@@ -167,6 +176,7 @@ def at_once(folder: Path, place: str, seconds: float = 10.0, options: Sequence[s
     first, second = (_served(_own(folder, each), place, senders, options) for each in (0, 1))
     with first, second:
         senders.start()
+        _await_work(senders)
         time.sleep(seconds)
         senders.finish()
     figures = compared(log, senders)

@@ -40,11 +40,13 @@ class Warm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for life in self._lives:
-            life.kill()
-        self._process.kill()
-        self._process.communicate()
-        self._folder.cleanup()
+        try:
+            for life in self._lives:
+                life.kill()
+        finally:
+            self._process.kill()
+            self._process.communicate()
+            self._folder.cleanup()
 
     def serve(self, *arguments: str) -> "Life":
         """`changeling` with these arguments, which serve."""

@@ -22,7 +22,7 @@ import atheris
 
 with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggregator"]):
     from changeling_aggregator.fold.counting import count
-    from changeling_aggregator.fold.opening import open_requests
+    from changeling_aggregator.opening import open_requests
     from changeling_aggregator.store import LoggedRequest
     from changeling_protocol import MalformedBytes, ProtocolError, SealingKey, Survey, seal
     from changeling_protocol.ending import EarlyEnd

@@ -14,8 +14,8 @@ from statistics import median
 from threading import Event, Thread
 
 import httpx
-from changeling_aggregator.fold import OpeningProcesses
 from changeling_aggregator.fold.check import check
+from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store.counted import tallies_of
 from changeling_protocol import Node, seal
 from changeling_protocol.wire import encode_upload_request, survey_path

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -52,18 +53,30 @@ class PostgreSQL:
 
     def __exit__(self, *_: object) -> None:
         self.stop("immediate")
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)  # a process of it may be writing still
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
         settings += ["timezone=UTC", "log_min_messages=fatal", "log_min_error_statement=fatal"]
         options = " ".join(f"-c {setting}" for setting in settings)
-        self._run(self._binaries / "pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log", "-o", options, "start")
+        self._run(
+            self._binaries / "pg_ctl",
+            "-D",
+            self.data,
+            "-w",
+            "-t",
+            "200",
+            "-l",
+            self.folder / "log",
+            "-o",
+            options,
+            "start",
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it. mode: "fast" breaks off what runs; "immediate" is a crash, after which it recovers."""
-        self._run(self._binaries / "pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+        self._run(self._binaries / "pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "200", "stop")
 
     def url(self, schema: str, user: str = "changeling") -> str:
         """The URL of a schema of its own."""
@@ -80,6 +93,15 @@ class PostgreSQL:
         with psycopg.connect(self.url("public"), autocommit=True) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+    def files_with(self, content: bytes) -> list[Path]:
+        """The files of tables, as they are on disk, that hold these bytes."""
+        self.sql("CHECKPOINT")
+        found = []
+        for path in (self.data / "base").rglob("*"):
+            with suppress(FileNotFoundError, IsADirectoryError):  # which PostgreSQL may delete meanwhile
+                found += [path] if content in path.read_bytes() else []
+        return found
 
     def _run(self, *command: object) -> None:
         done = subprocess.run(

@@ -4,7 +4,11 @@ The first six are seen from outside the envelope and told to the sender; the oth
 after the sender was answered. A bad report never fails its neighbours.
 """
 
+from collections import Counter
 from enum import StrEnum
+from typing import TypeAlias
+
+from .quantities import SurveyId
 
 
 class Refusal(StrEnum):
@@ -35,3 +39,7 @@ class Refusal(StrEnum):
     """A closing of a period that has not even begun, allowing for the skew of clocks."""
     DUPLICATE = "duplicate"
     """A second closing with one period and id."""
+
+
+RefusalCounts: TypeAlias = Counter[tuple[SurveyId, Refusal]]
+"""How many envelopes, closings and reports were refused, by survey id and reason."""

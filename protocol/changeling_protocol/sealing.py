@@ -6,7 +6,7 @@ HPKE's info, so a seal moved under another head does not open. Base mode: it say
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 from cryptography.exceptions import InvalidTag
@@ -110,7 +110,13 @@ def head_of(envelope: bytes) -> EnvelopeHead:
     """The head of an envelope, which is not opened. Raises MalformedBytes for one too short to hold an upload."""
     if len(envelope) <= HEAD_BYTES + SEAL_BYTES:
         raise MalformedBytes(f"an envelope is longer than {HEAD_BYTES + SEAL_BYTES} bytes")
-    return EnvelopeHead(envelope[0], SurveyId(envelope[1 : 1 + ID_BYTES]), envelope[1 + ID_BYTES : HEAD_BYTES])
+    return _head(envelope[:HEAD_BYTES])
+
+
+@lru_cache(maxsize=1024)
+def _head(head: bytes) -> EnvelopeHead:
+    """As most envelopes at a time have the same few heads, these are taken apart once."""
+    return EnvelopeHead(head[0], SurveyId(head[1 : 1 + ID_BYTES]), head[1 + ID_BYTES :])
 
 
 def open_envelope(envelope: bytes, private: X25519PrivateKey) -> bytes:

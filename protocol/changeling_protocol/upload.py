@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgpack
 
@@ -74,8 +75,7 @@ class Report:
     symbol: int
 
 
-@dataclass(frozen=True, slots=True)
-class UploadColumns:
+class UploadColumns(NamedTuple):
     """An upload as it is read: columns that nobody has looked into.
 
     group: a number that may be none of the plan's. span: the periods (start, end]. closings: the closings' column.
@@ -161,12 +161,27 @@ def decode_upload(plaintext: bytes) -> UploadColumns:
         raise MalformedBytes("an upload is a MessagePack array") from error
     if padding.strip(b"\0"):
         raise MalformedBytes("an upload is padded with zeros")
-    if not (isinstance(items, list) and list(map(type, items)) == [int] * 3 + [bytes] * max(len(items) - 3, 1)):
+    if not (isinstance(items, list) and _are_columns(items)):
         raise MalformedBytes("an upload is a group, a span of periods, and columns")
-    group, start, end, rows, *symbols = items
+    group, start, end, closings_column, *symbols = items
+    return UploadColumns(group, _span(start, end), closings_column, tuple(symbols))
+
+
+def _are_columns(items: list[object]) -> bool:
+    """Whether the types are those of an upload: three integers, then bytes, and nothing else."""
+    return (
+        len(items) > 3
+        and type(items[0]) is type(items[1]) is type(items[2]) is int
+        and {*map(type, items[3:])} == {bytes}
+    )
+
+
+@lru_cache(maxsize=1024)
+def _span(start: int, end: int) -> Node:
+    """The periods (start, end], of which most uploads at a time have the same. Raises MalformedBytes for too many."""
     if not 0 <= start < end <= min(start + MOST_SPANNED_PERIODS, MOST_PERIODS):
         raise MalformedBytes(f"an upload spans at most {MOST_SPANNED_PERIODS} periods")
-    return UploadColumns(group, Node(start, end), rows, tuple(symbols))
+    return Node(start, end)
 
 
 def _closing_column(rows: list[Closing | None]) -> bytes:

@@ -9,7 +9,7 @@ from .serving import ServerProcess
 
 def connected(server: ServerProcess) -> socket.socket:
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def answer_of(connection: socket.socket) -> bytes:

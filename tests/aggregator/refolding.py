@@ -5,7 +5,7 @@ from functools import partial
 from heapq import merge
 
 from changeling_aggregator.fold.counting import count
-from changeling_aggregator.fold.opening import open_requests
+from changeling_aggregator.opening import open_requests
 from changeling_aggregator.store import ClosingKey, LoggedRequest
 from changeling_aggregator.store.log import kept_requests
 from changeling_aggregator.store.schema import streams

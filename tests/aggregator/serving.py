@@ -56,24 +56,34 @@ class ServerProcess:
                 text=True,
             )
         assert self.process.stdout
-        self.url = self.process.stdout.readline().split()[-1]
+        if not (said := self.process.stdout.readline()):
+            self._end()
+            why = self._log.read_text() if self._log else "standard error tells why"
+            raise AssertionError(f"the server ended before it listened: {why}")
+        self.url = said.split()[-1]
         self.http = httpx.Client(base_url=self.url, timeout=100)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.http.close()
         self.process.terminate()
-        self.process.wait(60)
-        assert self.process.stdout
-        self.process.stdout.close()
+        self._end()
 
     def kill(self) -> None:
         """SIGKILL, now; its fold may go on for as long as its batch takes."""
         self.http.close()
         self.process.kill()
-        self.process.wait(60)
-        assert self.process.stdout
-        self.process.stdout.close()
+        self._end()
+
+    def _end(self) -> None:
+        """Waits for it, and kills it where it does not end: then another test would fail by what is left open."""
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout
+            self.process.stdout.close()
 
     def add_token(self, text: str, *scopes: TokenScope) -> None:
         """A token of this text, in the server's store."""

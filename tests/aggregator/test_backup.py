@@ -96,7 +96,7 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
         uploads = [body(*(envelope(survey, key, [report(1)]) for _ in range(4))) for _ in range(60)]
 
         def send() -> None:
-            with httpx.Client(base_url=server.url) as http:
+            with httpx.Client(base_url=server.url, timeout=100) as http:
                 for number, upload in enumerate(uploads):
                     http.post("/v1/uploads", content=upload).raise_for_status()
                     if number % 5 == 0:

@@ -22,6 +22,8 @@ from sqlalchemy import Connection, event
 
 from .small_bucket import WELL, Conduct, SmallBucket, small_bucket
 
+pytestmark = pytest.mark.timed  # by the two seconds
+
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallBucket]:

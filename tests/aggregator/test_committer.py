@@ -93,7 +93,7 @@ def test_who_cannot_be_told_keeps_nobody_else_from_hearing(store: Store) -> None
         other = asyncio.create_task(waiting.append(b"other"))
         await asyncio.sleep(0)
         waiting.start()
-        await asyncio.wait_for(other, 2)
+        await asyncio.wait_for(other, 60)
 
     asyncio.run(all_wait())
     waiting.close()
@@ -169,7 +169,7 @@ def test_closing_commits_what_waits_and_the_counts_of_refusals(store: Store) -> 
         last = asyncio.create_task(waiting.append(b"last"))
         await asyncio.sleep(0)
         waiting.close()
-        await asyncio.wait_for(last, 10)
+        await asyncio.wait_for(last, 60)
 
     asyncio.run(close_while_it_waits())
     assert appended(store) == [b"last"]

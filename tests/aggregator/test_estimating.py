@@ -30,7 +30,7 @@ class Slow:
     def make(self, name: str) -> Callable[[], bytes]:
         def make() -> bytes:
             self.made.append(name)
-            self.go_on.wait(10)
+            self.go_on.wait(100)
             return name.encode()
 
         return make
@@ -43,7 +43,8 @@ def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) ->
     async def asked() -> None:
         making, slow = Estimating(), Slow()
         waiting = [asyncio.create_task(making.answer(name, slow.make(name))) for name in "abcde"]
-        await asyncio.sleep(0.2)
+        while len(slow.made) < 2:
+            await asyncio.sleep(0.01)
         assert sorted(slow.made) == ["a", "b"]
         with pytest.raises(Overloaded):
             await making.answer("f", slow.make("f"))
@@ -84,7 +85,7 @@ def test_an_answer_is_made_once_even_by_many_who_ask_at_once() -> None:
 
         def fail() -> bytes:
             failed.append(1)
-            slow.go_on.wait(10)
+            slow.go_on.wait(100)
             raise ValueError("no")
 
         many = [asyncio.create_task(making.answer("key", slow.make("x"))) for _ in range(20)]

@@ -68,7 +68,7 @@ def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -
     """It is named with what is stored and what the log gives; the command ends with 1, and with 0 when all is well."""
     log.append_reports(END, [report(1), report(2)])
     fold(log.store, END, closing=False)
-    done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "folding the kept log again comes to the same\n")
     with log.store.writing() as connection:
         connection.execute(update(tallies).where(tallies.c.node == 2).values(reports=7))
@@ -76,7 +76,7 @@ def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -
     assert difference.what == "track 0, node (1, 2]"
     assert difference.stored.startswith("7 reports")
     assert difference.again.startswith("1 reports")
-    done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=200)
     assert done.returncode == 1
     assert "track 0, node (1, 2]: 7 reports" in done.stdout
 
@@ -84,7 +84,7 @@ def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -
 def test_the_command_folds_once(log: Log, tmp_path: Path) -> None:
     """And says what it did."""
     log.append_reports(END, [report(1), report(2, 200)])
-    done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=200)
     assert (done.stdout, done.stderr) == ("1 envelopes, 1 reports; refused: 1 symbol-out-of-range\n", "")
     assert log.tallies()[0, 1][0] == 1
 
@@ -99,4 +99,4 @@ def test_the_command_follows_until_it_is_told_to_end(log: Log, tmp_path: Path) -
             assert eventually(lambda: log.tallies().get((0, 1), (0,))[0], 1)
         finally:
             following.terminate()
-        assert following.wait(60) == 0
+        assert following.wait(200) == 0

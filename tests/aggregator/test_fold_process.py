@@ -4,14 +4,15 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import FoldDied
-from changeling_aggregator.fold import FoldProcess, OpeningProcesses, fold
-from changeling_aggregator.fold.opening import open_requests
+from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Registry
+from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded
@@ -20,6 +21,7 @@ from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_tok
 from changeling_protocol import Calendar
 from changeling_protocol.quantities import UnixSeconds
 
+from ..processes import offspring, running
 from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
 from .serving import ServerProcess, eventually
@@ -30,23 +32,6 @@ START, END = 1_800_000_000, 1_800_000_480
 @pytest.fixture
 def log(store: Store) -> Log:
     return Log.of(store, survey(calendar=Calendar(START, 60, 8)))
-
-
-def processes_of(parent: int) -> list[int]:
-    """The processes that a process has started, and those that they have."""
-    children = [int(each) for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    for task in Path(f"/proc/{parent}/task").iterdir():
-        if int(task.name) != parent:
-            children += map(int, (task / "children").read_text().split())
-    return [each for child in children for each in (child, *processes_of(child))]
-
-
-def running(pid: int) -> bool:
-    """Whether the process is there, and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_process_folds_as_a_thread_does(log: Log, tmp_path: Path) -> None:
@@ -174,7 +159,7 @@ def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) ->
         assert server.fold()["envelopes"] == 400
         with log.store.reading() as connection:
             private = private_keys(connection, at_rest)[log.key.id].private_bytes_raw()
-        others = processes_of(server.process.pid)
+        others = offspring(server.process.pid)
         assert len(others) >= 1
         for pid in (server.process.pid, *others):
             shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
@@ -191,11 +176,12 @@ def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
         key, asked = server.new_key(), server.new_survey()
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         assert server.fold()["envelopes"] == 0
-        before = set(processes_of(server.process.pid))
+        before = set(offspring(server.process.pid))
         for pid in before:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # those that the fold had started end with it
+                os.kill(pid, signal.SIGKILL)
         assert server.upload(envelope(asked, key, [report(1)])) == []
-        assert eventually(lambda: any(map(running, set(processes_of(server.process.pid)) - before)), True)
+        assert eventually(lambda: any(map(running, set(offspring(server.process.pid)) - before)), True)
         assert server.reports(asked) == {(0, 1): 1}
         assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok")
 
@@ -208,7 +194,7 @@ def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         server.upload(*(envelope(asked, key, [report(1)]) for _ in range(400)))
         server.fold()
-        others = processes_of(server.process.pid)
+        others = offspring(server.process.pid)
         assert others
         server.kill()
         assert eventually(lambda: any(map(running, others)), False)
@@ -226,8 +212,9 @@ def test_sigterm_waits_for_no_backlog(tmp_path: Path) -> None:
         while waiting(log.store) == 110_000:  # pytest-timeout ends a fold that never begins
             time.sleep(0.05)
         began = time.monotonic()
-        for pid in (*processes_of(server.process.pid), server.process.pid):
-            os.kill(pid, signal.SIGTERM)
+        for pid in (*offspring(server.process.pid), server.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         server.process.wait(60)
         assert time.monotonic() - began < 5
     assert waiting(log.store) > 0

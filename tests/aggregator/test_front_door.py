@@ -83,6 +83,13 @@ def test_others_are_not_believed(tmp_path: Path) -> None:
         assert _statuses(server, "192.0.2.1") == {200}
 
 
+def test_nobody_is_sent_on_to_the_host_that_a_request_names(behind_proxy: ServerProcess) -> None:
+    """A path with a slash too many is not there: an address made of the request may be another's, or without TLS."""
+    for path in ("/v1/surveys/", "/v1/keys/", "/v1/uploads/", "/page/session/"):
+        answer = behind_proxy.http.get(path, headers={"host": "elsewhere.example"})
+        assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
 def test_every_answer_has_an_id_a_date_and_security_headers(behind_proxy: ServerProcess) -> None:
     """Errors too; no two have one id. Transport security is for what came over TLS."""
     answers = [behind_proxy.http.get(path) for path in ("/v1/surveys", "/nothing", "/v1/uploads", "/v1/keys")]
@@ -113,6 +120,6 @@ def test_a_server_speaks_tls_by_itself(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, *options) as server:
         assert server.url.startswith("https://")
         trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
-        answer = httpx.get(f"{server.url}/v1/surveys", verify=trusted)
+        answer = httpx.get(f"{server.url}/v1/surveys", verify=trusted, timeout=100)
         assert answer.status_code == 200
         assert "strict-transport-security" in answer.headers

@@ -55,6 +55,7 @@ def test_killed_servers_and_folds_lose_nothing_and_count_nothing_twice(
     assert exact(figures), figures
 
 
+@pytest.mark.timed
 @pytest.mark.heavy
 def test_sigterm_under_load_loses_nothing(tmp_path: Path, place: str, options: tuple[str, ...]) -> None:
     """Out within five seconds, with a backlog and senders."""
@@ -63,6 +64,7 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, place: str, options: t
     assert exact(figures), figures
 
 
+@pytest.mark.timed
 @pytest.mark.heavy
 def test_a_database_that_is_restarted_under_load_is_used_again(tmp_path: Path) -> None:
     """By itself, within ten seconds each time."""

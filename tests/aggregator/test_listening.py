@@ -95,11 +95,11 @@ def test_ten_thousand_silent_connections_refuse_nobody(own: ServerProcess) -> No
             for number in range(silent):
                 stack.enter_context(connected(own))
                 if number % 500 == 0:
-                    assert httpx.get(f"{own.url}/v1/surveys").status_code == 200
+                    assert httpx.get(f"{own.url}/v1/surveys", timeout=100).status_code == 200
             slowest = 0.0
             for _ in range(20):
                 began = time.monotonic()
-                assert httpx.get(f"{own.url}/v1/surveys").status_code == 200
+                assert httpx.get(f"{own.url}/v1/surveys", timeout=100).status_code == 200
                 slowest = max(slowest, time.monotonic() - began)
             assert slowest < 2
             assert len(list(Path(f"/proc/{own.process.pid}/fd").iterdir())) < MOST_CONNECTIONS + 256
@@ -135,7 +135,7 @@ def test_a_server_takes_as_many_connections_as_it_may(tmp_path: Path) -> None:
                 with ExitStack() as silent:
                     for _ in range(300):
                         silent.enter_context(connected(server))
-                    assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys").status_code, 200)
+                    assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 200)
             finally:
                 process.terminate()
                 process.communicate(timeout=100)

@@ -17,6 +17,7 @@ from changeling_aggregator.store import Store
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from ..ports import free_port
 from ..protocol.examples import PINNED
 from .devices import body, envelope, report
 from .serving import TOKEN, ServerProcess, survey_path
@@ -25,14 +26,10 @@ NOW = 1_800_000_000
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
-
-
 def families(address: str) -> list[Metric]:
-    return list(text_string_to_metric_families(httpx.get(f"http://{address}/metrics").raise_for_status().text))
+    return list(
+        text_string_to_metric_families(httpx.get(f"http://{address}/metrics", timeout=100).raise_for_status().text)
+    )
 
 
 class Watched(ServerProcess):
@@ -83,7 +80,7 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path: Pat
             assert denied.status_code == 401
         server.http.get("/v1/surveys/nothing/there")
         figures = server.figures()
-        shown = httpx.get(f"http://{server.address}/metrics").text
+        shown = httpx.get(f"http://{server.address}/metrics", timeout=100).text
 
     def labelled(name: str, /, **labels: str) -> float:
         return figures[name, frozenset(labels.items())]

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from ..ports import free_port
 from .devices import body, envelope, report
 from .serving import ServerProcess
 
@@ -109,8 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def proxy(server: ServerProcess, folder: Path) -> Iterator[str]:
     """Its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     certificate, key = certified(folder)
     block = from_the_guide(
         server=server.url,

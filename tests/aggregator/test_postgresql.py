@@ -3,23 +3,25 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from re import findall
 
 import httpx
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
+from changeling_aggregator.ingest import Committer
+from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, Transactions, appending
-from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded
-from changeling_aggregator.store.schema import sealing_keys
-from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
+from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded, unread
 from changeling_commands.__main__ import main as run
 from changeling_protocol import SealingKey, Survey, canonical
-from sqlalchemy import select, text, update
+from changeling_protocol.refusal import Refusal
+from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from ..postgres import GUARDED, PASSWORD, PostgreSQL
@@ -59,8 +61,7 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
     connection = lost.__enter__()
     mine = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
     with store.reading() as other:
-        other.exec_driver_sql(f"SELECT pg_terminate_backend({mine})")
-    time.sleep(0.2)
+        assert other.exec_driver_sql(f"SELECT pg_terminate_backend({mine}, 60000)").scalar_one()
     with pytest.raises(DBAPIError) as told:
         appending._copy(connection, [(1, 1, 1, b"")])
     assert not lost.__exit__(DBAPIError, told.value, None)
@@ -70,6 +71,45 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
     assert [each.position for each in logged] == [*range(1, 10)]
     assert [each.body for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
     assert [each.arrival for each in logged] == [1000, 1000, 1001, 1001, 1002, 1002, 1003, 1003, 2000]
+
+
+@contextmanager
+def overheard(store: Store, file: Path) -> Iterator[Callable[[], int]]:
+    """Gives how often a connection of the store has asked the database for something; closes the store at the end."""
+    with file.open("w") as spoken:
+        event.listen(store.engine, "checkout", lambda driver, *_: driver.pgconn.trace(spoken.fileno()))
+        yield lambda: len(findall(r"\t(Sync|Query)\b", file.read_text()))
+        store.close()
+
+
+def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: Store, tmp_path: Path) -> None:
+    """So that they wait for a processor, there and here, once; counts of refusals go along in a transaction of more."""
+    writer = RowWriter(store)
+    with overheard(store, tmp_path / "spoken") as asked:
+        writer.write([b"some"] * 3, Counter(), 1)
+        assert asked() == 1
+        writer.write([b"more"], Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
+        assert asked() > 4
+    opened = Store.open(store.place)
+    with opened.reading() as connection:
+        assert [each.position for each in unread(connection, 9, 999)] == [1, 2, 3, 4]
+    opened.close()
+
+
+def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store, tmp_path: Path) -> None:
+    """What waits for the fold, what the tables take, and what segments do: the uploads of a second wait for it."""
+    looking = Committer(store, lambda: 5.0)
+    with overheard(store, tmp_path / "spoken") as asked:
+        assert looking._fullness() is None
+        assert asked() == 3
+
+
+def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:
+    """Where transactions are serializable by default, the second of two who append at once would else fail."""
+    store = Store.open(url.replace("&options=", "&options=-c%20default_transaction_isolation%3Dserializable%20"))
+    with store.writing(once=True) as connection:
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
+    store.close()
 
 
 # How it is named
@@ -132,7 +172,7 @@ def test_many_processes_make_one_store(url: str) -> None:
     barrier = threading.Barrier(6)
 
     def opened(_: int) -> int:
-        barrier.wait(20)
+        barrier.wait(100)
         store = Store.open(url)
         with store.writing() as connection:
             stream = open_stream(connection)
@@ -170,8 +210,11 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
     def cut_off(writing: Transactions) -> None:
         with writing() as connection:
             append(connection, stream, [b"lost"], 0)
-            (pid,) = postgresql.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'")
-            assert postgresql.sql(f"SELECT pg_terminate_backend({pid[0]}, 5000)") == [(True,)]
+            (pid,) = postgresql.sql(
+                "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) "
+                "WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND application_name = 'turn'"
+            )
+            assert postgresql.sql(f"SELECT pg_terminate_backend({pid[0]}, 60000)") == [(True,)]
 
     with folder.turn_to_fold() as writing:
         assert writing
@@ -188,33 +231,6 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
     with folder.turn_to_fold() as writing:
         assert writing
     folder.close()
-
-
-def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL, url: str) -> None:
-    """Once the table was rewritten, which waits a second for who reads it, and is tried again the next time."""
-    store = Store.open(url)
-    with store.writing() as connection:
-        make_key(connection, IN_CLEAR)
-        ((id_, secret),) = private_keys(connection, IN_CLEAR).items()
-        connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
-    private = secret.private_bytes_raw()
-    assert files_with(postgresql, private)
-    with store.writing() as connection:
-        assert destroy_expired(connection, 3) == 1
-    with store.reading() as reading:
-        reading.execute(select(sealing_keys)).all()
-        store.forget_overwritten(changed=True)
-        assert files_with(postgresql, private)
-    store.forget_overwritten(changed=False)
-    assert files_with(postgresql, id_)
-    assert not files_with(postgresql, private)
-    store.close()
-
-
-def files_with(postgresql: PostgreSQL, content: bytes) -> list[Path]:
-    """The files of tables, as they are on disk, that hold these bytes."""
-    postgresql.sql("CHECKPOINT")
-    return [path for path in (postgresql.data / "base").rglob("*") if path.is_file() and content in path.read_bytes()]
 
 
 # Several servers, and a database that goes and comes
@@ -256,7 +272,7 @@ class Load:
         while not self._stop.is_set():
             sealed = self._make()
             try:
-                answer = httpx.post(random.choice(self._urls) + "/v1/uploads", content=body(sealed), timeout=30)
+                answer = httpx.post(random.choice(self._urls) + "/v1/uploads", content=body(sealed), timeout=100)
             except httpx.HTTPError:
                 self.answers.append((sealed, 0, False))
                 continue
@@ -295,11 +311,11 @@ def test_the_same_envelopes_to_two_servers_at_once_count_once(tmp_path: Path, ur
 
         def send(number: int) -> None:
             server, random = (first, second)[number % 2], Random(number)
-            with httpx.Client(base_url=server.url, timeout=30) as http:
+            with httpx.Client(base_url=server.url, timeout=100) as http:
                 for each in rounds_of_uploads:
                     mine = [*each[number // 2]]
                     random.shuffle(mine)
-                    at_once.wait(30)
+                    at_once.wait(100)
                     http.post("/v1/uploads", content=body(*mine)).raise_for_status()
                     if number % 2:
                         server.fold()
@@ -327,7 +343,7 @@ def test_a_restart_of_the_database_under_load_loses_nothing(
     with two_servers(tmp_path, url) as (first, second, survey, key):
         load = Load(survey, key, first.url, second.url)
         with load.running():
-            time.sleep(0.7)
+            assert eventually(lambda: load.acknowledged > 20, True)
             postgresql.stop(mode)
             try:
                 assert eventually(lambda: status_and_troubles(first) == (503, True), True)
@@ -368,6 +384,7 @@ def test_servers_killed_under_load_lose_nothing_of_what_they_acknowledged(tmp_pa
                     time.sleep(0.02 * number)
                     third.kill()
                     acknowledged = load.acknowledged
+                    assert eventually(lambda: bool(load.doubtful), True)  # noqa: B023
                     assert eventually(lambda: load.acknowledged > acknowledged + 5, True)  # noqa: B023
             assert {answer[1:] for answer in load.answers} == {(200, False), (0, False)}
             sent_again(first, load.doubtful)

@@ -77,7 +77,7 @@ def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatc
 
     def slow(*_: object) -> None:
         verifying.set()
-        assert answered.wait(10)
+        assert answered.wait(100)
         raise TurnedDown(ErrorCode.MALFORMED, "after all")
 
     monkeypatch.setattr(surveys, "_verified", slow)

@@ -59,14 +59,14 @@ def test_a_body_that_pauses_for_long_is_refused(monkeypatch: pytest.MonkeyPatch)
 
     async def coming(size: int) -> AsyncIterator[MutableMapping[str, Any]]:
         for _ in range(10):
-            await asyncio.sleep(0.02)
             yield {"type": "http.request", "body": b"x" * size, "more_body": True}
+            await asyncio.sleep(0.02)
         yield {"type": "http.request", "body": b"", "more_body": False}
 
     assert refusal(coming(1)) == 408
-    steady = coming(5)
+    steady = coming(1000)  # ten seconds for each, which no busy machine takes
     service = SimpleNamespace(bodies=Bodies())
-    assert asyncio.run(requests.read_body(asked(lambda: anext(steady), service), 100)) == b"x" * 50
+    assert asyncio.run(requests.read_body(asked(lambda: anext(steady), service), 10_000)) == b"x" * 10_000
 
 
 def test_a_body_that_finds_no_room_takes_that_of_the_slowest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_body_that_finds_no_room_takes_that_of_the_slowest(monkeypatch: pytest
     async def four() -> None:
         last = asyncio.Event()
         slow = []
-        for size in (10, 100, 100):
+        for size in (1, 100, 100):
             slow.append(asyncio.create_task(body(last, size)))
             await asyncio.sleep(0.02)
         newest = asyncio.create_task(body(last))
@@ -96,7 +96,7 @@ def test_a_body_that_finds_no_room_takes_that_of_the_slowest(monkeypatch: pytest
         with pytest.raises(TurnedDown) as told:
             await slow[1]
         assert STATUS[told.value.code] == 408
-        assert await asyncio.gather(slow[0], slow[2], newest) == [b"x" * 10, b"x" * 100, b"x" * 100]
+        assert await asyncio.gather(slow[0], slow[2], newest) == [b"x", b"x" * 100, b"x" * 100]
 
     asyncio.run(four())
     assert service.bodies.size == 0

@@ -86,4 +86,4 @@ def test_the_command_line_counts_before_the_environment_and_that_before_the_file
     with ServerProcess(tmp_path) as server:
         assert "127.0.0.2" in server.url
         server.move_clock(1_800_000_000)
-        assert httpx.get(server.url + "/v1/surveys").status_code == 200
+        assert httpx.get(server.url + "/v1/surveys", timeout=100).status_code == 200

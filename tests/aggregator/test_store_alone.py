@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,15 @@ from sqlalchemy.exc import DBAPIError
 
 from ..contracts.stores import PLACES, Place
 from ..postgres import PostgreSQL
+from .serving import eventually
 
 ALONE = {
     "reencrypt": ("keys", "reencrypt", "--new-store-key-file", "new.key"),
     "upgrade": ("store", "upgrade"),
     "downgrade": ("store", "downgrade", "--to", VERSION),
 }
+LOSE = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'changeling'"
+"""Ends every connection to a store, and waits until it has ended."""
 HOLD = "import sys; from changeling_aggregator.store import Store; held = Store.open(sys.argv[1]); print(); input()"
 
 
@@ -78,20 +81,20 @@ def test_what_a_killed_process_held_is_free(place: Place) -> None:
         Store.open(place.name, alone=True)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    for _ in range(600):  # PostgreSQL has to notice
-        try:
-            Store.open(place.name, alone=True).close()
-            return
-        except StoreError:
-            pass
-    pytest.fail("a killed process still holds the store")
+
+    def free() -> bool:
+        with suppress(StoreError), closing(Store.open(place.name, alone=True)):
+            return True
+        return False
+
+    assert eventually(free, True)  # PostgreSQL has to notice
 
 
 def test_a_store_is_held_again_once_its_connections_were_lost(postgresql: PostgreSQL) -> None:
     """On whichever connection is made next, before anything is done on it."""
     url = postgresql.new()
     store = Store.open(url)
-    postgresql.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'changeling'")
+    postgresql.sql(LOSE)
     with pytest.raises(Exception, match=r"(?i)terminat|closed"), store.reading() as connection:
         connection.exec_driver_sql("SELECT 1")
     with store.reading() as connection:
@@ -99,9 +102,6 @@ def test_a_store_is_held_again_once_its_connections_were_lost(postgresql: Postgr
     with pytest.raises(StoreError, match="is in use by "):
         Store.open(url, alone=True)
     store.close()
-
-
-LOSE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'changeling'"
 
 
 def test_who_lost_its_connections_uses_no_tables_that_were_changed_meanwhile(postgresql: PostgreSQL) -> None:

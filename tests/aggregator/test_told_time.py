@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from threading import Event
 
 import pytest
-from changeling_aggregator.fold import fold, folding
+from changeling_aggregator.fold import FoldReport, fold, folding
+from changeling_aggregator.server import fold_loop
 from changeling_aggregator.server.guarded_clock import (
     LISTENING_SECONDS,
     LONGEST_DOWNTIME,
@@ -25,6 +27,7 @@ from changeling_protocol import Calendar
 from ..contracts.stores import PLACES, Place
 from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
+from .serving import eventually
 from .test_guarded_clock import DAY, GRACE, NOW, Machine, serve
 
 TICK = 10.0
@@ -192,6 +195,38 @@ def test_an_hours_downtime_of_a_server_alone_is_believed_after_a_moment(log: Log
     assert (alone.doubt, sealed(log)) == (Doubt.START, 0)
     run(2 * TICK, alone)
     assert (alone.doubt, sealed(log)) == (None, 3)
+
+
+def test_the_time_is_told_while_a_fold_hangs(
+    log: Log, start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long: a server that starts meanwhile would else go by its own clock after a minute and a half."""
+    hangs, goes_on = Event(), Event()
+
+    def hang(*_: object, **__: object) -> FoldReport:
+        hangs.set()
+        goes_on.wait()
+        return FoldReport()
+
+    right = start()
+    run(60, right)
+    monkeypatch.setattr(fold_loop, "TELLING_SECONDS", 0.01)
+    monkeypatch.setattr(fold_loop, "fold", hang)
+    right.machine.run(TICK)
+    right.service.folding.start()
+    try:
+        assert hangs.wait(60)
+        for _ in range(2 * round(LISTENING_SECONDS / TICK)):
+            right.machine.run(TICK)
+        assert eventually(lambda: told(log) > 1000 * (right.machine.wall - LISTENING_SECONDS), True)
+    finally:
+        goes_on.set()
+
+
+def told(log: Log) -> float:
+    """The time that the store remembers, in Unix milliseconds."""
+    with log.store.reading() as connection:
+        return kept_time(connection).told
 
 
 def test_an_arrival_that_is_given_out_ahead_while_a_fold_runs_is_not_folded_so(

@@ -122,7 +122,7 @@ def in_chunks() -> Iterator[bytes]:
 @pytest.mark.parametrize("content", [bytes(MOST_BODY_BYTES + 1), in_chunks], ids=["stated", "chunked"])
 def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, content: object) -> None:
     """413, whether it states its length or not; the server goes on."""
-    with httpx.Client(base_url=server.url) as http:
+    with httpx.Client(base_url=server.url, timeout=100) as http:
         response = http.post("/v1/uploads", content=content() if callable(content) else content)
     assert response.status_code == 413
     answer = ErrorAnswer(ErrorCode.TOO_LARGE, "a body here has at most 1048576 bytes")

@@ -16,6 +16,7 @@ from ..aggregator.fleet import fleet_store
 from ..aggregator.serving import ServerProcess
 
 CHROMIUM = shutil.which("chromium")
+PATIENCE_MS = 90_000
 READER, OPERATOR = "a token for reading", "a token for reading and folding"
 
 
@@ -24,7 +25,7 @@ def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no chromium here: `make test-heavy` brings it where it can")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_MS)
         yield browser
         browser.close()
 

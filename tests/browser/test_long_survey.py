@@ -10,13 +10,13 @@ from playwright.sync_api import Browser
 
 from ..aggregator.serving import ServerProcess
 from ..aggregator.whole_survey import whole_survey_store
+from .conftest import PATIENCE_MS
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 PERIODS, HOUR = 1203, 3600
 MOST_POINTS = 500
 ANSWERS = ("<img src=x onerror=alert(1)>", "<b>bold</b> &amp; <a href='/page/x'>linked</a>", "plain")
 QUESTION = "<script>alert(2)</script><b>What?</b>"
-PATIENCE_MS = 90_000
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN
 from ..aggregator.serving import ServerProcess
-from .conftest import OPERATOR, READER
+from .conftest import OPERATOR, PATIENCE_MS, READER
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
-PATIENCE_MS = 90_000
 CLOSED = "What did you do before?"
 Opens: TypeAlias = Callable[..., Page]
 

@@ -200,7 +200,7 @@ def test_any_static_mechanism_can_be_taken_with_opendp():
     stream = churn(np.random.default_rng(1), 12, 2, 4)
     for static in (LinearQueries(np.eye(2, dtype=int)), MultiplicativeWeights(np.eye(2, dtype=int))):
         for delta in (Fraction(0), Fraction(1, 10**6)):
-            mechanism = fully_dynamic(static, Fraction(40), delta)
+            mechanism = fully_dynamic(static, Fraction(200), delta)
             state = mechanism.start()
             for updates in stream:
                 state, answers = mechanism.step(state, updates, OpenDPNoise())

@@ -42,6 +42,9 @@ def serving(behave: Behaviour) -> Iterator[Loopback]:
                     connection, _ = listener.accept()
                     server.connections += 1
                     opened.append(connection)
+                    if stop.is_set():  # it came too late to be shut below
+                        connection.close()
+                        return
                     threads.append(threading.Thread(target=treat, args=(connection,)))
                     threads[-1].start()
 
@@ -55,7 +58,7 @@ def serving(behave: Behaviour) -> Iterator[Loopback]:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
             for thread in threads:
-                thread.join(5)
+                thread.join(60)
             assert not any(thread.is_alive() for thread in threads)
 
 

@@ -279,7 +279,7 @@ def test_a_flush_that_runs_in_another_thread_sends_nothing_after_consent_is_with
     def reply(request):
         if request.method == "POST":
             begun.set()
-            assert withdrawn.wait(20)
+            assert withdrawn.wait(100)
         return None
 
     server.reply = reply
@@ -289,11 +289,11 @@ def test_a_flush_that_runs_in_another_thread_sends_nothing_after_consent_is_with
         clock.now = START + 80
         thread = threading.Thread(target=lambda: flushed.append(device.flush()))
         thread.start()
-        assert begun.wait(60)
+        assert begun.wait(100)
         device.set_consent(False)
         sent = len(server.requests)
         withdrawn.set()
-        thread.join(20)
+        thread.join(100)
         assert not thread.is_alive()
         assert len(server.requests) == sent
         assert flushed[0].sent == 0
@@ -345,7 +345,7 @@ def test_a_survey_that_is_asked_for_as_consent_goes_is_not_fetched(tmp_path):
             server.reply = lambda _: None
             thread = threading.Thread(target=device.set_consent, args=(False,))
             thread.start()
-            thread.join(20)
+            thread.join(100)
 
         server.reply = reply
         device.flush()
@@ -383,6 +383,6 @@ def test_records_and_joins_that_race_with_a_withdrawal_leave_nothing(tmp_path):
         device.set_consent(False)
         stop.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(100)
         assert failures == []
         assert b"an answer of somebody's" not in on_disk(tmp_path)

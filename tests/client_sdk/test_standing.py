@@ -123,7 +123,7 @@ def _by_envelope(server):
     return runs
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(1, 150), st.booleans()), min_size=1, max_size=8), st.integers(0, 200))
 def test_over_any_life_a_server_that_hears_all_learns_of_an_entry_once(tmp_path_factory, steps, enrols):
     """Offline, late, with a server that is down at times: of the closings that arrive, the first alone says that the

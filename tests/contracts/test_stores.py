@@ -31,6 +31,7 @@ from changeling_aggregator.store.log import (
     cursors_after,
     first_unfolded,
     hold_arrivals,
+    is_one_statement,
     latest_arrival,
     open_stream,
     set_back_arrivals,
@@ -42,7 +43,9 @@ from changeling_aggregator.store.pruning import any_to_prune, hold, prune
 from changeling_aggregator.store.runs import (
     CHUNK_BYTES,
     Run,
+    RunName,
     chunks_near,
+    chunks_of,
     drop_runs,
     put_runs,
     read_run,
@@ -123,7 +126,8 @@ def stream_of(store: Store) -> int:
 
 
 def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
-    with store.writing() as connection:
+    """As a server does."""
+    with store.writing(is_one_statement(store.engine, envelopes)) as connection:
         append(connection, stream, envelopes, now)
 
 
@@ -258,7 +262,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
     def appender(number: int) -> list[bytes]:
         own, random, mine = place.open(), Random(number), []
         stream = stream_of(own)
-        at_once.wait(20)
+        at_once.wait(100)
         for count in range(appended):
             envelopes = [bytes([number, count, i]) for i in range(random.randint(1, 3))]
             put(own, stream, *envelopes, now=random.randint(1, 50))
@@ -268,7 +272,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
 
     def reader() -> list[tuple[int, int, int]]:
         own, seen = place.open(), []
-        at_once.wait(20)
+        at_once.wait(100)
         last = False
         while not last:
             last = done.is_set()
@@ -287,7 +291,7 @@ def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_not
         reading = pool.submit(reader)
         sent = list(pool.map(appender, range(4)))
         done.set()
-        seen = reading.result(60)
+        seen = reading.result(100)
     with store.reading() as connection:
         log = list(whole_log(connection))
     assert seen == sorted(seen) == [each[:3] for each in log]
@@ -304,7 +308,7 @@ def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: St
     stream, stopped = stream_of(beside), Event()
 
     def late() -> None:
-        stopped.wait(20)
+        stopped.wait(100)
         put(beside, stream, b"late", now=5)
 
     with ThreadPoolExecutor(1) as pool:
@@ -316,7 +320,7 @@ def test_after_stop_appending_nothing_comes_until_the_transaction_ends(store: St
                 assert first_unfolded(connection) is None
             assert not appending.done()
             hold_arrivals(connection, 1000)
-        appending.result(30)
+        appending.result(100)
     with store.reading() as connection:
         assert first_unfolded(connection) == 1000
 
@@ -543,8 +547,12 @@ def test_ids_are_found_and_replaced_by_run(store: Store) -> None:
         put_runs(connection, [(CLOSING, 0, b"".join(ids)), (CLOSING, 1, b"\xff" * 16), ((OTHER, 1), 0, ids[0])])
     with store.reading() as connection:
         assert runs_of(connection, [CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
-            CLOSING: [Run(0, ids[0], 16 * len(ids)), Run(1, b"\xff" * 16, 16)],
+            CLOSING: [Run(0, ids[0], 3 * CHUNK_BYTES), Run(1, b"\xff" * 16, 16)],
             (OTHER, 1): [Run(0, ids[0], 16)],
+        }
+        assert chunks_of(connection, [CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
+            CLOSING: {RunName(0, ids[0]): 3, RunName(1, b"\xff" * 16): 1},
+            (OTHER, 1): {RunName(0, ids[0]): 1},
         }
         assert b"".join(read_run(connection, CLOSING, 0)) == b"".join(ids)
         assert read_runs(connection, [(CLOSING, 1), ((OTHER, 1), 0)]) == {CLOSING: [b"\xff" * 16], (OTHER, 1): [ids[0]]}
@@ -719,7 +727,7 @@ def test_of_keys_that_many_publish_at_once_one_is_valid_at_a_time(place: Place, 
 
     def publish_own(public: bytes) -> bool:
         own = place.open()
-        at_once.wait(20)
+        at_once.wait(100)
         try:
             with own.writing() as connection:
                 return publish(connection, SealingKey(public, 10, 20))

@@ -160,10 +160,10 @@ def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
     relay = subprocess.Popen(command, cwd=Path(server.store_path).parent, stdout=subprocess.PIPE, text=True)
     try:
         address = re.search(r"http://127\.0\.0\.1:\d+", relay.stdout.readline())[0]
-        assert eventually(lambda: httpx.get(f"{address}/readyz").status_code in (200, 503), True)
+        assert eventually(lambda: httpx.get(f"{address}/readyz", timeout=100).status_code in (200, 503), True)
     finally:
         relay.terminate()
-        relay.communicate(timeout=20)
+        relay.communicate(timeout=100)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from ..docs.blocks import ROOT, commands_of
+from ..ports import free_port
 
 PAGES = ("app", "operator", "reading", "designer", "central/guide", "scale", "segments", "spark")
 DOORS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
@@ -26,16 +26,10 @@ def block_with(words, language):
     return block
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
-
-
 @pytest.fixture
 def operated(tmp_path):
     """The server of the README's commands, all of them run up to the histogram; its URL, pinned key and survey."""
-    port = free_port()
+    port = str(free_port())
     environment = dict(os.environ)
     server = None
     printed = ""
@@ -49,7 +43,8 @@ def operated(tmp_path):
             options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE, "text": True}
             if "serve" in words:
                 server = subprocess.Popen([*words, "--port", port], **options)
-                assert port in server.stdout.readline()
+                listens = server.stdout.readline()
+                assert port in listens, listens
             elif "series" not in words:
                 printed += subprocess.run(words, check=True, **options).stdout
             if "token" in words:
@@ -57,8 +52,9 @@ def operated(tmp_path):
         survey = re.search(r"survey ([0-9a-f]{32}) is published", printed)[1]
         yield f"http://127.0.0.1:{port}", (tmp_path / "authority/authority.pub").read_text().strip(), survey
     finally:
-        server.terminate()
-        server.communicate(timeout=100)
+        if server is not None:
+            server.terminate()
+            server.communicate(timeout=100)
 
 
 def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path):
@@ -73,7 +69,7 @@ def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path
     assert done.stderr == ""
     assert "Privacy spent on surveys: 8 of at most 10." in done.stdout
     assert (tmp_path / "org.example.tea/changeling.db").exists()
-    listed = httpx.get(f"{url}/v1/surveys").json()["surveys"]
+    listed = httpx.get(f"{url}/v1/surveys", timeout=100).json()["surveys"]
     assert [each["id"] for each in listed] == [survey]
 
 

@@ -13,8 +13,9 @@ from changeling_client.testing import FakeServer, ManualClock, make_survey
 from changeling_protocol import Calendar, Survey
 
 from ..aggregator.serving import ServerProcess, eventually
+from ..ports import free_port
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from ..relay.relaying import RelayProcess, free_port
+from ..relay.relaying import RelayProcess
 
 APP, OF_RELAY = "token-of-the-app", "token-of-the-relay"
 

@@ -1,10 +1,14 @@
 """The measures of the house find what they count."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.house import additions, installs, journeys, lengths, untyped
+from tests.spark.cluster import seconds_of_all
 
 PAGE = """# Architecture
 
@@ -34,6 +38,14 @@ def test_a_journey_is_the_numbered_list_under_its_heading(tmp_path, monkeypatch)
         journeys.PAGE.write_text(PAGE.format(second="…", last=last))
         with pytest.raises(ValueError, match=fault):
             journeys.measure()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_what_a_process_has_started_counts_once_it_has_ended_too():
+    """Else what a fold took would be less by all that ended within it."""
+    before = seconds_of_all(os.getpid())
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert seconds_of_all(os.getpid()) - before > 0.25
 
 
 def test_the_journeys_of_the_page_pass_files_that_are_there():

@@ -1,7 +1,6 @@
 """Real relay processes on loopback."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from changeling_protocol.wire import decode_acknowledgement
 
 from ..aggregator.devices import body
 from ..aggregator.serving import eventually
+from ..ports import free_port
 from ..protocol.examples import PINNED
 
 
@@ -36,13 +36,22 @@ class RelayProcess:
         assert self.process.stdout
         self.first_line = self.process.stdout.readline()
         self.http = httpx.Client(base_url=self.url, timeout=100)
-        assert eventually(lambda: self.health().get("status"), "ok"), self.health()
+        if not eventually(lambda: self.health().get("status"), "ok"):
+            health = self.health()
+            self.process.kill()
+            self.__exit__()
+            raise AssertionError(f"the relay is not ready: {health}, {self.complained}")
         return self
 
     def __exit__(self, *_: object) -> None:
         self.http.close()
         self.process.terminate()
-        self.said, self.complained = self.process.communicate(timeout=100)
+        try:
+            self.said, self.complained = self.process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
 
     def kill(self) -> None:
         """SIGKILL, now."""
@@ -59,9 +68,3 @@ class RelayProcess:
         """Returns the refused. Raises httpx.HTTPError where nothing was acknowledged."""
         response = self.http.post("/v1/uploads", content=body(*envelopes)).raise_for_status()
         return decode_acknowledgement(response.content, len(envelopes))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        port: int = bound.getsockname()[1]
-        return port

@@ -1,6 +1,7 @@
 """What the server sees of a relay: shuffled batches in full bodies, in the same words, until it has taken all."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 from changeling_protocol.refusal import Refusal
@@ -122,12 +123,17 @@ def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tmp_path
     async def run():
         async with Hand(tmp_path, upstream) as hand:
             await hand.take(*(sealed() for _ in range(10)))
+            begun = time.monotonic()
             turning = asyncio.create_task(hand.turn())
-            await asyncio.sleep(0.5)
-            assert len(upstream.uploads) == 1
+            while not upstream.uploads:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)  # until that one is answered
             upstream.status, upstream.headers = 500, {}
-            await asyncio.sleep(1)
-            assert len(upstream.uploads) > 1
+            while len(upstream.uploads) < 2:
+                await asyncio.sleep(0.01)
+            assert time.monotonic() - begun >= 1
+            while len(upstream.uploads) < 3:
+                await asyncio.sleep(0.01)
             assert hand.relay.notice == "forwarding fails at present: what comes is kept"
             assert hand.relay.trouble is None
             upstream.status = 200

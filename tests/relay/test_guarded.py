@@ -11,9 +11,10 @@ from changeling_aggregator.server.rates import BURST_SECONDS
 
 from ..aggregator.devices import body
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident, slow_body
+from ..ports import free_port
 from ..protocol.examples import AUTHORITY
 from .hand import FIRST, KEY, Hand, asked, sealed
-from .relaying import RelayProcess, free_port
+from .relaying import RelayProcess
 from .upstreams import watching
 
 
@@ -75,7 +76,7 @@ def test_whom_a_proxy_speaks_for_is_limited(relay):
         return {relay.http.get("/v1/keys", headers=headers).status_code for _ in range(times)}
 
     assert statuses("192.0.2.1", 30) == {200, 429}
-    assert statuses("198.51.100.1, 192.0.2.200", 1) == {429}
+    assert 429 in statuses("198.51.100.1, 192.0.2.200", 3)  # one of them may come as the next second begins
     assert statuses("192.0.2.1, 198.51.100.1", 1) == {200}
 
 

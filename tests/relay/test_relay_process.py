@@ -19,9 +19,10 @@ from changeling_protocol import Calendar
 from ..aggregator.devices import body, envelope, report
 from ..aggregator.serving import ServerProcess, eventually
 from ..command_line import invoked
+from ..ports import free_port
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .hand import KEY, sealed
-from .relaying import RelayProcess, free_port
+from .relaying import RelayProcess
 from .upstreams import watching
 
 QUICK = ("--batch", "4", "--wait", "1s", "--most-wait", "3s")
@@ -159,7 +160,7 @@ def test_hostile_senders_take_no_room_of_others_and_no_health(tmp_path, server):
     url = f"http://127.0.0.1:{port}"
     flooded, other = (relayed_survey(server, url, f"{name}?") for name in ("Flooded", "Other"))
     with RelayProcess(
-        tmp_path / "relay", server.url, "--batch", "64", "--wait", "3s", "--most-wait", "3s", port=port
+        tmp_path / "relay", server.url, "--batch", "64", "--wait", "10s", "--most-wait", "10s", port=port
     ) as relay:
         statuses = set()
         for content in (b"", b"\xff" * 1000, bytes(2**20 + 1), body(*[b"x"] * 65), body(1, None, "x"), b"\x81" * 5000):

@@ -114,7 +114,9 @@ def test_nothing_of_a_device_or_an_envelope_is_logged(tmp_path, upstream, caplog
                 await http.post("/v1/uploads", content=content)
             upstream.status = 500
             turning = asyncio.create_task(hand.turn())
-            await asyncio.sleep(0.2)
+            while not upstream.uploads:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)  # until that one is answered
             upstream.status = 200
             await turning
 

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pytest
 from changeling_aggregator.errors import UpstreamTrouble
@@ -20,6 +21,8 @@ def test_a_server_is_https_or_on_loopback(url):
 def answered(parts: Iterable[bytes], pause: float) -> str:
     """What the relay says of a server that answers a request for keys by these parts, with pauses between them."""
 
+    ended = asyncio.Event()
+
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             for part in parts:
@@ -30,6 +33,9 @@ def answered(parts: Iterable[bytes], pause: float) -> str:
             pass
         finally:
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            ended.set()
 
     async def run() -> str:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -38,6 +44,7 @@ def answered(parts: Iterable[bytes], pause: float) -> str:
             await asked.keys()
         await asked.close()
         server.close()
+        await ended.wait()  # else a socket may be left open
         return str(trouble.value)
 
     return asyncio.run(run())

@@ -12,9 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..ports import free_port
+from ..processes import offspring
+
 WHY_NOT = "there is no Java here" if shutil.which("java") is None else None
 HOST = "127.0.0.1"
-START_SECONDS = 90
+START_SECONDS = 180
 
 
 @dataclass
@@ -29,9 +32,9 @@ class SparkCluster:
     def start(self, workers: int = 2) -> None:
         """Start the master, then the workers, and wait until they know each other."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        port = free_port()
         self.master = f"spark://{HOST}:{port}"
-        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(_free_port())]
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
         self._master = self._run("master", "org.apache.spark.deploy.master.Master", *arguments)
         _await_port(port)
         for _ in range(workers):
@@ -42,7 +45,7 @@ class SparkCluster:
         self.workers.append(self._worker(len(self.workers)))
 
     def _worker(self, number: int) -> "subprocess.Popen[bytes]":
-        arguments = ["--host", HOST, "--webui-port", str(_free_port()), "--cores", str(self.cores)]
+        arguments = ["--host", HOST, "--webui-port", str(free_port()), "--cores", str(self.cores)]
         arguments += ["--memory", self.memory, "--work-dir", str(self.folder / f"work{number}"), self.master]
         started = self._run(f"worker{number}", "org.apache.spark.deploy.worker.Worker", *arguments)
         log = self.folder / f"worker{number}.log"
@@ -109,11 +112,6 @@ def cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[SparkClu
         running.close()
 
 
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
 def _await_port(port: int) -> None:
     def open_() -> bool:
         try:
@@ -133,19 +131,6 @@ def _await(holds: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def offspring(pid: int) -> list[int]:
-    """The process ids of all that a process has started, and these in turn."""
-    return [each for child in _children(pid) for each in (child, *offspring(child))]
-
-
 def seconds_of(pid: int) -> float:
     """Processor seconds of a process and of its children that have ended."""
     try:
@@ -153,6 +138,11 @@ def seconds_of(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def seconds_of_all(pid: int) -> float:
+    """Processor seconds of a process, and of everything that it has started, whether it still runs or has ended."""
+    return sum(map(seconds_of, [pid, *offspring(pid)]))
 
 
 def _signal(pid: int, number: int) -> None:

@@ -14,7 +14,7 @@ from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
 
-from .cluster import offspring
+from ..processes import offspring
 from .hostile_log import AFTER
 
 
@@ -43,7 +43,8 @@ def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> N
 def die() -> None:
     """All at once, so that Java does nothing more."""
     for each in [*offspring(os.getpid()), os.getpid()]:
-        os.kill(each, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # one that was ending by itself
+            os.kill(each, signal.SIGKILL)
 
 
 if __name__ == "__main__":

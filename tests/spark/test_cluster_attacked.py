@@ -15,7 +15,8 @@ from changeling_aggregator.spark.key_service import KeyService
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.sealing_keys import private_keys
 
-from .cluster import WHY_NOT, SparkCluster, offspring
+from ..processes import offspring
+from .cluster import WHY_NOT, SparkCluster
 from .conftest import Pair
 from .hostile_log import AFTER, contents, counted_ids
 
@@ -64,7 +65,6 @@ class Watch:
         return [path for path, some in self.seen.items() if any(form in each for each in some for form in forms)]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyspark leaves a socket open
 @pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("broadcast", [False, True], ids=["small tasks", "tasks that are broadcast"])
 def test_while_a_cluster_folds_no_secret_is_where_others_read(

@@ -20,7 +20,8 @@ from changeling_aggregator.store.id_files import registered_files
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
 
-from .cluster import SparkCluster, command_of, offspring
+from ..processes import offspring
+from .cluster import SparkCluster, command_of
 from .conftest import Pair
 from .hostile_log import AFTER, contents, counted_ids
 from .test_cluster import until
@@ -49,7 +50,7 @@ class Following:
         return self._errors.read().decode()
 
     def java(self) -> list[int]:
-        """The process id of its Java, once that runs."""
+        """The process id of its Java, once that runs; then of those that it has just forked, which look like it."""
         return [each for each in offspring(self.process.pid) if b"pyspark-shell" in command_of(each)]
 
     def close(self) -> None:
@@ -174,7 +175,7 @@ def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, fol
     """By SIGTERM, with nothing in hand: 0 is its exit code, and all is counted as the embedded fold counts it."""
     until(following.counts_all)
     os.kill(following.process.pid, signal.SIGTERM)
-    assert following.process.wait(120) == 0
+    assert following.process.wait(300) == 0, following.said()
     found = contents(pair.store)
     assert [found[table] for table in _COUNTED] == [pair.expected[table] for table in _COUNTED]
 
@@ -182,9 +183,8 @@ def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, fol
 def test_the_command_ends_with_a_sentence_when_its_java_process_dies(following: Following) -> None:
     """And with a code that is not 0, so that what watches over it starts it again."""
     until(following.counts_all)
-    (java,) = following.java()
-    os.kill(java, signal.SIGKILL)
-    assert following.process.wait(120) == 1
+    os.kill(following.java()[0], signal.SIGKILL)
+    assert following.process.wait(300) == 1, following.said()
     assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
 
 
@@ -195,7 +195,7 @@ def test_told_to_end_in_mid_batch_the_command_ends_and_has_changed_nothing(
     before = contents(pair.store)
     until(lambda: spark_cluster.python_runs(0) or spark_cluster.python_runs(1))
     os.kill(following.process.pid, signal.SIGTERM)
-    assert following.process.wait(120) == 0
+    assert following.process.wait(300) == 0, following.said()
     found = contents(pair.store)
     assert [found[table] for table in _COUNTED] in (
         [before[table] for table in _COUNTED],
@@ -210,4 +210,4 @@ def test_told_to_end_while_it_waits_for_a_master_the_command_ends(pair: Pair, tm
         with closing(Following(pair, master, tmp_path / "checkpoint")) as started:
             until(lambda: bool(started.java()))
             os.kill(started.process.pid, signal.SIGTERM)
-            assert started.process.wait(40) == 0
+            assert started.process.wait(55) == 0, started.said()

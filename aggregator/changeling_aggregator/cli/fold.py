@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .files import read_store_key
+from .files import forget_store_key, read_store_key
 from .serve import interrupt
 from .store import STORE_HELP
 
@@ -49,10 +49,11 @@ def fold(
     Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
     into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
     """
-    from ..fold import FoldEngine, FoldProcess, OpeningProcesses
+    from ..fold import FoldEngine, FoldProcess
     from ..fold.check import check as check_store
     from ..ingest import Registry
     from ..logs import log_in_json
+    from ..opening import OpeningProcesses
     from ..server import GuardedClock
     from ..server.fold_loop import FoldLoop
     from ..spark.session import Cluster
@@ -71,6 +72,7 @@ def fold(
         raise ValueError("--engine spark with --follow comes with --checkpoint, and that with them")
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
+    forget_store_key()
     with closing(Store.open(store, at_rest)) as opened:
         with opened.reading() as connection:
             private_keys(connection, at_rest)

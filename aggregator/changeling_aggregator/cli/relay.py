@@ -9,6 +9,7 @@ from changeling_protocol.quantities import SurveyId
 from changeling_protocol.survey import ID_BYTES
 from changeling_statistics.durations import parse_duration
 
+from ..core_dumps import leave_no_core
 from .files import read_public_key
 from .remote import TokenFile, token_in
 from .serve import interrupt
@@ -55,6 +56,7 @@ def relay(
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())
+    leave_no_core()
     settings = Settings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),

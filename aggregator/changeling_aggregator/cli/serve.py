@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from changeling_protocol.quantities import UnixSeconds
 
-from .files import read_public_key, read_store_key
+from .files import forget_store_key, read_public_key, read_store_key
 from .segments import SEGMENTS_HELP
 from .serve_checks import (
     checked_address,
@@ -104,6 +104,7 @@ def serve(
     front = Front(proxy or (), certificate, certificate_key)
     admitting = None if admission is None else import_from_string(admission)
     at_rest = read_store_key(store_key_file)
+    forget_store_key()
     listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened, ExitStack() as until_the_end:
         with opened.writing() as connection:

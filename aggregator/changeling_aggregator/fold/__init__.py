@@ -2,7 +2,6 @@
 
 from .engine import FoldEngine
 from .folding import FoldReport, fold
-from .opening_processes import OpeningProcesses
 from .process import FoldProcess
 
-__all__ = ["FoldEngine", "FoldProcess", "FoldReport", "OpeningProcesses", "fold"]
+__all__ = ["FoldEngine", "FoldProcess", "FoldReport", "fold"]

@@ -9,12 +9,12 @@ from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import SurveyId, UnixMilliseconds
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ..opening import Open, Opened
 from ..store import LoggedRequest, Store
 from ..store.early_ends import published_ends
 from ..store.log import positions_after, unread
 from ..store.sealing_keys import private_keys
 from ..store.surveys import published_surveys, readable
-from .opening import Open, Opened
 
 BATCH_REQUESTS = 5000
 BATCH_BYTES = 32 * 2**20

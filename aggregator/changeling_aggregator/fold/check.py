@@ -15,6 +15,7 @@ from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
 from changeling_statistics.tallies import Tallies
 from sqlalchemy import Connection, insert, select, update
 
+from ..opening import Open, open_requests
 from ..store import Store
 from ..store.counted import sealed_period, tallies_of
 from ..store.early_ends import published_ends
@@ -22,7 +23,6 @@ from ..store.log import folded_requests
 from ..store.schema import cursors, early_ends, log, sealing_keys, streams, surveys
 from ..store.surveys import published_surveys, readable
 from .folding import fold_batch
-from .opening import Open, open_requests
 from .seen import SeenIds
 
 _AT_ONCE = 500

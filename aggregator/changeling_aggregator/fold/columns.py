@@ -17,8 +17,8 @@ from changeling_protocol.upload import CLOSING_BYTES, CLOSING_ID_BYTES, STANDING
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
+from ..opening import Kind, Sheaf
 from .ids import Ids, ids_in
-from .opening import Kind, Sheaf
 
 Integers = NDArray[np.int64]
 

@@ -16,17 +16,16 @@ from changeling_protocol import Randomizer, Standing, Survey
 from changeling_protocol.calendar import MOST_PERIODS
 from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, UnixMilliseconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol.refusal import Refusal, RefusalCounts
 from changeling_statistics.randomizers import Counterpart, counterpart_of
 from changeling_statistics.tallies import Attendance, NodeTally
 from numpy.typing import NDArray
 
+from ..opening import Kind, Opened, Sheaf, request_number
 from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey
-from ..store.counted import RefusalCounts
 from .checks import REFUSAL, early_uploads, judged
 from .columns import UploadRows, among
 from .ids import are_in, first_of_each, ids_in
-from .opening import Kind, Opened, Sheaf, request_number
 
 Seen: TypeAlias = Callable[[Mapping[ClosingKey, bytes]], Iterable[tuple[ClosingKey, bytes]]]
 """Called with ids by closing; gives ids that were counted for a closing, among them all of those given that were.

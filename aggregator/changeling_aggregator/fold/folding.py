@@ -4,12 +4,11 @@ Tallies, attendance, ids, refusals and cursors are written together, the cursors
 and however many fold at once, each closing counts exactly once.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,6 +17,7 @@ from changeling_protocol.refusal import Refusal
 from sqlalchemy import Connection
 
 from ..errors import Overtaken
+from ..opening import Open, open_requests
 from ..store import ClosingKey, Store
 from ..store.counted import add_attendance, add_refusals, add_tallies
 from ..store.database import Transactions
@@ -35,15 +35,11 @@ from .closing import (
 from .counting import Counted, count
 from .freed_memory import keep_freed_memory
 from .halves import SortedIds
-from .opening import Open, open_requests
 from .runs import Added, add_ids
 from .seen import SeenIds
+from .short_turns import short_turns
 from .snapshots import take_snapshots
 from .taking_over import take_over_files
-
-_TURN_SECONDS = 0.0002
-"""So long a thread keeps the interpreter from others. With Python's own 5 ms who counts would wait as long after every
-array, for the threads that read and write."""
 
 
 @dataclass(slots=True)
@@ -104,18 +100,8 @@ def fold(
     """
     keep_freed_memory()
     remembered = seen or SeenIds()
-    with _short_turns():
+    with short_turns.wanted():
         return in_turn(store, now, closing, lambda writing: _fold(store, now, stop, batch, open_, remembered, writing))
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Transactions], FoldReport]) -> FoldReport:

@@ -20,11 +20,12 @@ from typing import Any, cast
 
 from changeling_protocol.quantities import UnixSeconds
 
+from ..core_dumps import leave_no_core
 from ..errors import FoldDied
 from ..logs import log_in_json
+from ..opening import OpeningProcesses
 from ..store import AtRest, Store
 from .folding import FoldReport, fold
-from .opening_processes import OpeningProcesses
 from .seen import SeenIds
 
 SLICE_SECONDS = 5.0
@@ -125,6 +126,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # a signal to all: whoever started it ends it
     os.nice(NICENESS)
+    leave_no_core()
     log_in_json()
     with suppress(EOFError, OSError):
         place, secret = cast(Any, pipe.recv())

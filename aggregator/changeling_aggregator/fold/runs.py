@@ -20,11 +20,14 @@ _MOST_ALIKE = (12, 13, 14, 15, 16)
 Closings take these in turn. As each batch has ids of all of them, they would else all be due with the same batch, and
 who counts the next one would wait for it.
 """
+_LENGTH_OF_BATCHES, _MORE_OF_BATCHES = 3, 20
+"""Of runs of 2,000 to 33,000 ids, as a batch adds them to a closing under load, there may be so many more: to look an
+id up in more runs costs less than to write it once more. Of longer ones not, as that would be much to write at once."""
 _MOST_REWRITTEN = 4
 """How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
 _LEAST_REWRITTEN_BYTES = 32 * 2**20
 """So much it rewrites in any case."""
-_AT_ONCE_BYTES = 4 * 2**20
+_AT_ONCE_BYTES = 8 * 2**20
 """What is no more is read, merged and written in one go."""
 
 
@@ -99,15 +102,18 @@ def _merging(
 def runs_kept(sizes: Sequence[int], size: int, most: int) -> int:
     """How many runs of these sizes, the oldest first, stay as they are when one of this size is added.
 
-    most: so many of about one length there may be.
+    most: so many of about one length there may be, and more of what batches add.
 
     >>> runs_kept([16 * 80, *[16] * 6], 16, 7), runs_kept([16 * 80, *[16] * 7], 16, 7)
     (7, 1)
+    >>> runs_kept([80_000] * 26, 80_000, 7), runs_kept([80_000] * 27, 80_000, 7)
+    (26, 0)
     """
     kept = len(sizes)
     while True:
-        longer = next((at for at in range(kept, 0, -1) if _length(sizes[at - 1]) > _length(size)), 0)
-        if kept - longer < most:
+        length = _length(size)
+        longer = next((at for at in range(kept, 0, -1) if _length(sizes[at - 1]) > length), 0)
+        if kept - longer < most + (_MORE_OF_BATCHES if length == _LENGTH_OF_BATCHES else 0):
             return kept
         size += sum(sizes[longer:kept])
         kept = longer

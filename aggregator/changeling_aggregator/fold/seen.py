@@ -1,35 +1,31 @@
 """Which ids were counted before: the high halves of runs, kept in memory, as runs never change.
 
-The whole ids are read from the store only near those whose high half was seen. So an id costs a search in memory, and
+The whole ids are read from the store only near those whose high half was seen. So an id costs a look into memory, and
 what is looked up is what the store's transaction sees, whoever wrote it.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
 import numpy as np
 from sqlalchemy import Connection
 
 from ..store import ClosingKey
-from ..store.runs import CHUNK_BYTES, Run, chunks_near, read_run, runs_of
-from .halves import HighHalves, SortedIds, found_in
+from ..store.runs import CHUNK_BYTES, ID_BYTES, RunName, chunks_near, chunks_of, read_run
+from .halves import BYTES_AN_ID, ClosingHalves, SortedIds, found_in
 from .ids import high_halves, ids_in
 from .runs import Added
 
 MOST_BYTES = 384 * 2**20
 """So much memory for high halves, of 33 million ids at least. Of other runs the chunks near are read each time."""
 
-_Name: TypeAlias = tuple[ClosingKey, int, bytes]
-"""Of a run: its closing, its number, and its first id."""
-
 
 class SeenIds:
-    """Looks ids up, and remembers the high halves of the runs that it met last."""
+    """Looks ids up, and remembers the high halves of the closings that it met last."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most, self._bytes = most_bytes, 0
-        self._kept: OrderedDict[_Name, HighHalves] = OrderedDict()
+        self._kept: OrderedDict[ClosingKey, tuple[ClosingHalves, int]] = OrderedDict()
 
     def near(
         self, connection: Connection, written: Mapping[ClosingKey, SortedIds], wanted: Mapping[ClosingKey, bytes]
@@ -39,53 +35,63 @@ class SeenIds:
         written: ids that count too, whether the transaction sees them already or not. wanted: sorted ids laid end to
         end. Gives such pieces.
         """
-        runs = runs_of(connection, wanted)
+        runs = chunks_of(connection, wanted)
         for key, packed in wanted.items():
             ids = ids_in(packed)
+            closing = self._closing(key)
+            there = runs.get(key, {})
+            closing.forget_gone(there)
+            for name, chunks in there.items():
+                if closing.of_run(name) is None and chunks <= len(ids):
+                    self._read(connection, closing, key, name, chunks)
+            if key in written:
+                closing.write(written[key])
+            self._keep(key, closing)
             high = high_halves(ids)
-            if key in written and len(found_in(high, [written[key].high])[0]):
+            likely = closing.likely(high)
+            few = high[likely]
+            if key in written and len(found_in(few, written[key].high)):
                 yield key, written[key].packed
-            halves = {run: self._halves(connection, key, run, len(ids)) for run in runs.get(key, ())}
-            known = {run: each for run, each in halves.items() if each is not None}
-            places = dict(zip(known, found_in(high, known.values()), strict=True))
-            for run in halves:
-                near = ids[places[run]].tobytes() if run in places else packed
-                for piece in chunks_near(connection, key, run.number, near):
+            for name in there:
+                halves, near = closing.of_run(name), packed
+                if halves is not None:
+                    found = found_in(few, halves)
+                    if not len(found):
+                        continue
+                    near = ids[likely[found]].tobytes()
+                for piece in chunks_near(connection, key, name.number, near):
                     yield key, piece
 
     def remember(self, key: ClosingKey, added: Added, ids: SortedIds) -> None:
         """Keep what was committed. ids: those that were added."""
-        names = [(key, run.number, run.first) for run in added.merged]
-        others = [self._kept[name] for name in names if name in self._kept]
-        for name in names:
-            self._forget(name)
-        name = key, added.run.number, added.run.first
-        if not added.merged:
-            self._keep(name, ids.high)
-        elif name not in self._kept and len(others) == len(names):
-            together = np.concatenate([each.halves for each in (ids.high, *others)])
-            self._keep(name, HighHalves.of(np.sort(together, kind="stable")))  # which merges what is sorted
+        closing = self._closing(key)
+        if self._fits(closing, len(ids.high)):
+            merged = [RunName(run.number, run.first) for run in added.merged]
+            closing.replace(merged, RunName(added.run.number, added.run.first), ids)
+            self._keep(key, closing)
 
-    def _halves(self, connection: Connection, key: ClosingKey, run: Run, wanted: int) -> HighHalves | None:
-        """A run's high halves; None where to read the chunks near so many ids is less than to read all of it."""
-        name = key, run.number, run.first
-        if name in self._kept:
-            self._kept.move_to_end(name)
-            return self._kept[name]
-        if run.size > wanted * CHUNK_BYTES or run.size // 2 > self._most:
-            return None
-        pieces = [high_halves(ids_in(piece)) for piece in read_run(connection, key, run.number)]
-        halves = HighHalves.of(np.concatenate(pieces))
-        self._keep(name, halves)
-        return halves
+    def _closing(self, key: ClosingKey) -> ClosingHalves:
+        """What is remembered of a closing, or nothing yet."""
+        return self._kept[key][0] if key in self._kept else ClosingHalves()
 
-    def _keep(self, name: _Name, halves: HighHalves) -> None:
-        self._forget(name)  # where the next batch has read it before its own remembers it
-        self._kept[name] = halves
-        self._bytes += halves.nbytes
-        while self._bytes > self._most:
-            self._forget(next(iter(self._kept)))
+    def _read(
+        self, connection: Connection, closing: ClosingHalves, key: ClosingKey, name: RunName, chunks: int
+    ) -> None:
+        """Keep a run's high halves, if there is room for them."""
+        if self._fits(closing, (chunks - 1) * CHUNK_BYTES // ID_BYTES):
+            halves = np.concatenate([high_halves(ids_in(piece)) for piece in read_run(connection, key, name.number)])
+            if self._fits(closing, len(halves)):
+                closing.keep(name, halves)
 
-    def _forget(self, name: _Name) -> None:
-        if name in self._kept:
-            self._bytes -= self._kept.pop(name).nbytes
+    def _fits(self, closing: ClosingHalves, more: int) -> bool:
+        """Whether so many ids more of a closing may be kept: else it would have to go, and be read again each time."""
+        return BYTES_AN_ID * (closing.ids + more) <= self._most
+
+    def _keep(self, key: ClosingKey, closing: ClosingHalves) -> None:
+        """As the last that was met, in the place of those that were met longest ago; by itself it fits."""
+        _, before = self._kept.pop(key, (closing, 0))
+        self._kept[key] = closing, closing.nbytes
+        self._bytes += closing.nbytes - before
+        while self._bytes > self._most and len(self._kept) > 1:
+            _, (_, size) = self._kept.popitem(last=False)
+            self._bytes -= size

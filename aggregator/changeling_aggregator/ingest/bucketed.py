@@ -16,6 +16,7 @@ from secrets import token_hex
 from threading import Lock
 
 from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol.refusal import RefusalCounts
 from sqlalchemy import Connection
 
 from ..errors import Unwritable
@@ -23,7 +24,7 @@ from ..segments import Place
 from ..segments.form import Row
 from ..store import Store
 from ..store.catalogue import Segment, add_segment
-from ..store.counted import RefusalCounts, add_refusals
+from ..store.counted import add_refusals
 from ..store.log import advance_arrival, length_of, open_stream, stop_appending
 from ..store.rolling import Written, segment_name, write_segment
 from .gathering import Pace

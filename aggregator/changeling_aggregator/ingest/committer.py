@@ -125,7 +125,7 @@ class Committer:
 
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
-        with self._store.reading() as connection:
+        with self._store.reading(once=True) as connection:  # as uploads wait meanwhile
             waiting = unfolded(connection)
         if waiting > MOST_UNFOLDED:
             return "more uploads wait to be counted than this server keeps: come again later"

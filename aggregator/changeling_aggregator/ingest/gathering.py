@@ -13,11 +13,10 @@ from time import monotonic
 from typing import NamedTuple, TypeAlias
 
 from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal
+from changeling_protocol.refusal import Refusal, RefusalCounts
 from changeling_protocol.wire import MOST_BODY_BYTES
 
 from ..errors import Overloaded
-from ..store.counted import RefusalCounts
 
 MOST_WAITING_BYTES = 64 * 2**20
 MOST_COMMIT_BYTES = 16 * 2**20

@@ -14,6 +14,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol.refusal import RefusalCounts
 
 from ..errors import Overloaded, Unwritable
 from ..segments.folder import Folder
@@ -22,7 +23,7 @@ from ..segments.journal import Journal
 from ..segments.ownership import Owned
 from ..store import Store
 from ..store.catalogue import move_frontier, wake
-from ..store.counted import RefusalCounts, add_refusals
+from ..store.counted import add_refusals
 from ..store.log import open_stream
 from ..store.rolling import Written, roll, segment_name, write_segment
 from .writing import LogWriter

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol.refusal import RefusalCounts
 
 from ..segments import place_at
 from ..store import Store
-from ..store.counted import RefusalCounts, add_refusals
-from ..store.log import append, open_stream, stop_appending
+from ..store.counted import add_refusals
+from ..store.log import append, is_one_statement, open_stream, stop_appending
 from .writing import LogWriter
 
 
@@ -21,7 +22,8 @@ class RowWriter(LogWriter):
 
     def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Append rows."""
-        with self._store.writing() as connection:
+        once = bool(bodies) and not refused and is_one_statement(self._store.engine, bodies)
+        with self._store.writing(once) as connection:
             if bodies:
                 append(connection, self._stream, bodies, now)
             elif not refused:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol.refusal import RefusalCounts
 
-from ..store.counted import RefusalCounts
 from .gathering import Pace
 
 

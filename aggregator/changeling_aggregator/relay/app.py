@@ -79,6 +79,7 @@ def make_app(relay: Relay) -> ASGIApp:
         Route(READY, show_ready, methods=["GET"]),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
+    app.router.redirect_slashes = False
     app.state.service = relay  # read_body finds on it the bodies that are on their way
     most = relay.settings.requests_a_second
     return FrontDoor(app, relay.clock, Rates(most, monotonic) if most else None)

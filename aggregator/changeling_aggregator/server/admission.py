@@ -17,6 +17,15 @@ from .service import Admission
 LOOPBACK_COOKIE = "changeling"
 SECURE_COOKIE = "__Host-changeling"
 """Browsers take a cookie of such a name over TLS alone, and from the very host that it is for."""
+TELL_ADDRESSES = frozenset(
+    {
+        *("cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "client-ip", "fastly-client-ip", "fly-client-ip"),
+        *("forwarded", "true-client-ip", "x-appengine-user-ip", "x-azure-clientip", "x-azure-socketip", "x-client-ip"),
+        *("x-cluster-client-ip", "x-envoy-external-address", "x-forwarded", "x-forwarded-for"),
+        *("x-original-forwarded-for", "x-real-ip"),
+    }
+)
+"""The headers by which proxies tell the address of whom they speak for."""
 ADMISSION_SECONDS = 10.0
 """So long the operator's rule for uploads may think about one."""
 _log = logging.getLogger("changeling")
@@ -82,10 +91,14 @@ def require_app(request: Request) -> None:
 async def require_admission(request: Request, body: bytes) -> None:
     """Let an upload pass that the operator's own rule admits, if there is one: else 403, with its sentence.
 
+    The rule is given the request's headers without those that tell an address.
     Raises Overloaded, for 503, where the rule fails, takes longer than ADMISSION_SECONDS, or says what it should not.
     """
     admission = service_of(request).settings.admission
-    if admission is not None and (refusal := await _said_of(admission, dict(request.headers), body)) is not None:
+    if admission is None:
+        return
+    headers = {name: value for name, value in request.headers.items() if name not in TELL_ADDRESSES}
+    if (refusal := await _said_of(admission, headers, body)) is not None:
         raise TurnedDown(ErrorCode.FORBIDDEN, refusal)
 
 

@@ -66,6 +66,7 @@ def make_app(service: Service) -> ASGIApp:
     uploads = Uploads(service)
     routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES, *page.ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
+    app.router.redirect_slashes = False  # it would name the host that the request named, and plain HTTP at times
     app.state.service = service
     front = FrontDoor(_UploadsFirst(app, uploads), service.clock, service.rates)
     return Observed(front, service.traffic)

@@ -23,6 +23,9 @@ REST_SECONDS = 5.0
 """So long a fold that found the log's end need not be repeated while nothing is appended: it is for sealing, then."""
 MOST_STANDING_BY_SECONDS = 10.0
 """So long who asks for a fold waits for another process on the store that is folding."""
+TELLING_SECONDS = 10.0
+"""So often it is looked, however long a fold takes, whether the time is to be told: a server that starts waits for 90
+seconds to hear of it, and would then go by its own clock."""
 _log = logging.getLogger("changeling")
 
 
@@ -62,18 +65,21 @@ class FoldLoop:
         self.uncounted: set[SurveyId] = set()
         self._over: FoldOver | None = None
         self._told = ToldTime(store, clock) if isinstance(clock, GuardedClock) else None
+        self._teller = Thread(target=self._tell_time, name="time", daemon=True)
 
     def start(self) -> None:
         """Begin to fold about every second."""
         self._thread.start()
+        self._teller.start()
 
     def close(self) -> None:
         """Finish the batch in hand, then end: what is left is folded another time."""
         self._stop.set()
         if self._process is not None:
             self._process.close()
-        if self._thread.ident is not None:
-            self._thread.join()
+        for thread in (self._thread, self._teller):
+            if thread.ident is not None:
+                thread.join()
 
     def wait(self) -> None:
         """Wait until it ends by itself, which it never does with success. Raises FoldOver."""
@@ -175,6 +181,15 @@ class FoldLoop:
             except Exception:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
                     _log.exception("the fold failed and will be tried again")
+
+    def _tell_time(self) -> None:
+        """Tell it also while a fold hangs, which has the other thread wait."""
+        while self._told is not None and not self._stop.wait(TELLING_SECONDS):
+            try:
+                self._told.listen()
+                self._told.tell()
+            except Exception as error:  # the store may be held for long, or away; a fold says so too
+                _log.warning("the time could not be told to other servers", extra={"why": f"{error}"})
 
 
 def _tell(report: FoldReport) -> None:

@@ -23,7 +23,7 @@ from .writing_back import WritingBack
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
 """An operator's own rule for uploads, such as the attestation of an app, or a blind token: it is given a request's
 headers, in lower case, and its body, and returns None, or a sentence that says why it is not admitted. It is given no
-address, and must keep nothing of what it sees."""
+address, nor a header in which a proxy tells one, and must keep nothing of what it sees."""
 
 
 @dataclass(frozen=True, slots=True)

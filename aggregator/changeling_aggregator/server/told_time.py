@@ -5,6 +5,8 @@ than its own. So a time that is new there, and that this server has not written,
 earliest decides: a server whose clock is ahead of it is in doubt, neither seals nor destroys, and is soon overwritten.
 """
 
+from threading import Lock
+
 from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
 
 from ..store import Store
@@ -15,10 +17,11 @@ KEEP_TIME_SECONDS = 60
 
 
 class ToldTime:
-    """A server's part of it. One thread at a time. clock: its own."""
+    """A server's part of it. Threads may share it. clock: its own."""
 
     def __init__(self, store: Store, clock: GuardedClock) -> None:
         self._store, self._clock = store, clock
+        self._one_at_a_time = Lock()
         self._stands: KeptTime | None = None
         """What stood there when this server looked last, or wrote."""
         self._mine: KeptTime | None = None
@@ -28,6 +31,18 @@ class ToldTime:
 
     def listen(self) -> None:
         """Hear what another server wrote since the last time. Raises what the store raises."""
+        with self._one_at_a_time:
+            self._listen()
+
+    def tell(self) -> None:
+        """Write this clock's time every minute, and at once when it jumped, was set right, or is before what stands.
+
+        A clock that is in doubt leaves there what another server tells. Raises what the store raises.
+        """
+        with self._one_at_a_time:
+            self._tell()
+
+    def _listen(self) -> None:
         with self._store.reading() as connection:
             kept = kept_time(connection)
         before, self._stands = self._stands, kept
@@ -38,11 +53,7 @@ class ToldTime:
         self._heard = now
         self._clock.hear(UnixSeconds(kept.told / 1000), ago)
 
-    def tell(self) -> None:
-        """Write this clock's time every minute, and at once when it jumped, was set right, or is before what stands.
-
-        A clock that is in doubt leaves there what another server tells. Raises what the store raises.
-        """
+    def _tell(self) -> None:
         time = self._clock.kept()
         if time is None or (time.jumped and self._heard and self._clock.steady() - self._heard < TOLD_FOR_SECONDS):
             return

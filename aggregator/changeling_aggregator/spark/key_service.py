@@ -20,6 +20,7 @@ import msgpack
 from changeling_protocol import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from ..core_dumps import leave_no_core
 from ..errors import KeysWithheld
 
 _INFO = b"changeling keys of a run"
@@ -105,7 +106,11 @@ class KeyService:
 
 @lru_cache(maxsize=1)
 def keys_from(source: KeySource) -> dict[bytes, X25519PrivateKey]:
-    """The private keys of a run, by id; asked for once in a process. Raises KeysWithheld where there are none."""
+    """The private keys of a run, by id; asked for once in a process, which leaves no core dump from then on.
+
+    Raises KeysWithheld where there are none.
+    """
+    leave_no_core()
     ephemeral = X25519PrivateKey.generate()
     public = ephemeral.public_key().public_bytes_raw()
     end = monotonic() + _PATIENCE_SECONDS

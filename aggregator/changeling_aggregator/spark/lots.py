@@ -18,7 +18,7 @@ from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
 from ..fold.columns import UploadRows
-from ..fold.opening import Kind, Opened, Sheaf, upload_number
+from ..opening import Kind, Opened, Sheaf, upload_number
 from ..store import LoggedRequest
 from .spread import Spread
 

@@ -22,7 +22,7 @@ from ..fold.columns import UploadRows
 from ..fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
 from ..fold.freed_memory import keep_freed_memory
 from ..fold.ids import ids_in, merged_ids
-from ..fold.opening import Kind, Opener, Sheaf, request_number
+from ..opening import Kind, Opener, Sheaf, request_number
 from ..segments import place_at
 from ..segments.id_files import read_ids, write_ids
 from ..store import ClosingKey, LoggedRequest

@@ -34,10 +34,15 @@ _COPY = "COPY log (stream, position, arrival, envelope) FROM STDIN (FORMAT binar
 _TYPES = ("int4", "int8", "int8", "bytea")
 
 
+def is_little(envelopes: Sequence[bytes]) -> bool:
+    """Whether one statement appends all of them."""
+    return sum(map(len, envelopes)) < MUCH_BYTES
+
+
 def append_at_once(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
     """As `log.append`, on PostgreSQL."""
     values = {"stream": stream, "now": now, "count": len(envelopes)}
-    if sum(map(len, envelopes)) < MUCH_BYTES:
+    if is_little(envelopes):
         connection.exec_driver_sql(_APPEND, {**values, "sent": list(envelopes)})
         return
     arrival, length = connection.exec_driver_sql(_ADVANCED, values).one()

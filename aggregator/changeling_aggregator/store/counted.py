@@ -5,7 +5,6 @@ Tallies and attendance are written in the transaction that moves the cursors, an
 counted by whoever refuses.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -25,8 +24,6 @@ AttendanceKey: TypeAlias = tuple[SurveyId, int, int, StratumNumber]
 """Survey id, number of the group, period of the closing, stratum."""
 ClosingKey: TypeAlias = tuple[SurveyId, int]
 """Survey id, period of the closing."""
-RefusalCounts: TypeAlias = Counter[tuple[SurveyId, Refusal]]
-"""How many envelopes, closings and reports were refused, by survey id and reason."""
 
 _AT_ONCE = 500
 _TALLY_KEY = ("survey", "track", "node", "stratum")

@@ -23,12 +23,12 @@ class Database(ABC):
     engine: Engine
 
     @abstractmethod
-    def reader(self) -> Connection:
-        """A connection whose transactions see one state each, and write nothing."""
+    def reader(self, once: bool = False) -> Connection:
+        """A connection whose transactions see one state each, and write nothing. once: each is one statement."""
 
     @abstractmethod
-    def writer(self) -> Connection:
-        """A connection whose transactions may write."""
+    def writer(self, once: bool = False) -> Connection:
+        """A connection whose transactions may write. once: each is one statement, which is whole by itself."""
 
     @abstractmethod
     def keep_others_out(self, connection: Connection) -> None:

@@ -37,6 +37,8 @@ MOST_LOG_PAGES = 4096
 """A write-ahead log of more pages is begun anew when it is written back."""
 WRITING_BACK_SECONDS = 0.005
 """So long writing back waits for other writers, and then once more for readers."""
+EMPTIED_SECONDS = 3600.0
+"""So often the write-ahead log is emptied: it may hold what was deleted, and overwritten in the file, long ago."""
 LEAST_GIVEN_BACK_BYTES, MOST_REWRITTEN_BYTES = 256 * 2**20, 64 * 2**20
 """A file of which so much is free, and no more than so much is in use, is made small again."""
 LEAST_FREE_BYTES = 32 * 2**20
@@ -56,6 +58,7 @@ class EmbeddedDatabase(Database):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         self._let_go = finalize(self, os.close, held(self._path, alone))
         self._file = _identity(path)
+        self._emptied = monotonic()
         # The path is never parsed as a URL. hide_parameters: what is stored never shows in an error message.
         # The connection that was used last comes first: it has what it wrote in memory, and need not read it again.
         url = URL.create("sqlite", database=str(self._path))
@@ -63,12 +66,14 @@ class EmbeddedDatabase(Database):
         event.listen(self.engine, "connect", _prepare)
         event.listen(self.engine, "begin", _begin)
 
-    def reader(self) -> Connection:
+    def reader(self, once: bool = False) -> Connection:
         """A connection that sees what was there when its transaction began."""
+        del once  # here the words around a statement cost next to nothing
         return self.engine.connect()
 
-    def writer(self) -> Connection:
+    def writer(self, once: bool = False) -> Connection:
         """A connection that is the only writer from the beginning of its transaction on."""
+        del once
         return self.engine.connect().execution_options(writer=True)
 
     def keep_others_out(self, connection: Connection) -> None:
@@ -96,19 +101,28 @@ class EmbeddedDatabase(Database):
         """Empty the write-ahead log. Appending has to wait for this, so it waits a second at most for readers."""
         self.write_back()  # most of it, while they go on
         with self._waiting(1) as cursor:
-            (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return not busy
+            return self._emptied_by(cursor)
 
     def write_back(self) -> None:
         """Bring the write-ahead log into the file while others write, and then the little that they wrote meanwhile.
 
         The last step keeps writers out for a few ms, and has them begin the log anew, where nobody is reading: under
-        uploads that never stop it would else grow for ever.
+        uploads that never stop it would else grow for ever. What they do not come to write over is taken out of it at
+        times.
         """
         with self._waiting(WRITING_BACK_SECONDS) as cursor:
             (_, pages, _) = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > MOST_LOG_PAGES:
+            if monotonic() >= self._emptied + EMPTIED_SECONDS:
+                self._emptied_by(cursor)
+            elif pages > MOST_LOG_PAGES:
                 cursor.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+    def _emptied_by(self, cursor: Cursor) -> bool:
+        """Cut the write-ahead log to nothing; False where somebody is reading."""
+        (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not busy:
+            self._emptied = monotonic()
+        return not busy
 
     def give_back(self) -> None:
         """Write the file anew where little of a large one is left. Appending waits for it, a second or so.

@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from changeling_protocol.quantities import UnixMilliseconds
-from sqlalchemy import Connection, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken, SegmentLost
 from .catalogue import frontier_of_all, kept_rows, rows_of, segments_of
@@ -125,6 +125,15 @@ def append(connection: Connection, stream: int, bodies: Sequence[bytes], now: Un
         append_at_once(connection, stream, bodies, now)
     else:
         _append_to_sqlite(connection, stream, bodies, now)
+
+
+def is_one_statement(engine: Engine, bodies: Sequence[bytes]) -> bool:
+    """Whether `append` puts these requests there with one statement."""
+    if engine.dialect.name != "postgresql":
+        return False
+    from .appending import is_little
+
+    return is_little(bodies)
 
 
 def _append_to_sqlite(connection: Connection, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:

@@ -53,18 +53,19 @@ class Store:
         return self._database.engine
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store."""
-        with self._database.reader() as connection, connection.begin():
+    def reading(self, once: bool = False) -> Iterator[Connection]:
+        """A transaction that sees one state of the store. once: it is one statement."""
+        with self._database.reader(once) as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, once: bool = False) -> Iterator[Connection]:
         """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
 
+        once: it is one statement, which may be on disk as soon as that returns.
         Where the connection is lost as it ends it may be kept or not, and raises: nothing of it is acknowledged then.
         """
-        with self._database.writer() as connection, connection.begin():
+        with self._database.writer(once) as connection, connection.begin():
             yield connection
 
     def turn_to_fold(self) -> AbstractContextManager[Transactions | None]:
@@ -95,7 +96,7 @@ class Store:
 
     def bytes_kept(self) -> int:
         """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
-        with self.reading() as connection:
+        with self.reading(once=True) as connection:
             in_segments = segment_bytes(connection)
         return self._database.bytes_kept() + in_segments
 

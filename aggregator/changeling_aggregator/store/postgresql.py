@@ -8,6 +8,7 @@ fails its transaction, and the next one makes its own.
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -34,8 +35,10 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
     "idle_in_transaction_session_timeout": "120s",
+    "default_transaction_isolation": "read committed",
 }
-"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still."""
+"""So that PostgreSQL, too, lets go of the locks of a server that was cut off, or that stands still; and so that a
+statement with no words around it is what `writer` says, whatever the database's own settings are."""
 _CONNECTIONS = 8
 _MORE_CONNECTIONS = 8
 _CLASS = 0x6368676C
@@ -44,6 +47,17 @@ _LOCK_TIMEOUT = "55P03"
 
 _UNREACHABLE = "PostgreSQL cannot be reached: uploads are turned away until it is back"
 _ASK_SECONDS = 0.5
+_OLDER = """
+SELECT count(*) FROM (
+    SELECT greatest(age(backend_xid), age(backend_xmin)) FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND (datid IS NULL OR datname = current_database())
+    UNION ALL SELECT age(xmin) FROM pg_replication_slots
+    UNION ALL SELECT age(transaction) FROM pg_prepared_xacts WHERE database = current_database()
+) AS others (age) WHERE age > age(%s::xid)
+"""
+"""How many transactions may see what was there before one: for them PostgreSQL keeps it, whatever is rewritten."""
+_OLDER_SECONDS, _LOOK_SECONDS = 0.5, 0.05
+"""So long those are waited for, and how often it is looked."""
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service", "options")
 _HELD = f"{_CLASS + 1}, hashtext(current_schema())"
 """The lock that whoever has the store open holds, on each connection: so that it is held again once one was lost."""
@@ -101,13 +115,19 @@ class PostgreSQLDatabase(Database):
         event.listen(self.engine, "connect", self._prepare)
         event.listen(self.engine, "handle_error", self._notice)
 
-    def reader(self) -> Connection:
+    def reader(self, once: bool = False) -> Connection:
         """A connection that sees what was there at the first statement of its transaction."""
+        if once:
+            return self._plain()
         return self.engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
-    def writer(self) -> Connection:
+    def writer(self, once: bool = False) -> Connection:
         """A connection each of whose statements sees what was committed before it."""
-        return self.engine.connect()
+        return self._plain() if once else self.engine.connect()
+
+    def _plain(self) -> Connection:
+        """With no words around a statement, each of which would be a way to the database and back."""
+        return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def keep_others_out(self, connection: Connection) -> None:
         """A lock that ends with the transaction."""
@@ -150,13 +170,15 @@ class PostgreSQLDatabase(Database):
             connection.invalidate()  # the lock ends with its session
 
     def forget_overwritten(self) -> bool:
-        """Rewrite the table of private keys, which is small; waits a second at most for readers.
+        """Rewrite the table of private keys, which is small, once nobody sees what it was; waits a second or so.
 
         What else is deleted is freed by PostgreSQL's own vacuum, and its log of changes goes when it goes.
         """
-        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection = self._plain()
         try:
             with connection:
+                if not self._unseen(connection):
+                    return False
                 connection.exec_driver_sql("SET lock_timeout = '1s'")
                 try:
                     connection.exec_driver_sql("VACUUM (FULL) sealing_keys")
@@ -168,6 +190,15 @@ class PostgreSQLDatabase(Database):
             raise
         return True
 
+    def _unseen(self, connection: Connection) -> bool:
+        """Whether nobody sees what was changed before this; a copy of the table would hold it for those who do."""
+        now = connection.exec_driver_sql("SELECT pg_current_xact_id()::xid::text").scalar_one()
+        end = monotonic() + _OLDER_SECONDS
+        while connection.exec_driver_sql(_OLDER, (now,)).scalar_one():
+            if monotonic() >= end or self._closed.wait(_LOOK_SECONDS):
+                return False
+        return True
+
     def write_back(self) -> None:
         """PostgreSQL does it by itself."""
 
@@ -176,7 +207,7 @@ class PostgreSQLDatabase(Database):
 
     def bytes_kept(self) -> int:
         """Of the log and the ids, with what its vacuum has not freed."""
-        with self.engine.connect() as connection:
+        with self._plain() as connection:
             query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
             return int(connection.exec_driver_sql(query).scalar_one())
 

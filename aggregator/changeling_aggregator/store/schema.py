@@ -6,7 +6,7 @@ Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fix
 from sqlalchemy import DDL, BigInteger, Boolean, Column, Identity, Integer, LargeBinary, MetaData, String, Table, event
 
 PROGRAM = "changeling-aggregator"
-VERSION = "0004"
+VERSION = "0005"
 """Of these tables: the last file in `migrations`, which makes them of those of the version before."""
 
 metadata = MetaData()
@@ -248,3 +248,8 @@ for random in (log.c.envelope, runs.c.ids):
     # PostgreSQL would try to compress it: in vain, and for a third of the time that storing it takes.
     as_it_is = DDL(f"ALTER TABLE {random.table.name} ALTER {random.name} SET STORAGE EXTERNAL")  # type: ignore[no-untyped-call]
     event.listen(random.table, "after_create", as_it_is.execute_if(dialect="postgresql"))
+
+for secret in (sealing_keys.c.private, log.c.envelope, runs.c.ids):
+    # PostgreSQL would keep values of a column that it analyses among its statistics, long after they are deleted.
+    unseen = DDL(f"ALTER TABLE {secret.table.name} ALTER {secret.name} SET STATISTICS 0")  # type: ignore[no-untyped-call]
+    event.listen(secret.table, "after_create", unseen.execute_if(dialect="postgresql"))

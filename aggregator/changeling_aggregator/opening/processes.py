@@ -9,10 +9,11 @@ import gc
 import os
 import signal
 import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import accumulate, count
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
@@ -24,7 +25,8 @@ from changeling_protocol import Survey
 from changeling_protocol.quantities import SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from .opening import Opened, Opener, open_requests
+from ..core_dumps import leave_no_core
+from .requests import Opened, Opener, open_requests
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
 """About so many bytes of requests are given at a time; less towards the end, so that no processor waits for another."""
@@ -35,7 +37,8 @@ IN_HAND = 2
 PATIENCE_SECONDS = 0.25
 """Where no process has answered for so long, others keep the processors busy: then pieces are opened here, too."""
 
-_Piece: TypeAlias = list[tuple[int, bytes]]
+_Piece: TypeAlias = tuple[int, list[bytes]]
+"""The number of the first request, and requests."""
 _Pipe: TypeAlias = "Connection[object, object]"
 _Told: TypeAlias = tuple[Mapping[SurveyId, Survey], Mapping[bytes, bytes]]
 
@@ -86,7 +89,7 @@ class OpeningProcesses:
                 heard = monotonic()
             else:
                 number = waiting.popleft() if waiting else next(each for each in pieces if each not in done)
-                done[number] = here.open(pieces[number])
+                done[number] = _open(here, *pieces[number])
         whole = Opened()
         for number in pieces:
             whole.extend(done[number])
@@ -127,21 +130,23 @@ class OpeningProcesses:
 
 
 def _pieces(requests: Sequence[bytes], processors: int) -> Iterator[_Piece]:
-    left, size = sum(map(len, requests)), 0
-    piece: _Piece = []
-    for number, body in enumerate(requests):
-        piece.append((number, body))
-        size += len(body)
-        if size >= min(max(left // (4 * processors), LEAST_PIECE_BYTES), MOST_PIECE_BYTES):
-            yield piece
-            left, size, piece = left - size, 0, []
-    if piece:
-        yield piece
+    ends = [*accumulate(map(len, requests))]
+    first, given = 0, 0
+    while first < len(ends):
+        size = min(max((ends[-1] - given) // (4 * processors), LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
+        last = min(bisect_left(ends, given + size, first), len(ends) - 1)
+        yield first, [*requests[first : last + 1]]
+        first, given = last + 1, ends[last]
+
+
+def _open(opener: Opener, first: int, requests: Sequence[bytes]) -> Opened:
+    return opener.open(enumerate(requests, first))
 
 
 def _serve(pipe: _Pipe) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # whoever started it ends it
+    leave_no_core()
     if sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # so whoever wakes up need not wait for its turn
     coming: SimpleQueue[object] = SimpleQueue()
@@ -154,9 +159,9 @@ def _serve(pipe: _Pipe) -> None:
                 case (dict() as surveys, dict() as raw):
                     keys = {id_: X25519PrivateKey.from_private_bytes(key) for id_, key in raw.items()}
                     opener = Opener(surveys, keys)
-                case (int() as number, list() as requests):
+                case (int() as number, (int() as first, list() as requests)):
                     try:
-                        opened: Opened | Exception = opener.open(requests)
+                        opened: Opened | Exception = _open(opener, first, requests)
                     except Exception as error:
                         opened = error
                     pipe.send((number, opened))

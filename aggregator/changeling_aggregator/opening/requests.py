@@ -12,13 +12,11 @@ from typing import NamedTuple, TypeAlias
 
 from changeling_protocol import CannotOpen, MalformedBytes, Node, Survey, open_envelope
 from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal
+from changeling_protocol.refusal import Refusal, RefusalCounts
 from changeling_protocol.sealing import EnvelopeHead, head_of
 from changeling_protocol.upload import UploadColumns, column_bytes, decode_upload
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN, envelopes_in
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-from ..store.counted import RefusalCounts
 
 
 class Kind(NamedTuple):

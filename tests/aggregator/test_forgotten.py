@@ -1,0 +1,130 @@
+"""What was deleted stands in no file of the store: neither beside SQLite's pages, nor beside PostgreSQL's rows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from changeling_aggregator.store import Store, embedded
+from changeling_aggregator.store.at_rest import IN_CLEAR
+from changeling_aggregator.store.log import append, open_stream
+from changeling_aggregator.store.migrating import migrate
+from changeling_aggregator.store.opened import connected
+from changeling_aggregator.store.schema import log, sealing_keys
+from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
+from sqlalchemy import Connection, delete, select, update
+
+from ..postgres import PostgreSQL
+
+OLD = b"an envelope of long ago, as it came"
+
+
+@pytest.fixture
+def url(postgresql: PostgreSQL) -> str:
+    """Of a schema with nothing in it."""
+    return postgresql.new()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+def expired_keys(connection: Connection, count: int) -> list[bytes]:
+    """The private halves of new keys that expired in the second 2."""
+    for _ in range(count):
+        make_key(connection, IN_CLEAR)
+    connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
+    return [key.private_bytes_raw() for key in private_keys(connection, IN_CLEAR).values()]
+
+
+def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where much came once and little since, nothing is written over most of that log: it is emptied then."""
+    store = Store.open(tmp_path / "store.db")
+
+    def files_with_old() -> list[str]:
+        return sorted(path.name for path in tmp_path.iterdir() if OLD in path.read_bytes())
+
+    with store.writing() as connection:
+        append(connection, open_stream(connection), [OLD * 100] * 50, 5)
+    store.write_back()
+    for position in range(1, 51):
+        with store.writing() as connection:
+            connection.execute(delete(log).where(log.c.position == position))
+        store.write_back()
+    assert files_with_old() == ["store.db-wal"]
+    monkeypatch.setattr(embedded, "monotonic", lambda: monotonic() + 3600)
+    store.write_back()
+    assert files_with_old() == []
+    store.close()
+
+
+def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL, store: Store) -> None:
+    """Once the table was rewritten, which waits a second for who reads it, and is tried again the next time."""
+    with store.writing() as connection:
+        make_key(connection, IN_CLEAR)
+        ((id_, secret),) = private_keys(connection, IN_CLEAR).items()
+        connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
+    private = secret.private_bytes_raw()
+    assert postgresql.files_with(private)
+    with store.writing() as connection:
+        assert destroy_expired(connection, 3) == 1
+    with store.reading() as reading:
+        reading.execute(select(sealing_keys)).all()
+        store.forget_overwritten(changed=True)
+        assert postgresql.files_with(private)
+    store.forget_overwritten(changed=False)
+    assert postgresql.files_with(id_)
+    assert not postgresql.files_with(private)
+
+
+def test_a_destroyed_private_key_goes_once_no_transaction_can_see_it(
+    postgresql: PostgreSQL, store: Store, url: str
+) -> None:
+    """PostgreSQL copies for older transactions what they might still read, though they have never read that table."""
+    beside = Store.open(url)
+    with store.writing() as connection:
+        (private,) = expired_keys(connection, 1)
+    with beside.reading() as older:
+        older.execute(select(log)).all()
+        with store.writing() as connection:
+            destroy_expired(connection, 3)
+        store.forget_overwritten(changed=True)
+        assert postgresql.files_with(private)
+    store.forget_overwritten(changed=False)
+    assert not postgresql.files_with(private)
+    beside.close()
+
+
+def test_no_private_key_and_no_envelope_outlives_its_row_in_statistics(postgresql: PostgreSQL, store: Store) -> None:
+    """Which PostgreSQL keeps of columns that it analyses: by itself, or as an administrator tells it to."""
+    with store.writing() as connection:
+        privates = expired_keys(connection, 3)
+        append(connection, open_stream(connection), [OLD + bytes([number]) for number in range(9)], 5)
+        connection.exec_driver_sql("ANALYZE sealing_keys, log")
+    with store.writing() as connection:
+        destroy_expired(connection, 3)
+        connection.execute(delete(log))
+    store.forget_overwritten(changed=True)
+    assert [len(postgresql.files_with(each)) for each in privates] == [0, 0, 0]
+
+
+def test_an_older_store_forgets_what_statistics_kept(url: str) -> None:
+    """Once it is upgraded; and nothing comes to stand there after."""
+    question = "SELECT attname FROM pg_stats WHERE schemaname = current_schema() AND attname IN ('private', 'envelope')"
+    with connected(url) as database:
+        migrate(database, "0004")
+        with database.engine.begin() as connection:
+            expired_keys(connection, 3)
+            append(connection, open_stream(connection), [OLD + bytes([number]) for number in range(9)], 5)
+            connection.exec_driver_sql("ANALYZE sealing_keys, log")
+            assert sorted(connection.exec_driver_sql(question).scalars()) == ["envelope", "private"]
+        migrate(database)
+        with database.engine.begin() as connection:
+            assert connection.exec_driver_sql(question).all() == []
+            connection.exec_driver_sql("ANALYZE sealing_keys, log")
+            assert connection.exec_driver_sql(question).all() == []

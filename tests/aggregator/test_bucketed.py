@@ -209,7 +209,7 @@ def test_objects_that_wait_for_the_database_share_a_transaction(store: Store, bu
     with writer._committing:
         for thread in threads:
             thread.start()
-        while len(writer._lines) < 4:
+        while len(writer._pending) < 4:
             threads[0].join(0.01)
         event.listen(store.engine, "commit", commit)
     for thread in threads:

@@ -42,8 +42,8 @@ class _Lane:
 
 
 @dataclass(slots=True)
-class _Line:
-    """What is to be kept in one transaction. written: an object that is stored, if there is one."""
+class _Pending:
+    """What waits to be kept by a transaction. written: an object that is stored, if there is one."""
 
     lane: _Lane
     written: Written | None
@@ -62,7 +62,7 @@ class BucketWriter(LogWriter):
     def __init__(self, store: Store, place: Place) -> None:
         self._store, self._place = store, place
         self._changing, self._committing = Lock(), Lock()
-        self._lines: list[_Line] = []
+        self._pending: list[_Pending] = []
         self._idle = [self._new_lane()]
 
     def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
@@ -75,7 +75,7 @@ class BucketWriter(LogWriter):
                 if not refused:
                     self._place.put(f"{lane.files}-probe", b"")
                     self._place.remove(f"{lane.files}-probe")
-                self._keep(_Line(lane, None, refused, now))
+                self._keep(_Pending(lane, None, refused, now))
         finally:
             with self._changing:
                 heappush(self._idle, lane)
@@ -109,35 +109,35 @@ class BucketWriter(LogWriter):
         rows = [Row(position, now, body) for position, body in enumerate(bodies, lane.length + 1)]
         written = write_segment(self._place, lane.stream, segment_name(lane.files, rows[0].position), rows)
         lane.length = None
-        self._keep(_Line(lane, written, refused, now))
+        self._keep(_Pending(lane, written, refused, now))
         lane.length = rows[-1].position
 
-    def _keep(self, line: _Line) -> None:
+    def _keep(self, mine: _Pending) -> None:
         """Returns when it is on disk. What comes while a transaction is in hand shares the next."""
         with self._changing:
-            self._lines.append(line)
+            self._pending.append(mine)
         with self._committing:
             with self._changing:
-                lines, self._lines = self._lines, []
+                together, self._pending = self._pending, []
             try:
-                if lines:
+                if together:
                     with self._store.writing() as connection:
-                        self._put(connection, lines)
-                for each in lines:
+                        self._put(connection, together)
+                for each in together:
                     each.kept = True
             except Exception as error:  # each who waits for this transaction hears it
-                for each in lines:
+                for each in together:
                     each.error = error
-        if not line.kept:
-            raise line.error or Unwritable("what was written came into no catalogue")
+        if not mine.kept:
+            raise mine.error or Unwritable("what was written came into no catalogue")
 
-    def _put(self, connection: Connection, lines: Sequence[_Line]) -> None:
+    def _put(self, connection: Connection, together: Sequence[_Pending]) -> None:
         """In order of streams, so that all may arrive in the same millisecond."""
-        for line in sorted(lines, key=lambda each: each.lane.stream):
-            if line.written is not None:
-                self._name(connection, line.written, line.now)
-        refused: RefusalCounts = sum((Counter(each.refused) for each in lines), Counter())
-        if not refused and not any(each.written for each in lines):
+        for each in sorted(together, key=lambda each: each.lane.stream):
+            if each.written is not None:
+                self._name(connection, each.written, each.now)
+        refused: RefusalCounts = sum((Counter(each.refused) for each in together), Counter())
+        if not refused and not any(each.written for each in together):
             stop_appending(connection)  # which changes nothing, and is written all the same
         add_refusals(connection, refused)
 

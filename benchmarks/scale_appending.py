@@ -19,7 +19,7 @@ from tests.aggregator.small_bucket import SmallBucket, small_bucket
 from .server_appending import loaded_with_cpu
 from .server_world import Running, bodies, empty_server, kept_bodies, port_of, prepared
 
-ROUNDS, ROUNDS_OF_TWO = 3, 4
+ROUNDS = 3
 BODIES = 2000
 
 
@@ -78,7 +78,7 @@ def _two() -> dict[str, float]:
             opened.enter_context(ServerProcess(each, *options, store=store)) for each in (folder, folder / "other")
         ]
         ours = [Running(port_of(each), each.process.pid) for each in serving]
-        rounds = [(_both(empty, file), _both(ours, file)) for _ in range(ROUNDS_OF_TWO)]
+        rounds = [(_both(empty, file), _both(ours, file)) for _ in range(ROUNDS)]
     of_empty, of_ours = (_over_one(each) for each in zip(*rounds, strict=True))
     return {"empty_cpu_over_one": of_empty, "cpu_over_one": of_ours}
 

@@ -26,6 +26,7 @@ from changeling_simulations.fleet.server import Server
 from changeling_simulations.fleet.wishes import Wishes
 
 from tests.aggregator.serving import TOKEN, ServerProcess
+from tests.processes import children
 
 from .server_world import prepared
 
@@ -160,17 +161,6 @@ def of_processes(server: int) -> Measured:
         "server_memory": most_bytes(server),
         "fold_memory": most_bytes(fold),
     }
-
-
-def children(process: int) -> Iterator[int]:
-    """The processes that a process has started."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(parent) == process:
-            yield int(stat.parent.name)
 
 
 def command(process: int) -> str:

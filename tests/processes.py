@@ -6,7 +6,7 @@ from pathlib import Path
 
 def offspring(pid: int) -> list[int]:
     """The process ids of all that a process has started, and these in turn: each before what it has started."""
-    return [each for child in _children(pid) for each in (child, *offspring(child))]
+    return [each for child in children(pid) for each in (child, *offspring(child))]
 
 
 def running(pid: int) -> bool:
@@ -17,7 +17,8 @@ def running(pid: int) -> bool:
         return False
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The process ids of what a process has started itself."""
     children: list[int] = []
     with suppress(OSError):  # it has ended
         for task in Path(f"/proc/{pid}/task").iterdir():

@@ -9,6 +9,7 @@ from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar
 
+from ..postgres import PostgreSQL
 from ..protocol.examples import survey
 from .devices import Log
 from .journaling import END, GRACE, START, Clock
@@ -18,6 +19,20 @@ from .serving import TOKEN, Cli, ServerProcess
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     opened = Store.open(tmp_path / "server.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def url(postgresql: PostgreSQL) -> str:
+    """Of a schema of PostgreSQL with nothing in it."""
+    return postgresql.new()
+
+
+@pytest.fixture
+def postgresql_store(url: str) -> Iterator[Store]:
+    """In that schema."""
+    opened = Store.open(url)
     yield opened
     opened.close()
 

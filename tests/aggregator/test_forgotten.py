@@ -1,7 +1,6 @@
 """What was deleted stands in no file of the store: neither beside SQLite's pages, nor beside PostgreSQL's rows."""
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -27,16 +26,8 @@ OLD = b"an envelope of long ago, as it came"
 
 
 @pytest.fixture
-def url(postgresql: PostgreSQL) -> str:
-    """Of a schema with nothing in it."""
-    return postgresql.new()
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    opened = Store.open(url)
-    yield opened
-    opened.close()
+def store(postgresql_store: Store) -> Store:
+    return postgresql_store
 
 
 def expired_keys(connection: Connection, count: int) -> list[bytes]:

@@ -32,16 +32,8 @@ START = 1_800_000_000
 
 
 @pytest.fixture
-def url(postgresql: PostgreSQL) -> str:
-    """Of a schema with nothing in it."""
-    return postgresql.new()
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    opened = Store.open(url)
-    yield opened
-    opened.close()
+def store(postgresql_store: Store) -> Store:
+    return postgresql_store
 
 
 # Appending

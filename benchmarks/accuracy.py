@@ -15,8 +15,7 @@ from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_simulations.simulated_error import simulated_errors
-from changeling_statistics.estimation import smoothed_series
-from changeling_statistics.planning import Option, Wish, hierarchical_plan, optimal_plan
+from changeling_statistics import Option, Wish, hierarchical_plan, optimal_plan, smoothed_series
 from changeling_statistics.planning.references import panel, paper_hierarchy
 
 from .cohort import cohort, cohort_expectation

@@ -8,7 +8,7 @@ knows which channel was drawn the informations add up. So the least mean square 
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 SHRINK = 0.2
 """By how much the barrier falls once it is solved."""

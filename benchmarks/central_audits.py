@@ -22,7 +22,7 @@ from changeling_central.matrix import square_root
 from changeling_central.matrix.toeplitz import square_root_coefficients
 from changeling_central.mechanism import Mechanism
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 from scipy.linalg import toeplitz
 from scipy.special import betaincinv
 

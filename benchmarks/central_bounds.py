@@ -12,8 +12,8 @@ from changeling_central.counters.binary import cum
 from changeling_central.regions import stream_bound
 from changeling_central.static import BasicCounting
 from changeling_protocol import KaryResponse, Odds, StateSpace
+from changeling_statistics import NodeTally
 from changeling_statistics.estimation.decoding import input_counts
-from changeling_statistics.tallies import NodeTally
 
 from tests.seeded_noise import SeededNoise
 

@@ -18,7 +18,7 @@ from changeling_central.counters.sparse_release import sparse_release
 from changeling_central.noise import Noise, OpenDPNoise
 from changeling_central.pooled_noise import PooledNoise
 from changeling_central.static import BasicCounting
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from tests.seeded_noise import SeededNoise
 

@@ -34,7 +34,7 @@ from changeling_central.node_noise import Law
 from changeling_central.noise import Noise, OpenDPNoise
 from changeling_central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 from scipy.stats import binomtest
 
 from tests.seeded_noise import SeededNoise

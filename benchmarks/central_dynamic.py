@@ -15,9 +15,7 @@ import numpy as np
 from changeling_central.dynamic.fully_dynamic import FullyDynamic, Update, fully_dynamic
 from changeling_central.dynamic.insertion_deletion import InsertionMinusDeletion, insertion_minus_deletion
 from changeling_central.static import MultiplicativeWeights
-from changeling_statistics.changelog import Changelog
-from changeling_statistics.estimate import Floats
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Changelog, Counts, Floats
 
 from tests.seeded_noise import SeededNoise
 

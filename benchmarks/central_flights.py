@@ -18,8 +18,7 @@ from changeling_central.changes.release_graph import BestEstimates, cover_sum, r
 from changeling_central.noise import Noise
 from changeling_central.releasing import MechanismChoice, PeriodChange, ReleaseMechanism
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import Changelog, read_csv
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Changelog, Floats, read_csv
 
 from tests.seeded_noise import SeededNoise
 

@@ -18,8 +18,7 @@ from changeling_central.changes.linear_query import counting
 from changeling_central.matrix import square_root
 from changeling_central.mechanism import Mechanism
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import read_frame
-from changeling_statistics.instants import format_instant
+from changeling_statistics import format_instant, read_frame
 
 from tests.seeded_noise import SeededNoise
 

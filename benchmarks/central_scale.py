@@ -17,7 +17,7 @@ from changeling_central.changes.release_graph import BestEstimates
 from changeling_central.guard import first_breach
 from changeling_central.noise import OpenDPNoise
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import Changelog, read_csv, read_parquet
+from changeling_statistics import Changelog, read_csv, read_parquet
 
 ENTRIES, PERIODS, SEED = 500_000, 1_000, 4
 NAMES = ["bus", "train", "tram", "ferry"]

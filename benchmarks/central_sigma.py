@@ -15,8 +15,7 @@ from changeling_central.noise import Noise
 from changeling_central.sigma import Algebra, Benchmark, Domain, OnlineCounting, Query, SigmaCounting, Table, grouped
 from changeling_central.sigma.algebra import Atoms
 from changeling_central.sigma.clusters import clustered
-from changeling_statistics.estimate import Floats
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts, Floats
 
 from tests.seeded_noise import SeededNoise
 

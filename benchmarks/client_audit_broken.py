@@ -8,9 +8,18 @@ from unittest.mock import patch
 
 from changeling_client import outbox
 from changeling_client.answering import Answer
-from changeling_protocol import Coins, Group, Node, Odds, ReleasePlan, Report, SystemCoins
-from changeling_protocol.responding import Slots, respond
-from changeling_protocol.upload import encode_upload
+from changeling_protocol import (
+    Coins,
+    Group,
+    Node,
+    Odds,
+    ReleasePlan,
+    Report,
+    Slots,
+    SystemCoins,
+    encode_upload,
+    respond,
+)
 
 _RESPOND = "changeling_client.answering.respond"
 _PUT = "changeling_client.outbox.put"

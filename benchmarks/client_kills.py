@@ -25,8 +25,7 @@ from unittest.mock import patch
 import changeling_client
 import httpx
 from changeling_client import Client, ClientError, Status, answering, outbox, store, witness
-from changeling_protocol import AtMost, Calendar, ReleasePlan, responding
-from changeling_protocol.cost import lives_cost
+from changeling_protocol import AtMost, Calendar, ReleasePlan, lives_cost, responding
 
 from tests.client_sdk.lives import worst_ratio_of_lives
 from tests.client_sdk.test_restored import GROUPS, periods

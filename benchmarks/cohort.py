@@ -6,8 +6,7 @@ a uniformly random other answer. Two changes may fall into one period; what a no
 """
 
 import numpy as np
-from changeling_protocol import ExpectedChanges
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import MICRO, ExpectedChanges
 from changeling_simulations.population import Population
 
 

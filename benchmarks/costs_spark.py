@@ -24,7 +24,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import IdFile, replace_files
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.surveys import published_surveys
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 
 from tests.aggregator.segmented import append

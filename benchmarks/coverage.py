@@ -24,7 +24,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations.population import Population
-from changeling_statistics.planning import hierarchical_plan
+from changeling_statistics import hierarchical_plan
 from scipy.stats import binomtest, chi2, norm
 
 from .replications import Floats, Replicated, View, published, replicate, tallies_of

@@ -7,10 +7,8 @@ all along. A second cohort changes its answers so seldom that the best plan hard
 from collections.abc import Iterator
 from dataclasses import replace
 
-from changeling_protocol import AtMost, ExpectedChanges
-from changeling_protocol.expectation import MICRO
-from changeling_statistics.planning import Wish, optimal_plan
-from changeling_statistics.planning.outages import outage
+from changeling_protocol import MICRO, AtMost, ExpectedChanges
+from changeling_statistics import Wish, optimal_plan, outage
 
 from .accuracy import cohort_wish
 

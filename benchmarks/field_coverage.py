@@ -12,10 +12,7 @@ from functools import partial
 
 import numpy as np
 from changeling_simulations.field_sampler import sample_field
-from changeling_statistics.errors import NotEstimable
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution
+from changeling_statistics import Floats, NotEstimable, Solution, releases
 from scipy.stats import binomtest, norm
 from threadpoolctl import threadpool_limits
 

@@ -8,6 +8,7 @@ from changeling_protocol import (
     AtMost,
     Calendar,
     Group,
+    Joint,
     KaryResponse,
     MutationSpace,
     Node,
@@ -18,7 +19,6 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_protocol.joint import Joint
 from changeling_simulations.field import Field
 from changeling_simulations.population import Population
 

@@ -22,9 +22,10 @@ from changeling_protocol import (
     Survey,
     TimeBounded,
     Track,
+    most_telling,
 )
-from changeling_protocol.cost import most_telling
-from changeling_statistics.accounting import delta_at, epsilon_at, shuffled_loss
+from changeling_statistics import delta_at, epsilon_at
+from changeling_statistics.accounting import shuffled_loss
 from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
 
 from tests.accounting.known_draws import TooLarge, group_deltas, worst_deltas

@@ -12,9 +12,7 @@ from functools import partial
 import numpy as np
 from changeling_simulations.field import Field
 from changeling_simulations.field_sampler import sample_field
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.histograms import Histogram, series
-from changeling_statistics.estimation.regions import intervals
+from changeling_statistics import Floats, Histogram, intervals, series
 from threadpoolctl import threadpool_limits
 
 from .field_scenarios import ANSWERS, PERIODS, TIMES, Scenario, scenarios

@@ -14,9 +14,7 @@ from tempfile import TemporaryDirectory
 import httpx
 import numpy as np
 from changeling_protocol import AtMost, Calendar, ExpectedChanges, Survey
-from changeling_statistics.planning import hierarchical_plan, optimal_plan
-from changeling_statistics.planning.wish import Wish
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import Wish, hierarchical_plan, optimal_plan, write_survey
 
 from demo.deployment import Deployment, deployed
 from demo.replay import Clock, device, flush

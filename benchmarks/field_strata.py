@@ -17,14 +17,13 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     ReleasePlan,
+    StratumNumber,
     Survey,
     Track,
+    TrackNumber,
 )
-from changeling_protocol.quantities import StratumNumber, TrackNumber
-from changeling_statistics.estimation import series
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.strata import ClosingCell, NodeCell, StratifiedTallies
-from changeling_statistics.tallies import Attendance, NodeTally, PlanNode
+from changeling_statistics import Attendance, NodeTally, PlanNode, StratifiedTallies, counterpart_of, series
+from changeling_statistics.strata import ClosingCell, NodeCell
 from numpy.typing import NDArray
 
 from tests.client_sdk.attack import Device

@@ -8,11 +8,10 @@ from decimal import Decimal
 from time import process_time
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, ExpectedChanges
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges
 from changeling_simulations.known import known_error
 from changeling_simulations.simulated_error import simulated_errors
-from changeling_statistics.planning import Planned, Wish, optimal_plan
+from changeling_statistics import Planned, Wish, optimal_plan
 
 from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish, smoothed_error
 from .cohort import cohort, cohort_expectation

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Group, Randomizer
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 from numpy.typing import NDArray
 
 from tests.enumeration import changelogs, group_inputs, probability

@@ -20,8 +20,9 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     Track,
+    group_cost,
+    most_telling,
 )
-from changeling_protocol.cost import group_cost, most_telling
 
 STATES, MOVES = StateSpace(2, null=False), MutationSpace(2, null=False)
 ANY = Odds(2, 1)

@@ -2,8 +2,7 @@
 
 import numpy as np
 from changeling_protocol import Group, ReleasePlan
-from changeling_statistics.estimate import Floats
-from changeling_statistics.planning import Planned, Wish, predict
+from changeling_statistics import Floats, Planned, Wish, predict
 
 STARTS, CLIMBS, SEED = 200, 1, 11
 

@@ -33,9 +33,9 @@ from changeling_protocol import (
     Survey,
     SystemCoins,
     Track,
+    UnixMilliseconds,
     joint,
 )
-from changeling_protocol.quantities import UnixMilliseconds
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from changeling_protocol import (
     Group,
+    Joint,
     KaryChange,
     KaryResponse,
     MutationSpace,
@@ -17,9 +18,8 @@ from changeling_protocol import (
     StateSpace,
     Survey,
     Track,
+    most_telling,
 )
-from changeling_protocol.cost import most_telling
-from changeling_protocol.joint import Joint
 
 from .coverage import ANSWERS, CALENDAR, CONSTRAINT, PERIODS, coverages, figures, survey_of
 from .replications import View

@@ -6,7 +6,7 @@ send.
 
 from collections.abc import Iterator
 
-from changeling_protocol.cost import lives_cost
+from changeling_protocol import lives_cost
 
 from tests.enumeration import enumerated_lives_loss
 

@@ -21,8 +21,8 @@ from changeling_protocol import (
     SubsetSelection,
     TimeBounded,
     Track,
+    most_telling,
 )
-from changeling_protocol.cost import most_telling
 
 from .loss_cases import PERIOD, LossCase
 

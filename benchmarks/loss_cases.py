@@ -17,13 +17,13 @@ from changeling_protocol import (
     Randomizer,
     ReleasePlan,
     SignedSubset,
+    Space,
     StateSpace,
     SubsetSelection,
     TimeBounded,
     Track,
     UnaryEncoding,
 )
-from changeling_protocol.randomizers import Space
 
 PERIOD = 10
 """Seconds in a period; the time bounds below are meant in them."""

@@ -3,9 +3,8 @@
 from decimal import Decimal
 from time import perf_counter, process_time
 
-from changeling_protocol import AtMost, Calendar, ExpectedChanges
-from changeling_protocol.expectation import MICRO
-from changeling_statistics.planning import Wish, compare_plans, optimal_plan
+from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges
+from changeling_statistics import Wish, compare_plans, optimal_plan
 
 PERIODS, ANSWERS, AT_MOST, EPSILON, DEVICES = 365, 6, 3, 4, 10**6
 CHANGES = 2

@@ -16,8 +16,7 @@ from changeling_simulations.fitted import fitted_expectation
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
 from changeling_simulations.simulated_error import simulated_errors
-from changeling_statistics.changelog import read_csv
-from changeling_statistics.planning import Wish, compare_plans
+from changeling_statistics import Wish, compare_plans, read_csv
 
 from .cohort import cohort, cohort_expectation
 

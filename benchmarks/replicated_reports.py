@@ -10,13 +10,9 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-from changeling_protocol import Group
-from changeling_protocol.joint import agreeing
-from changeling_protocol.quantities import NodeNumber
-from changeling_protocol.randomizers import Agreeing
+from changeling_protocol import Agreeing, Group, NodeNumber, agreeing
 from changeling_simulations.population import Population
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics import NodeTally, counterpart_of
 from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]

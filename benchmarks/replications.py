@@ -9,16 +9,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import Survey
-from changeling_protocol.quantities import TrackNumber
+from changeling_protocol import Survey, TrackNumber
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import full_attendance
-from changeling_statistics.conservation import conserves, without_sum
-from changeling_statistics.estimation.releases import Releases, releases
+from changeling_statistics import (
+    Attendance,
+    GroupClosing,
+    NodeTally,
+    PlanNode,
+    Solution,
+    Tallies,
+    conserves,
+    counterpart_of,
+    releases,
+    without_sum,
+)
+from changeling_statistics.estimation.releases import Releases
 from changeling_statistics.estimation.sampling_weights import weighed
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance, GroupClosing, NodeTally, PlanNode, Tallies
 from numpy.typing import NDArray
 
 from .replicated_reports import split, tallies_of_group

@@ -24,8 +24,7 @@ import numpy as np
 from changeling_protocol import Group
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
-from changeling_statistics.planning import hierarchical_plan, optimal_plan
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import counterpart_of, hierarchical_plan, optimal_plan
 from numpy.typing import NDArray
 
 from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish

@@ -16,10 +16,9 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses, run
-from changeling_statistics.estimation.releases import Releases, releases
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
+from changeling_statistics import Attendance, Closing, Frontier, NodeTally, Solution, Tallies, advance, releases
+from changeling_statistics.estimation.recursion import planned_last_uses, run
+from changeling_statistics.estimation.releases import Releases
 
 PERIODS, SHORT, ANSWERS, REPORTS = 10_000, 1_000, 16, 20_000
 SEED = 6

@@ -19,9 +19,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.opening import Kind, Opened, Sheaf, upload_number
 from changeling_aggregator.store import Store
-from changeling_protocol import Survey
-from changeling_protocol.quantities import SurveyId, UnixSeconds
-from changeling_protocol.upload import CLOSING_BYTES
+from changeling_protocol import CLOSING_BYTES, Survey, SurveyId, UnixSeconds
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 

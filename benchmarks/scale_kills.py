@@ -23,7 +23,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 
 from tests.spark.cluster import SparkCluster, cluster
 from tests.spark.hostile_log import AFTER, contents, prepared

@@ -21,8 +21,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import Segment, add_segment
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.schema import segments, streams
-from changeling_protocol import SealingKey, Survey, seal
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import SealingKey, Survey, UnixMilliseconds, seal
 from changeling_protocol.wire import encode_upload_request
 from sqlalchemy import delete, update
 

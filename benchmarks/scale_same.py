@@ -16,8 +16,7 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store, log
 from changeling_aggregator.store.schema import attendance, refusals, sealing_keys, surveys, tallies
-from changeling_protocol import Calendar
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol import Calendar, UnixMilliseconds, UnixSeconds
 from sqlalchemy import insert, select
 
 from tests.aggregator import segmented

@@ -22,7 +22,7 @@ from changeling_aggregator.spark.folding import SparkFold
 from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.schema import attendance, refusals, tallies
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 from sqlalchemy import select
 
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all

@@ -22,10 +22,7 @@ from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.opening import Kind, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol import Node, Survey, seal
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.sealing import HEAD_BYTES
-from changeling_protocol.upload import UploadColumns
+from changeling_protocol import HEAD_BYTES, Node, Survey, UnixSeconds, UploadColumns, seal
 from changeling_protocol.wire import encode_upload_request
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

@@ -21,9 +21,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol import Node, SealingKey, seal
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.sealing import HEAD_BYTES
+from changeling_protocol import HEAD_BYTES, Node, SealingKey, UnixSeconds, seal
 from changeling_protocol.wire import encode_upload_request, survey_path
 from changeling_protocol.wire.paths import HISTOGRAM, KEYS, SERIES, STATUS, SURVEYS, UPLOADS
 

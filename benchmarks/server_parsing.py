@@ -24,11 +24,17 @@ with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggr
     from changeling_aggregator.fold.counting import count
     from changeling_aggregator.opening import open_requests
     from changeling_aggregator.store import LoggedRequest
-    from changeling_protocol import MalformedBytes, ProtocolError, SealingKey, Survey, seal
-    from changeling_protocol.ending import EarlyEnd
-    from changeling_protocol.quantities import UnixMilliseconds
-    from changeling_protocol.sealing import head_of
-    from changeling_protocol.upload import decode_upload
+    from changeling_protocol import (
+        EarlyEnd,
+        MalformedBytes,
+        ProtocolError,
+        SealingKey,
+        Survey,
+        UnixMilliseconds,
+        decode_upload,
+        head_of,
+        seal,
+    )
     from changeling_protocol.wire import (
         decode_acknowledgement,
         decode_key_list,
@@ -40,7 +46,7 @@ with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggr
 
 import msgpack
 import numpy as np
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import counterpart_of
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tests.aggregator.reference_fold import reference

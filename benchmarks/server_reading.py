@@ -18,11 +18,23 @@ from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import AtMost, Calendar, Group, MutationSpace, Odds, ReleasePlan, SignedSubset, Survey, Track
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber, UnixSeconds
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    MutationSpace,
+    NodeNumber,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StratumNumber,
+    Survey,
+    Track,
+    TrackNumber,
+    UnixSeconds,
+)
 from changeling_protocol.wire import survey_path
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance
+from changeling_statistics import Attendance, counterpart_of
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SEED = 3

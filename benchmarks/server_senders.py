@@ -13,9 +13,18 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.store.counted import tallies_of
 from changeling_aggregator.store.runs import ID_BYTES, read_run, runs_of
-from changeling_protocol import Closing, Node, Report, Standing, seal
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber, UnixSeconds
-from changeling_protocol.upload import encode_upload
+from changeling_protocol import (
+    Closing,
+    Node,
+    NodeNumber,
+    Report,
+    Standing,
+    StratumNumber,
+    TrackNumber,
+    UnixSeconds,
+    encode_upload,
+    seal,
+)
 from changeling_protocol.wire import encode_upload_request
 from changeling_protocol.wire.paths import UPLOADS
 

@@ -19,17 +19,19 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Node,
+    NodeNumber,
     Odds,
     ReleasePlan,
     Report,
     SealingKey,
     Standing,
+    StratumNumber,
     Survey,
     Track,
+    TrackNumber,
+    encode_upload,
     seal,
 )
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_protocol.upload import encode_upload
 from changeling_protocol.wire import encode_upload_request
 from changeling_protocol.wire.paths import STATUS
 

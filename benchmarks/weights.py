@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats, Network
 from changeling_statistics.estimation.covers import cover_row
-from changeling_statistics.estimation.network import Network
 from changeling_statistics.estimation.recursion import run
 
 BRANCHING, LAYERS, PERIODS = 2, 9, 256

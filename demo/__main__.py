@@ -8,20 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, ExpectedChanges, Survey
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges, Survey
 from changeling_simulations.bundled import changelog_path
 from changeling_simulations.experiment import Experiment, simulate
 from changeling_simulations.known import known_error
 from changeling_simulations.plots import save_plot
 from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
-from changeling_statistics.changelog import Changelog, read_csv
-from changeling_statistics.durations import parse_duration
-from changeling_statistics.instants import parse_instant
-from changeling_statistics.planning.optimal import optimal_plan
-from changeling_statistics.planning.wish import Wish
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import Changelog, Wish, optimal_plan, parse_duration, parse_instant, read_csv, write_survey
 from rich.console import Console
 from rich.progress import track
 

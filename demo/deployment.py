@@ -14,7 +14,7 @@ from changeling_aggregator.cli.files import read_public_key
 from changeling_protocol import Survey
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import CLOCK, FOLD, SERIES
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import read_survey
 
 COMMAND = (sys.executable, "-m", "changeling_commands")
 

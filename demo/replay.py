@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 from changeling_client import Client, SurveyHandle
-from changeling_statistics.changelog import MICROSECONDS, Changelog
+from changeling_statistics import MICROSECONDS, Changelog
 
 from .deployment import Deployment
 

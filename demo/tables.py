@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from changeling_client import SurveyHandle
 from changeling_simulations.experiment import Experiment, epsilon_text
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 from rich.table import Table
 
 COLUMNS = 3

@@ -5,8 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import matplotlib
-from changeling_protocol import Joint, Odds
-from changeling_protocol.joint import Kernel
+from changeling_protocol import Joint, Kernel, Odds
 from matplotlib.figure import Figure
 
 AGREES = Fraction(1, 3)

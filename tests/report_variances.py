@@ -1,8 +1,7 @@
 """How noisy one report is, averaged over what entries do; the planner's variances are by what an entry did."""
 
 from changeling_protocol import Randomizer
-from changeling_statistics.estimate import Floats
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import Floats, counterpart_of
 from changeling_statistics.randomizers.variances import InputClasses, mean_variance
 
 

@@ -1,7 +1,7 @@
 """Noise for benchmarks: OpenDP's laws from a seeded generator, much faster and repeatable. Never for releases."""
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 
 class SeededNoise:

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 
 import pytest
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 
 PACKAGES = ["changeling_client", "changeling_statistics", "changeling_central", "changeling_simulations"]
 HEAVY = ["scipy.stats", "scipy.optimize", "polars", "pandas", "matplotlib", "dp_accounting", "opendp", "sqlalchemy"]

@@ -21,7 +21,7 @@ value in it.
 
 from collections.abc import Mapping
 
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 from changeling_protocol.wire import ErrorCode
 
 

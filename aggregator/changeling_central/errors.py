@@ -11,8 +11,8 @@
 A bad argument is a ValueError with the value in it.
 """
 
-from changeling_protocol.errors import ChangelingError
-from changeling_statistics.errors import BadChangelog
+from changeling_protocol import ChangelingError
+from changeling_statistics import BadChangelog
 
 
 class CentralError(ChangelingError):

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
-from changeling_statistics.changelog import MICROSECONDS, Changelog
-from changeling_statistics.constraint_words import in_words
+from changeling_statistics import MICROSECONDS, Changelog, constraint_in_words
 from numpy.typing import NDArray
 
 from .errors import ConstraintBroken
@@ -61,7 +60,7 @@ def first_breach(changelog: Changelog, constraint: Constraint, fixed: bool = Fal
     row = 0 if changelog.row is None else int(changelog.row[at])
     where = f"{changelog.unit} {row}" if row else f"entry {changelog.entries[changelog.entry[at]]!a}"
     broken = not admitted(changelog, constraint)[at]
-    why = f"the entry breaks {in_words(constraint)}" if broken else "the entry holds a second answer"
+    why = f"the entry breaks {constraint_in_words(constraint)}" if broken else "the entry holds a second answer"
     return Breach(int(changelog.time[at]), where, why)
 
 

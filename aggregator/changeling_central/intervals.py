@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 from .ahead import AheadTree
 from .ahead.noise_ahead import level_weights

@@ -18,7 +18,7 @@ from math import ceil, exp, expm1, inf, nextafter, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from .concentrated import concentrated_budget, gaussian_scale, implied_delta
 from .noise import Noise

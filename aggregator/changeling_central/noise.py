@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:

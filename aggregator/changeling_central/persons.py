@@ -5,7 +5,7 @@ the number stops a release before its period, and is named by its row; or such e
 """
 
 import numpy as np
-from changeling_statistics.changelog import Changelog
+from changeling_statistics import Changelog
 from numpy.typing import NDArray
 
 from .guard import Breach

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from .noise import Noise
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 from numpy.typing import NDArray
 
 from .errors import BadState

@@ -13,8 +13,7 @@ from math import pi, sin
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.cli.dev import Development
-from changeling_protocol import Survey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Survey, UnixSeconds
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from changeling_protocol import __version__
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError, __version__
 
 VERSION_HINT = "--version, alone, prints the version."
 """For the end of a program's help, which does not list the option: Typer does not know it."""

@@ -5,7 +5,7 @@
 Where the server cannot be reached, httpx says so with errors of its own.
 """
 
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 
 
 class ReaderError(ChangelingError):

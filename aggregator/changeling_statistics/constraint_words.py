@@ -1,7 +1,6 @@
 """The constraint on mutations: from the options of a command line, and in words."""
 
-from changeling_protocol import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
-from changeling_protocol.constraints import MOST_MUTATIONS
+from changeling_protocol import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 
 from .durations import format_duration
 
@@ -27,10 +26,10 @@ def constraint_of(at_most: int | None, within: int | None) -> Constraint:
     raise ValueError("say how an entry's answer may change: --at-most, --within, or both")
 
 
-def in_words(constraint: Constraint) -> str:
+def constraint_in_words(constraint: Constraint) -> str:
     """The constraint as part of a sentence.
 
-    >>> in_words(constraint_of(2, 3600))
+    >>> constraint_in_words(constraint_of(2, 3600))
     'at most 2 mutations, all within 1h of the first'
     """
     match constraint:
@@ -41,5 +40,5 @@ def in_words(constraint: Constraint) -> str:
         case AtMostWithin(k, seconds):
             return f"at most {k} mutation{'s' * (k > 1)}, all within {format_duration(seconds)} of the first"
         case Hybrid(classes):
-            return ", or ".join(in_words(each) for each in classes)
+            return ", or ".join(constraint_in_words(each) for each in classes)
     return str(constraint.as_fields())

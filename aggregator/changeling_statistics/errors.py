@@ -8,7 +8,7 @@
 A bad argument is a ValueError with the value in it.
 """
 
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 
 
 class StatisticsError(ChangelingError):

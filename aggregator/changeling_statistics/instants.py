@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from changeling_protocol.calendar import LAST_INSTANT
+from changeling_protocol import LAST_INSTANT
 
 
 def parse_instant(text: str) -> float:

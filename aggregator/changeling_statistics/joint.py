@@ -13,8 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol import Group, Track
-from changeling_protocol.joint import Kernel
+from changeling_protocol import Group, Kernel, Track
 
 from .estimate import Floats
 

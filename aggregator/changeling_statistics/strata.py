@@ -11,9 +11,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Breakdown
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_protocol.strata import count_strata
+from changeling_protocol import Breakdown, NodeNumber, StratumNumber, TrackNumber, count_strata
 from numpy.typing import NDArray
 
 from .tallies import Attendance, Counts, NodeTally, Tallies

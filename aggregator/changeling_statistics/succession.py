@@ -11,9 +11,7 @@ from decimal import Decimal
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
-from changeling_protocol import Calendar, Node, Survey
-from changeling_protocol.millionths import per_week
-from changeling_protocol.upwards import upwards
+from changeling_protocol import Calendar, Node, Survey, per_week, upwards
 
 from .estimate import Estimate
 from .estimation import Gap, Histogram

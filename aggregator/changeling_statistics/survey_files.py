@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from changeling_protocol import MalformedBytes, Survey, UnderstatedEpsilon
-from changeling_protocol.cost import group_cost
+from changeling_protocol import MalformedBytes, Survey, UnderstatedEpsilon, group_cost
 
 
 def write_survey(path: Path, survey: Survey) -> None:

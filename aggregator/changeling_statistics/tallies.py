@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from changeling_protocol.quantities import NodeNumber, TrackNumber
+from changeling_protocol import NodeNumber, TrackNumber
 from numpy.typing import NDArray
 
 Counts: TypeAlias = NDArray[np.int64]

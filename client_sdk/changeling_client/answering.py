@@ -9,10 +9,20 @@ time to drop what is too late, and keeps all of it in one transaction before any
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from changeling_protocol import Closing, Coins, Report, Standing, Survey
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_protocol.responding import Slots, respond
-from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, draw_closing_id
+from changeling_protocol import (
+    MOST_SPANNED_PERIODS,
+    Closing,
+    Coins,
+    Report,
+    Slots,
+    Standing,
+    Survey,
+    UnixMilliseconds,
+    UnixSeconds,
+    closings,
+    draw_closing_id,
+    respond,
+)
 
 from . import states
 from .clock import close_ms

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import Survey, SurveyId
 
 from .handle import SurveyHandle
 from .ledger import Ledger

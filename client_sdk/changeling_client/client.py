@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import httpx
-    from changeling_protocol.quantities import SurveyId
+    from changeling_protocol import SurveyId
 
     from .delivery import Server
     from .errors import ClientError

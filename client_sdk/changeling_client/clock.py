@@ -9,9 +9,7 @@ what goes to another.
 import sqlite3
 from dataclasses import dataclass, replace
 
-from changeling_protocol import Calendar
-from changeling_protocol.calendar import LAST_INSTANT
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import LAST_INSTANT, Calendar, UnixMilliseconds
 
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000

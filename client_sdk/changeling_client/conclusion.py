@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor
 
-from changeling_protocol.upwards import upwards
+from changeling_protocol import upwards
 
 PLACES = 12
 """Bounds are rounded to so many decimal places."""

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from changeling_protocol import Coins, MalformedBytes
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from changeling_protocol import Coins, MalformedBytes, SurveyId, UnixMilliseconds
 from changeling_protocol.wire import decode_acknowledgement, decode_key_list, encode_upload_request, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from changeling_protocol import Coins, Survey, SystemCoins
-from changeling_protocol.millionths import from_micro
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from changeling_protocol import Coins, Survey, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
 from . import consent, enrolment, entries, forks, migrations, recording, surveys, witnessing
 from .answering import next_due_ms

@@ -9,13 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from changeling_protocol import Coins, ProtocolError, Survey
-from changeling_protocol.millionths import micro
-from changeling_protocol.plan import draw_nodes
-from changeling_protocol.quantities import EntryNumber, UnixMilliseconds, UnixSeconds
-from changeling_protocol.responding import Slots
-from changeling_protocol.strata import stratum_of
-from changeling_protocol.upwards import upwards
+from changeling_protocol import (
+    Coins,
+    EntryNumber,
+    ProtocolError,
+    Slots,
+    Survey,
+    UnixMilliseconds,
+    UnixSeconds,
+    draw_nodes,
+    micro,
+    stratum_of,
+    upwards,
+)
 
 from . import drops, entries, surveys
 from .answering import draw_delay, last_closing

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgpack
-from changeling_protocol import ReleasePlan, Standing
-from changeling_protocol.quantities import (
+from changeling_protocol import (
     EntryNumber,
     NodeNumber,
+    ReleasePlan,
+    Slots,
+    Standing,
     StratumNumber,
     SurveyId,
     TrackNumber,
     UnixMilliseconds,
 )
-from changeling_protocol.responding import Slots
 
 from . import states
 from .states import Drawn, Needed, States

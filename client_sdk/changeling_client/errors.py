@@ -19,7 +19,7 @@
 A bad argument is a plain ValueError with the value in it. No error holds an answer or a coin.
 """
 
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 
 from .obstacles import Obstacle
 

@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from changeling_protocol import Coins, Survey
-from changeling_protocol.quantities import EntryNumber
+from changeling_protocol import Coins, EntryNumber, Survey
 
 from . import drops, entries, outbox, surveys, witnessing
 from .answering import answer_due, hangs_on_time, last_closing, past_grace

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import EntryNumber, SurveyId
-from changeling_protocol.strata import stratum_of, told_by
+from changeling_protocol import EntryNumber, Survey, SurveyId, stratum_of, told_by
 
 from . import entries, outbox, states
 from .device import Device

@@ -2,8 +2,7 @@
 
 import sqlite3
 
-from changeling_protocol import Coins, Survey
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from changeling_protocol import Coins, Survey, SurveyId, UnixMilliseconds
 
 from . import enrolment, surveys
 from .clock import known_time

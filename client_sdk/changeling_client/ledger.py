@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from changeling_protocol import Survey
-from changeling_protocol.cost import lives_cost
-from changeling_protocol.millionths import from_micro, micro, per_week
+from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week
 
 from . import drops, surveys
 from .surveys import Known, Status

@@ -10,10 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgpack
-from changeling_protocol import Closing, Node, Report, Standing, Survey
-from changeling_protocol.quantities import EntryNumber, SurveyId
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import encode_upload
+from changeling_protocol import (
+    Closing,
+    EntryNumber,
+    Node,
+    Report,
+    Standing,
+    Survey,
+    SurveyId,
+    encode_upload,
+    symbol_bytes,
+)
 
 from .answering import Answer
 from .entries import Entry

@@ -3,7 +3,7 @@ reported."""
 
 from collections.abc import Iterable, Iterator
 
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 from .outbox import Upload

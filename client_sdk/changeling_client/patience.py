@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changeling_protocol import Coins
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import Coins, UnixMilliseconds
 
 MOST_SILENCE_MS = 86_400_000
 """A server that asks for more silence than a day is asked again after a day."""

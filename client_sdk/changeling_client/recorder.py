@@ -7,8 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import EntryNumber, SurveyId, UnixMilliseconds
+from changeling_protocol import EntryNumber, Survey, SurveyId, UnixMilliseconds
 
 from . import drops, entries, recording, surveys
 from .clock import known_time

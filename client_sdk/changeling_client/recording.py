@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
 
-from changeling_protocol import AtMost, Survey
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol import AtMost, Survey, UnixMilliseconds, UnixSeconds
 
 from . import states
 from .clock import close_ms

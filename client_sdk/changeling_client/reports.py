@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from changeling_protocol import Report, Survey, Track
-from changeling_protocol.quantities import NodeNumber, TrackNumber
-from changeling_protocol.upload import closings
+from changeling_protocol import NodeNumber, Report, Survey, Track, TrackNumber, closings
 
 from . import entries, outbox, surveys
 from .answering import last_closing, next_due_ms

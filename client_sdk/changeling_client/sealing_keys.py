@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from changeling_protocol import ProtocolError, SealingKey
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol import ProtocolError, SealingKey, UnixMilliseconds, UnixSeconds
 
 from .delivery import Server
 from .errors import ServerTrouble

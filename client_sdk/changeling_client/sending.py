@@ -8,9 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from changeling_protocol import seal
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, SurveyId, UnixMilliseconds, seal
 
 from . import drops, entries, outbox, packing, surveys
 from .clock import close_ms

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from changeling_protocol import SurveyId, UnixMilliseconds
 
 from .clock import KnownTime, keep_time, known_time, ms_of
 from .delivery import Server

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from changeling_protocol.signing import KEY_BYTES, authority_key
+from changeling_protocol import KEY_BYTES, authority_key
 
 from .errors import ClientError
 from .witness import Sidecar, Witness, default_folder

@@ -7,8 +7,7 @@ kept at the first of these at or after its own period, and takes the place of wh
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from changeling_protocol import ReleasePlan
-from changeling_protocol.quantities import NodeNumber, TrackNumber
+from changeling_protocol import NodeNumber, ReleasePlan, TrackNumber
 
 NULL = 0
 States = tuple[tuple[int, int], ...]

@@ -8,10 +8,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 import msgpack
-from changeling_protocol import ProtocolError, Survey
-from changeling_protocol.millionths import from_micro
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
-from changeling_protocol.survey import ID_BYTES
+from changeling_protocol import ID_BYTES, ProtocolError, Survey, SurveyId, UnixMilliseconds, from_micro
 
 from .errors import StoreUnusable
 from .route import is_loopback

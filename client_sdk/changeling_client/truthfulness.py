@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from changeling_protocol import ReleasePlan
-from changeling_protocol.randomizers import Agreeing, Randomizer
+from changeling_protocol import Agreeing, Randomizer, ReleasePlan
 
 from .conclusion import percent_down, percent_up
 

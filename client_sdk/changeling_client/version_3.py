@@ -11,11 +11,21 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from changeling_protocol import AtMost, Calendar, Closing, Report, Standing, Survey
-from changeling_protocol.quantities import EntryNumber, NodeNumber, TrackNumber, UnixMilliseconds
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.responding import Slots
-from changeling_protocol.upload import MOST_SPANNED_PERIODS
+from changeling_protocol import (
+    MOST_SPANNED_PERIODS,
+    AtMost,
+    Calendar,
+    Closing,
+    EntryNumber,
+    NodeNumber,
+    Report,
+    Slots,
+    Standing,
+    Survey,
+    TrackNumber,
+    UnixMilliseconds,
+    symbol_bytes,
+)
 
 from . import entries, outbox, recording, schema, states, surveys
 from .answering import Answer, last_closing

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgpack
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import SurveyId
 
 from .errors import WitnessTrouble
 

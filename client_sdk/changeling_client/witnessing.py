@@ -9,7 +9,7 @@ import os
 import sqlite3
 from dataclasses import replace
 
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import SurveyId
 
 from . import enrolment, surveys
 from .errors import ClientError, Silenced, WitnessTrouble

@@ -7,8 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICROSECONDS, Changelog
-from changeling_statistics.instants import format_instant
+from changeling_statistics import MICROSECONDS, Changelog, format_instant
 
 COVERED = 0.9
 """Of how many of a calendar's periods a changelog has to tell something: these lie between its first mutation and its

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Survey
-from changeling_protocol.upload import closings
+from changeling_protocol import Survey, closings
 from numpy.typing import NDArray
 
 from .field import Field

@@ -3,8 +3,7 @@
 from math import ceil
 
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICROSECONDS, Changelog
-from changeling_statistics.durations import SECONDS
+from changeling_statistics import MICROSECONDS, SECONDS, Changelog
 
 PERIODS = 24
 """About how many periods a fitted calendar has."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from changeling_protocol import Survey
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import read_survey
 from rich.console import Console
 from rich.table import Table
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from changeling_protocol import Group
-from changeling_statistics.randomizers.agreement import agreement_chance
+from changeling_statistics import agreement_chance
 from numpy.typing import NDArray
 
 Numbers: TypeAlias = NDArray[np.intp]

@@ -12,12 +12,8 @@ from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
 import numpy as np
-from changeling_protocol import Survey
-from changeling_protocol.upload import closings
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.histograms import Gap, Histogram, series
-from changeling_statistics.planning.prediction import POINT
-from changeling_statistics.tallies import Counts, Tallies
+from changeling_protocol import Survey, closings
+from changeling_statistics import POINT, Counts, Floats, Gap, Histogram, Tallies, series
 
 from .field import Field
 from .field_sampler import FieldTallies, sample_field

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Survey
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 from numpy.typing import NDArray
 
 from .counters import Numbers

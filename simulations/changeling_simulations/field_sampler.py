@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from changeling_protocol import ReleasePlan, Survey
-from changeling_statistics.tallies import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies
+from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies
 from numpy.typing import NDArray
 
 from .attendance import AttendedClosing, Flags, attended_closings

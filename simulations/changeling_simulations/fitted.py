@@ -1,8 +1,7 @@
 """How often a population changes its answers, from its changelog: what the planner asks a survey's designer for."""
 
 import numpy as np
-from changeling_protocol import ExpectedChanges
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import MICRO, ExpectedChanges
 
 from .population import Population
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from changeling_protocol import Node, SealingKey, Survey
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import read_survey
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress

@@ -9,11 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from changeling_protocol import Group, Track
-from changeling_protocol.joint import agreeing
-from changeling_protocol.quantities import NodeNumber
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Counts, NodeTally
+from changeling_protocol import Group, NodeNumber, Track, agreeing
+from changeling_statistics import Counts, NodeTally, counterpart_of
 from numpy.typing import NDArray
 
 from .counters import Counting, Numbers

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Randomizer, Survey
-from changeling_statistics.conservation import conserves, without_sum
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.expected import Moments
-from changeling_statistics.planning.prediction import Prediction, predict
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import Floats, Moments, Prediction, conserves, counterpart_of, predict, without_sum
 
 from .population import Population
 

@@ -7,10 +7,7 @@ from urllib.parse import urlsplit
 
 import typer
 from changeling_protocol import Node
-from changeling_statistics.counts import parse_count
-from changeling_statistics.durations import parse_duration
-from changeling_statistics.epsilons import parse_epsilon
-from changeling_statistics.instants import parse_instant
+from changeling_statistics import parse_count, parse_duration, parse_epsilon, parse_instant
 
 T = TypeVar("T")
 

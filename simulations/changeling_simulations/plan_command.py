@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import Calendar, Constraint, ExpectedChanges, Survey
-from changeling_protocol.randomizers.spaces import check_answers
-from changeling_statistics.constraint_words import constraint_of
-from changeling_statistics.durations import format_duration
-from changeling_statistics.planning import Comparison, Option, Wish, compare_plans
-from changeling_statistics.planning.wish import Objective, steady_changes
-from changeling_statistics.survey_files import write_survey
+from changeling_protocol import Calendar, Constraint, ExpectedChanges, Survey, check_answers
+from changeling_statistics import (
+    Comparison,
+    Objective,
+    Option,
+    Wish,
+    compare_plans,
+    constraint_of,
+    format_duration,
+    steady_changes,
+    write_survey,
+)
 from rich.console import Console
 from rich.markup import escape
 

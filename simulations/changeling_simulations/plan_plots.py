@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from changeling_statistics.durations import format_duration
-from changeling_statistics.estimation.releases import planned_variances
-from changeling_statistics.planning import Comparison, Option
+from changeling_statistics import Comparison, Option, format_duration, planned_variances
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

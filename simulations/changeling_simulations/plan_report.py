@@ -4,11 +4,17 @@ from dataclasses import replace
 from math import isfinite
 
 from changeling_protocol import Joint, Track
-from changeling_statistics.accounting import loss_statement
-from changeling_statistics.durations import format_duration
-from changeling_statistics.planning import Comparison, Option, Planned, Wish
-from changeling_statistics.planning.floors import PRICE
-from changeling_statistics.planning.outages import gap_after_loss, outage
+from changeling_statistics import (
+    PRICE,
+    Comparison,
+    Option,
+    Planned,
+    Wish,
+    format_duration,
+    gap_after_loss,
+    loss_statement,
+    outage,
+)
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint, Node, Track
-from changeling_statistics.changelog import MICROSECONDS, Changelog
-from changeling_statistics.tallies import Counts
+from changeling_statistics import MICROSECONDS, Changelog, Counts
 from numpy.typing import NDArray
 
 States: TypeAlias = NDArray[np.uint16]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from changeling_statistics.durations import format_duration
+from changeling_statistics import format_duration
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

@@ -7,10 +7,8 @@ remembers is kept for each.
 from collections.abc import Iterator
 
 import numpy as np
-from changeling_protocol import ReleasePlan, Track
-from changeling_protocol.joint import agreeing
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally, PlanNode
+from changeling_protocol import ReleasePlan, Track, agreeing
+from changeling_statistics import NodeTally, PlanNode, counterpart_of
 from numpy.typing import NDArray
 
 from .attendance import AttendedClosing, Flags

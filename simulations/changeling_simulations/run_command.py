@@ -9,9 +9,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import typer
 from changeling_protocol import AtMost, Constraint, Node, Survey, TimeBounded
-from changeling_statistics.changelog import read_csv
-from changeling_statistics.survey_files import read_survey
-from changeling_statistics.tallies import Tallies
+from changeling_statistics import Tallies, read_csv, read_survey
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track

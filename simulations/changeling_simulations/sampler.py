@@ -8,11 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from changeling_protocol import Group, Survey, Track
-from changeling_protocol.quantities import NodeNumber
-from changeling_protocol.upload import closings
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies
+from changeling_protocol import Group, NodeNumber, Survey, Track, closings
+from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 
 from .joint_sampler import joint_nodes
 from .population import Population

@@ -4,10 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from changeling_protocol import Survey
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.tallies import Tallies
+from changeling_statistics import Floats, Solution, Tallies, releases
 
 from .population import Population
 from .sampler import sample_tallies

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from changeling_protocol import Calendar, Constraint, Survey
-from changeling_statistics.planning.paper import hierarchical_plan
+from changeling_statistics import hierarchical_plan
 
 
 def paper_survey(

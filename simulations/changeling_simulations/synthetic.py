@@ -2,7 +2,7 @@
 
 import numpy as np
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICROSECONDS, Changelog
+from changeling_statistics import MICROSECONDS, Changelog
 from numpy.typing import NDArray
 
 SWING = 0.8

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Survey
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 from scipy.special import ndtri
 
 from .experiment import in_the_field

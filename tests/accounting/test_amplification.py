@@ -5,7 +5,7 @@ from math import inf, log
 import numpy as np
 import pytest
 from changeling_protocol import KaryResponse, MutationSpace, Odds, SignedSubset, StateSpace
-from changeling_statistics.accounting import worst_curve
+from changeling_statistics import worst_curve
 from changeling_statistics.accounting.amplification import blanket_deltas, clones_deltas, clones_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -16,8 +16,8 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics.accounting import curve_of, node_curve, randomizer_curve, worst_curve
-from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics import SILENT, curve_of, randomizer_curve, worst_curve
+from changeling_statistics.accounting import node_curve
 from changeling_statistics.randomizers import PairKind
 from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
 

@@ -19,19 +19,10 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     Track,
+    agreeing,
 )
-from changeling_protocol.joint import agreeing
-from changeling_statistics.accounting import (
-    curve_of,
-    delta_at,
-    epsilon_at,
-    joint_curve,
-    loss_statement,
-    node_curve,
-    shuffled_loss,
-    worst_curve,
-)
-from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics import SILENT, curve_of, delta_at, epsilon_at, loss_statement, worst_curve
+from changeling_statistics.accounting import joint_curve, node_curve, shuffled_loss
 from changeling_statistics.accounting.rounds import differing_rounds, linked_round
 from changeling_statistics.accounting.shuffled import linked_epsilon
 from changeling_statistics.randomizers import PairKind

@@ -18,11 +18,10 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_statistics.accounting import epsilon_at, loss_statement, shuffled_loss, worst_curve
-from changeling_statistics.accounting.curve import SILENT
+from changeling_statistics import SILENT, counterpart_of, epsilon_at, loss_statement, worst_curve
+from changeling_statistics.accounting import shuffled_loss
 from changeling_statistics.accounting.rounds import differing_rounds, linked_round
 from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
-from changeling_statistics.randomizers import counterpart_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

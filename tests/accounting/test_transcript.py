@@ -21,7 +21,7 @@ from changeling_protocol import (
     Track,
     UnaryEncoding,
 )
-from changeling_statistics.accounting import delta_at, epsilon_at
+from changeling_statistics import delta_at, epsilon_at
 from changeling_statistics.accounting.compositions import divisions
 from changeling_statistics.accounting.transcript import group_epsilon
 from hypothesis import given, settings

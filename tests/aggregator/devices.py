@@ -9,8 +9,7 @@ from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_aggregator.store.log import append, open_stream
 from changeling_aggregator.store.sealing_keys import make_key, publish_key
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, canonical, seal
-from changeling_protocol.upload import encode_upload
+from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, canonical, encode_upload, seal
 from sqlalchemy import Connection
 
 from ..protocol.examples import AUTHORITY

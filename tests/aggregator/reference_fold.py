@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-from changeling_protocol import Survey, Track
-from changeling_protocol.calendar import MOST_PERIODS
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import MOST_PERIODS, Refusal, Survey, Track, symbol_bytes
 
 MOST_SPANNED = 64
 KNOWN_STANDINGS = (1, 2, 3)

@@ -10,7 +10,7 @@ from changeling_aggregator.store import ClosingKey, LoggedRequest
 from changeling_aggregator.store.log import kept_requests
 from changeling_aggregator.store.schema import streams
 from changeling_protocol import Survey
-from changeling_statistics.tallies import Tallies
+from changeling_statistics import Tallies
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Connection, select
 

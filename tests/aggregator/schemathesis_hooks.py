@@ -9,8 +9,7 @@ from typing import Any
 
 import msgpack
 import schemathesis
-from changeling_protocol import Calendar, SealingKey
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import Calendar, EarlyEnd, SealingKey
 from changeling_protocol.wire import MSGPACK
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st

@@ -20,8 +20,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.sealing_keys import make_key
 from changeling_aggregator.store.tokens import TokenScope, add_token, hash_of, tokens_by_hash
-from changeling_protocol import Calendar, SealingKey, Survey, canonical
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, canonical
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import FOREVER, body

@@ -18,9 +18,7 @@ from changeling_aggregator.store.runs import ID_BYTES
 from changeling_aggregator.store.schema import VERSION, runs, sealing_keys, tallies
 from changeling_aggregator.store.snapshots import Looked, looked_at, put_looked
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Survey
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, Survey, SurveyId
 from sqlalchemy import select
 
 from ..contracts.stores import PLACES, Place

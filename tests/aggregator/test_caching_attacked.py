@@ -10,8 +10,7 @@ from changeling_aggregator.server.page import ROUTES as PAGE
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store, schema
 from changeling_aggregator.store.tokens import TokenScope, add_token
-from changeling_protocol import Calendar
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Calendar, UnixSeconds
 from sqlalchemy import update
 
 from ..protocol.examples import PINNED, survey

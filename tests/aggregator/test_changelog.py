@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_statistics.changelog import read_csv, read_rows
-from changeling_statistics.errors import BadChangelog
+from changeling_statistics import BadChangelog, read_csv, read_rows
 
 HEADER = "entry,time,answer\n"
 

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from changeling_statistics.changelog import Columns, read_csv, read_frame, read_parquet
-from changeling_statistics.errors import BadChangelog
+from changeling_statistics import BadChangelog, Columns, read_csv, read_frame, read_parquet
 
 ROWS = {
     "entry": ["a", "b", "a", "c", "a"],

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from changeling_statistics.changelog import Columns, csv_files, read_csv, read_frame, read_parquet, read_rows
-from changeling_statistics.errors import BadChangelog
+from changeling_statistics import BadChangelog, Columns, read_csv, read_frame, read_parquet, read_rows
+from changeling_statistics.changelog import csv_files
 from hypothesis import given
 from hypothesis import strategies as st
 

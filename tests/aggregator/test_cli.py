@@ -16,9 +16,7 @@ from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar, SealingKey, Survey
 from changeling_protocol.wire import decode_key_list
 from changeling_protocol.wire.paths import KEYS
-from changeling_statistics.instants import parse_instant
-from changeling_statistics.planning import predict
-from changeling_statistics.survey_files import read_survey, write_survey
+from changeling_statistics import parse_instant, predict, read_survey, write_survey
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import envelope, report

@@ -12,8 +12,7 @@ from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.store.counted import refusals_of
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol import Calendar
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Calendar, Refusal
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 

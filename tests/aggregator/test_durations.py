@@ -1,7 +1,7 @@
 """Durations of the command lines."""
 
 import pytest
-from changeling_statistics.durations import format_duration, parse_duration
+from changeling_statistics import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

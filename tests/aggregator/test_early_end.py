@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from changeling_client import Client
-from changeling_protocol import Calendar, Survey
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import Calendar, EarlyEnd, Survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey

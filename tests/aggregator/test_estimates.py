@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from changeling_protocol import SealingKey, Standing, Survey
-from changeling_statistics.estimation import histogram_change
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import counterpart_of, histogram_change
 
 from .devices import envelope, report
 from .serving import ServerProcess, survey_path

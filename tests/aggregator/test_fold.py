@@ -35,8 +35,7 @@ from changeling_aggregator.store.log import append, open_stream, unfolded, unrea
 from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, runs_of
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Breakdown, Calendar, SealingKey, Standing, Survey, seal
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError

@@ -10,8 +10,7 @@ from changeling_aggregator.fold.check import check
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.schema import tallies
-from changeling_protocol import Calendar, Standing
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import Calendar, EarlyEnd, Standing
 from sqlalchemy import update
 
 from ..protocol.examples import AUTHORITY, survey

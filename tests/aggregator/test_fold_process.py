@@ -18,8 +18,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_token
-from changeling_protocol import Calendar
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Calendar, UnixSeconds
 
 from ..processes import offspring, running
 from ..protocol.examples import survey

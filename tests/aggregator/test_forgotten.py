@@ -15,7 +15,7 @@ from changeling_aggregator.store.migrating import migrate
 from changeling_aggregator.store.opened import connected
 from changeling_aggregator.store.schema import log, sealing_keys
 from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 from sqlalchemy import Connection, delete, select, update
 
 from ..postgres import PostgreSQL

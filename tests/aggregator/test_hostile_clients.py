@@ -9,6 +9,7 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_protocol import (
+    CLOSING_BYTES,
     Closing,
     Group,
     KaryResponse,
@@ -20,11 +21,13 @@ from changeling_protocol import (
     SignedSubset,
     Standing,
     StateSpace,
+    StratumNumber,
     Track,
+    closings,
+    column_bytes,
+    encode_upload,
     seal,
 )
-from changeling_protocol.quantities import StratumNumber
-from changeling_protocol.upload import CLOSING_BYTES, closings, column_bytes, encode_upload
 
 from ..protocol.examples import joint_plan, mixed, survey
 from .devices import Log

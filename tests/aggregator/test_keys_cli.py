@@ -7,7 +7,7 @@ import pytest
 from changeling_commands.__main__ import main as run
 from changeling_protocol.wire import decode_key_list
 from changeling_protocol.wire.paths import KEYS
-from changeling_statistics.instants import format_instant
+from changeling_statistics import format_instant
 
 from .serving import Cli, ServerProcess
 

@@ -12,8 +12,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import tallies_of
 from changeling_aggregator.store.log import open_stream
-from changeling_protocol import Breakdown, Calendar, Closing, Node, Report, Standing, seal
-from changeling_protocol.upload import encode_upload
+from changeling_protocol import Breakdown, Calendar, Closing, Node, Report, Standing, encode_upload, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -19,8 +19,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.sealing_keys import make_key
 from changeling_aggregator.store.tokens import TokenScope
-from changeling_protocol import Calendar, SealingKey, Survey
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import Calendar, EarlyEnd, SealingKey, Survey
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

@@ -19,8 +19,7 @@ from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, Transactions, appending
 from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded, unread
 from changeling_commands.__main__ import main as run
-from changeling_protocol import SealingKey, Survey, canonical
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, SealingKey, Survey, canonical
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 

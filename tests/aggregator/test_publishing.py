@@ -13,8 +13,7 @@ from changeling_aggregator.server import Service, Settings, surveys
 from changeling_aggregator.server.app import make_app
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope, add_token
-from changeling_protocol import Calendar, SealingKey, canonical
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Calendar, SealingKey, UnixSeconds, canonical
 from changeling_protocol.signing import signed
 from changeling_protocol.wire import ErrorCode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

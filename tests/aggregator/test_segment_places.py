@@ -13,7 +13,7 @@ from changeling_aggregator.store.catalogue import segment_bytes
 from changeling_aggregator.store.counted import tallies_of
 from changeling_aggregator.store.log import unread
 from changeling_commands.__main__ import main as run
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal
 
 from .buckets import new_bucket, object_store
 from .devices import body, envelope, report

@@ -20,8 +20,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import kept_requests
 from changeling_aggregator.store.schema import streams
 from changeling_aggregator.store.tokens import TokenScope, add_token
-from changeling_protocol import Calendar
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Calendar, UnixSeconds
 from sqlalchemy import select
 
 from ..protocol.examples import PINNED, survey

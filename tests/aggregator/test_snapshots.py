@@ -16,8 +16,18 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import folded
 from changeling_aggregator.store.snapshots import looked_at_survey, shown_lots
 from changeling_aggregator.store.tokens import TokenScope, add_token
-from changeling_protocol import Breakdown, Calendar, Group, KaryResponse, Odds, ReleasePlan, StateSpace, Survey, Track
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import (
+    Breakdown,
+    Calendar,
+    Group,
+    KaryResponse,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+    UnixSeconds,
+)
 from sqlalchemy import Connection
 
 from ..protocol.examples import PINNED, survey

@@ -15,7 +15,7 @@ from changeling_aggregator.cli.identifiers import classes, constants, literal, p
 from changeling_aggregator.cli.survey_module import survey_module
 from changeling_commands.__main__ import main
 from changeling_protocol import Breakdown
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import write_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st

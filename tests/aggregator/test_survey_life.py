@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar, Odds
-from changeling_statistics.succession import check_successor
-from changeling_statistics.survey_files import read_survey, write_survey
+from changeling_statistics import check_successor, read_survey, write_survey
 
 from ..protocol.examples import hierarchical, survey
 from .serving import TOKEN, ServerProcess

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Calendar, Odds
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import Calendar, EarlyEnd, Odds
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, hierarchical, survey

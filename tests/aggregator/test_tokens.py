@@ -13,7 +13,7 @@ from changeling_aggregator.server import Service, Settings, operations
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope, add_token, new_token
 from changeling_commands.__main__ import main as run
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log

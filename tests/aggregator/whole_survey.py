@@ -7,10 +7,20 @@ import numpy as np
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Calendar, Group, Odds, ReleasePlan, StateSpace, SubsetSelection, Survey, Track
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance
+from changeling_protocol import (
+    Calendar,
+    Group,
+    NodeNumber,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    StratumNumber,
+    SubsetSelection,
+    Survey,
+    Track,
+    TrackNumber,
+)
+from changeling_statistics import Attendance, counterpart_of
 
 from ..protocol.examples import AUTHORITY, survey
 

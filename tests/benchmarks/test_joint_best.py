@@ -5,8 +5,7 @@ from math import exp
 
 import numpy as np
 import pytest
-from changeling_protocol import AtMost, Calendar, Group, Joint, KaryResponse, Odds, SignedSubset, Track
-from changeling_protocol.cost import group_cost
+from changeling_protocol import AtMost, Calendar, Group, Joint, KaryResponse, Odds, SignedSubset, Track, group_cost
 
 from benchmarks.best_mix import best_mix
 from benchmarks.joint_best import all_histories, best_of, distinct, held, information, optimum, response_variance

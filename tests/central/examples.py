@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import MICROSECONDS, Mutations
+from changeling_statistics import MICROSECONDS, Mutations
 
 from .stand_ins import NoNoise
 

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from changeling_central.static import BasicCounting
 from changeling_protocol import KaryResponse, Odds, StateSpace
-from changeling_statistics.accounting import randomizer_curve
-from changeling_statistics.estimation import histogram_change
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics import NodeTally, counterpart_of, histogram_change, randomizer_curve
 
 from benchmarks.central_bounds import unbeatable
 from tests.enumeration import probability

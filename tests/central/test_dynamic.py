@@ -13,7 +13,7 @@ from changeling_central.dynamic.interval_tree import IntervalTree
 from changeling_central.errors import BadState, ConstraintBroken
 from changeling_central.noise import OpenDPNoise
 from changeling_central.static import BasicCounting, LinearQueries, MultiplicativeWeights
-from changeling_statistics.errors import BadChangelog
+from changeling_statistics import BadChangelog
 
 from tests.seeded_noise import SeededNoise
 

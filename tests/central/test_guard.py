@@ -5,7 +5,7 @@ import pytest
 from changeling_central.errors import ConstraintBroken
 from changeling_central.guard import admitted, first_breach, frozen
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
-from changeling_statistics.changelog import Changelog, read_rows
+from changeling_statistics import Changelog, read_rows
 
 from ..aggregator.test_changelog import random_rows
 

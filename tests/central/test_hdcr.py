@@ -19,7 +19,7 @@ from changeling_central.node_noise import Law
 from changeling_central.noise import OpenDPNoise
 from changeling_central.states import read_state, written_state
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
-from changeling_statistics.estimation.recursion import Frontier
+from changeling_statistics import Frontier
 
 from tests.seeded_noise import SeededNoise
 

@@ -10,7 +10,7 @@ from changeling_central.changes import linear_query
 from changeling_central.changes.answer_query import answer_query
 from changeling_central.changes.linear_query import LinearQuery, clipped_sum, counting, histogram_query
 from changeling_protocol import AtMost
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 from ..aggregator.test_changelog import random_rows
 from .examples import CALENDAR, histories, mutations_of

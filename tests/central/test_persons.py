@@ -12,7 +12,7 @@ from changeling_central.changes.linear_query import counting, histogram_query
 from changeling_central.persons import beyond, first_beyond
 from changeling_central.releasing.unit import Unit
 from changeling_protocol import AtMost
-from changeling_statistics.changelog import Columns, read_frame
+from changeling_statistics import Columns, read_frame
 
 from .examples import CALENDAR, histories, transcript
 from .stand_ins import Forbidden

@@ -21,7 +21,7 @@ from changeling_central.releasing.run import Release, run
 from changeling_central.releasing.terms import begun
 from changeling_central.saved import held, load, save
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import read_rows as changelog_of
+from changeling_statistics import read_rows as changelog_of
 
 from tests.seeded_noise import SeededNoise
 

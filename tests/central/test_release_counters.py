@@ -14,7 +14,7 @@ from changeling_central.releasing.method import PeriodChange
 from changeling_central.releasing.output import read_rows
 from changeling_central.releasing.run import run
 from changeling_protocol import AtMost, Calendar, TimeBounded
-from changeling_statistics.changelog import read_rows as changelog_of
+from changeling_statistics import read_rows as changelog_of
 
 from tests.seeded_noise import SeededNoise
 

@@ -14,7 +14,7 @@ from changeling_central.counters.partitioning import Partitioning, PartitionStat
 from changeling_central.counters.sparse_vector import SparseVectorState
 from changeling_central.releasing.method import PeriodChange
 from changeling_protocol import AtMost, Hybrid, TimeBounded
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 from .examples import CALENDAR, histories
 from .scripted import Script, ScriptedCounting

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from changeling_statistics.changelog import read_csv
-from changeling_statistics.errors import BadChangelog
+from changeling_statistics import BadChangelog, read_csv
 
 from tests.seeded_noise import SeededNoise
 

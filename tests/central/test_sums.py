@@ -19,7 +19,7 @@ from changeling_central.releasing.sums import Cost, number, refuse_beyond, total
 from changeling_central.releasing.unit import ENTRY, Unit
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 from .stand_ins import Forbidden
 

@@ -27,9 +27,7 @@ from changeling_client.servers import Line
 from changeling_client.settings import Settings
 from changeling_client.surveys import Known, Status
 from changeling_client.wrapping import Wrapping
-from changeling_protocol import Survey, responding
-from changeling_protocol.quantities import StratumNumber
-from changeling_protocol.strata import told_by
+from changeling_protocol import StratumNumber, Survey, responding, told_by
 
 from tests.coins import ListedCoins
 

@@ -9,8 +9,18 @@ from email.utils import formatdate
 
 import httpx
 from changeling_client import Client
-from changeling_protocol import Closing, Coins, Node, Odds, Report, SealingKey, Survey, canonical, open_envelope
-from changeling_protocol.sealing import head_of
+from changeling_protocol import (
+    Closing,
+    Coins,
+    Node,
+    Odds,
+    Report,
+    SealingKey,
+    Survey,
+    canonical,
+    head_of,
+    open_envelope,
+)
 from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

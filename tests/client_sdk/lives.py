@@ -12,8 +12,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from changeling_protocol import Calendar, Constraint, Group
-from changeling_protocol.responding import Slots, respond
+from changeling_protocol import Calendar, Constraint, Group, Slots, respond
 
 from tests.coins import ListedCoins
 from tests.enumeration import States, changelogs

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from changeling_protocol import Breakdown, Survey
-from changeling_protocol.quantities import StratumNumber
+from changeling_protocol import Breakdown, StratumNumber, Survey
 
 from .attack import Device, Moment
 

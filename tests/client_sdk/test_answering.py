@@ -22,8 +22,8 @@ from changeling_protocol import (
     SystemCoins,
     TimeBounded,
     Track,
+    draw_nodes,
 )
-from changeling_protocol.plan import draw_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

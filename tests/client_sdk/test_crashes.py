@@ -22,12 +22,12 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     SignedSubset,
+    Slots,
     StateSpace,
     Survey,
     Track,
     canonical,
 )
-from changeling_protocol.responding import Slots
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .device import PRIVATE, START, TRUTHFUL, URL, Clock, FakeServer, answers_in

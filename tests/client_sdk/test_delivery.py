@@ -8,8 +8,7 @@ from email.utils import formatdate
 import httpx
 import pytest
 from changeling_client import Client
-from changeling_protocol import CannotOpen, canonical, open_envelope
-from changeling_protocol.sealing import head_of
+from changeling_protocol import CannotOpen, canonical, head_of, open_envelope
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

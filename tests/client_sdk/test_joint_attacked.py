@@ -26,8 +26,8 @@ from changeling_protocol import (
     Survey,
     TimeBounded,
     Track,
+    lives_cost,
 )
-from changeling_protocol.cost import lives_cost
 
 from tests.coins import SeededCoins
 from tests.enumeration import log_from_below

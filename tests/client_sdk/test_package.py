@@ -6,7 +6,7 @@ import sys
 import changeling_client
 import pytest
 from changeling_client import errors
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 
 
 def modules_after(statement: str) -> set[str]:

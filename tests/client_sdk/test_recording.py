@@ -18,11 +18,11 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     ReleasePlan,
+    Slots,
     StateSpace,
     TimeBounded,
     Track,
 )
-from changeling_protocol.responding import Slots
 
 from ..protocol.examples import hierarchical, survey
 from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client

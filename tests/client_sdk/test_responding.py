@@ -13,11 +13,12 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     SignedSubset,
+    Slots,
     StateSpace,
     SubsetSelection,
     Track,
+    respond,
 )
-from changeling_protocol.responding import Slots, respond
 
 from tests.coins import ListedCoins
 from tests.enumeration import log_from_below

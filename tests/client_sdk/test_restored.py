@@ -16,13 +16,14 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     SignedSubset,
+    Slots,
     StateSpace,
     Track,
+    lives_cost,
+    micro,
     plan_cost,
+    respond,
 )
-from changeling_protocol.cost import lives_cost
-from changeling_protocol.millionths import micro
-from changeling_protocol.responding import Slots, respond
 
 from tests.coins import SeededCoins
 from tests.enumeration import log_from_below

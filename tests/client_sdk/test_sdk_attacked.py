@@ -21,8 +21,9 @@ from changeling_protocol import (
     ReleasePlan,
     StateSpace,
     Track,
+    head_of,
+    key_id,
 )
-from changeling_protocol.sealing import head_of, key_id
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tests.coins import SeededCoins

@@ -26,8 +26,7 @@ from changeling_client import (
     schema,
 )
 from changeling_client.store import Store
-from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track
-from changeling_protocol.sealing import head_of
+from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track, head_of
 
 from tests.coins import SeededCoins
 

@@ -8,10 +8,7 @@ from email.utils import formatdate
 import httpx
 import pytest
 from changeling_client import EnrolmentOver
-from changeling_protocol import Calendar, open_envelope
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.sealing import head_of
-from changeling_protocol.upload import decode_upload
+from changeling_protocol import Calendar, decode_upload, head_of, open_envelope, symbol_bytes
 
 from ..protocol.examples import hierarchical, joint_plan, mixed, survey
 from .device import LATE, PRIVATE, START, TRUTHFUL, Clock, FakeServer, client

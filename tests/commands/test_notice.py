@@ -2,7 +2,7 @@
 
 from changeling_client.notice import privacy_notice
 from changeling_commands.__main__ import main
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import write_survey
 
 from tests.command_line import invoked
 

@@ -43,7 +43,7 @@ from changeling_central.sigma import (
 )
 from changeling_central.static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Once
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
 

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from changeling_protocol import Node, Odds, Randomizer, Report, Track
-from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered, symbol_bytes
+from changeling_protocol import Node, Odds, Randomizer, Report, Track, symbol_bytes
+from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered
 from changeling_protocol.upload import symbol_column
-from changeling_statistics.accounting import curve_of
-from changeling_statistics.estimation import histogram_change, superpopulation_change
-from changeling_statistics.randomizers import PairKind, class_variances, counterpart_of
+from changeling_statistics import counterpart_of, curve_of, histogram_change, superpopulation_change
+from changeling_statistics.randomizers import PairKind, class_variances
 from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
 from changeling_statistics.randomizers.variances import InputClasses
 from scipy.stats import chi2_contingency, chisquare

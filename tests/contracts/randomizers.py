@@ -5,6 +5,7 @@ from math import lcm
 
 import numpy as np
 from changeling_protocol import (
+    BALANCED,
     CustomResponse,
     KaryChange,
     KaryResponse,
@@ -15,9 +16,7 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_protocol.randomizers import BALANCED
-from changeling_statistics.estimation import histogram_change
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import counterpart_of, histogram_change
 
 
 def steep(space):

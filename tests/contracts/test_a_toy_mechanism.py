@@ -18,7 +18,7 @@ from changeling_central.releasing import offers as table
 from changeling_central.states import check_counts
 from changeling_commands.__main__ import main
 from changeling_protocol import AtMost, Calendar, Constraint
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 from .mechanism_contract import MechanismContract
 from .mechanisms import CALENDAR, HISTOGRAM, TWICE, Example, of_level, periods_of

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from changeling_protocol import SignedSubset
 from changeling_protocol.randomizers import register, registered
-from changeling_statistics.estimation import histogram_change
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import NodeTally, counterpart_of, histogram_change
 from changeling_statistics.randomizers import register as register_counterpart
 from changeling_statistics.randomizers.symbol_contents import WithContents
-from changeling_statistics.tallies import NodeTally
 from scipy.stats import chisquare
 
 from .randomizer_contract import FALSE_ALARM, RandomizerContract

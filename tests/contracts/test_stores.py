@@ -83,11 +83,8 @@ from changeling_aggregator.store.tokens import (
     revoke_token,
     tokens_by_hash,
 )
-from changeling_protocol import Odds, SealingKey
-from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.refusal import Refusal
-from changeling_statistics.tallies import Attendance, NodeTally
+from changeling_protocol import EarlyEnd, Odds, Refusal, SealingKey, UnixSeconds
+from changeling_statistics import Attendance, NodeTally
 from sqlalchemy import Connection, event, func, select, update
 
 from ..aggregator.refolding import whole_log

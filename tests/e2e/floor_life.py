@@ -24,9 +24,9 @@ from changeling_protocol import (
     StateSpace,
     Survey,
     Track,
+    decode_upload,
     open_envelope,
 )
-from changeling_protocol.upload import decode_upload
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

@@ -23,9 +23,7 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_simulations.bundled import changelog_path
-from changeling_statistics.changelog import read_rows
-from changeling_statistics.estimation import series
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import read_rows, series, write_survey
 
 from demo.deployment import deployed
 from demo.replay import joined, replay

@@ -13,11 +13,7 @@ from changeling_simulations.bundled import changelog_path
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_simulations.surveys import paper_survey
-from changeling_statistics.changelog import read_rows
-from changeling_statistics.durations import parse_duration
-from changeling_statistics.estimation import series
-from changeling_statistics.instants import parse_instant
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import parse_duration, parse_instant, read_rows, series, write_survey
 
 from demo.deployment import deployed
 from demo.replay import joined, replay

@@ -1,12 +1,10 @@
 """Release graphs and tallies that the tests of estimation share, and their dense solution."""
 
 import numpy as np
-from changeling_protocol import Calendar
-from changeling_protocol.upload import closings
+from changeling_protocol import Calendar, closings
+from changeling_statistics import Attendance, Network, NodeTally, Tallies
 from changeling_statistics.estimation.entry_covariance import GroupEdges, entry_covariance
 from changeling_statistics.estimation.expected import expected_moments, expected_variances
-from changeling_statistics.estimation.network import Network
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 
 
 def hierarchy(periods, widths, generator=None):

@@ -5,10 +5,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar, plan_cost
-from changeling_statistics.errors import NotEstimable
-from changeling_statistics.estimation import cover_histogram, cover_series, histogram_change
-from changeling_statistics.planning import hierarchical_plan
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics import NodeTally, NotEstimable, hierarchical_plan, histogram_change
+from changeling_statistics.estimation import cover_histogram, cover_series
 
 from ..protocol.examples import mixed, survey
 from .graphs import noiseless

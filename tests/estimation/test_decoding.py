@@ -15,10 +15,8 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
 )
-from changeling_statistics.errors import EmptyNode
-from changeling_statistics.estimation import Estimate, histogram_change, input_counts
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally
+from changeling_statistics import EmptyNode, Estimate, NodeTally, counterpart_of, histogram_change
+from changeling_statistics.estimation import input_counts
 
 from benchmarks.decoding import measure
 from tests.report_variances import mean_report_variances

@@ -19,11 +19,8 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
 )
-from changeling_statistics import diagnostics
-from changeling_statistics.diagnostics import FALSE_ALARMS, diagnosed
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
+from changeling_statistics import Attendance, NodeTally, Tallies, counterpart_of, diagnosed, diagnostics, releases
+from changeling_statistics.diagnostics import FALSE_ALARMS
 
 from ..protocol.examples import joint_plan, mixed, survey
 

@@ -16,11 +16,8 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_statistics.estimation import Gap, change, histogram, series
+from changeling_statistics import Attendance, Gap, NodeTally, Solution, Tallies, change, histogram, releases, series
 from changeling_statistics.estimation.enrolment import Enrolment, Missing
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import calendar, expected_tally, random_tallies

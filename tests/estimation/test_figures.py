@@ -2,16 +2,39 @@
 
 import numpy as np
 import pytest
-from changeling_protocol import AtMost, Calendar, Group, Node, Odds, ReleasePlan, StateSpace, SubsetSelection, Track
-from changeling_protocol.quantities import NodeNumber, TrackNumber
-from changeling_statistics.diagnostics import FALSE_ALARMS, diagnosed
-from changeling_statistics.estimation import Gap, series, sliding
-from changeling_statistics.estimation.figures import Figures, histogram_figures, span_figures, window_figures
-from changeling_statistics.estimation.influence import POINT, false_entries, influences, largest_values
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    Node,
+    NodeNumber,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    SubsetSelection,
+    Track,
+    TrackNumber,
+)
+from changeling_statistics import (
+    POINT,
+    Attendance,
+    Figures,
+    Gap,
+    NodeTally,
+    Solution,
+    Tallies,
+    counterpart_of,
+    diagnosed,
+    false_entries,
+    histogram_figures,
+    releases,
+    series,
+    sliding,
+    span_figures,
+    window_figures,
+)
+from changeling_statistics.diagnostics import FALSE_ALARMS
+from changeling_statistics.estimation.influence import influences, largest_values
 
 from ..protocol.examples import hierarchical, joint_plan, mixed, survey
 

@@ -18,14 +18,26 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_statistics.errors import NotEstimable
-from changeling_statistics.estimation import Gap, change, cover_series, histogram, histogram_change, series, sliding
+from changeling_statistics import (
+    Closing,
+    Frontier,
+    Gap,
+    NodeTally,
+    NotEstimable,
+    Solution,
+    Tallies,
+    advance,
+    change,
+    counterpart_of,
+    histogram,
+    histogram_change,
+    releases,
+    series,
+    sliding,
+)
+from changeling_statistics.estimation import cover_series
 from changeling_statistics.estimation.matrices import sandwich
-from changeling_statistics.estimation.recursion import Closing, Frontier, advance, planned_last_uses
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally, Tallies
+from changeling_statistics.estimation.recursion import planned_last_uses
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import attended, best_row, calendar, dense_row, noiseless, random_tallies

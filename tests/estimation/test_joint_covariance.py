@@ -8,8 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 from changeling_protocol import (
+    BALANCED,
     AtMost,
     Group,
+    Joint,
     KaryChange,
     KaryResponse,
     MutationSpace,
@@ -20,18 +22,21 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     Track,
+    most_telling,
 )
-from changeling_protocol.cost import most_telling
-from changeling_protocol.joint import Joint
-from changeling_protocol.randomizers import BALANCED
-from changeling_statistics.conservation import conserves, without_sum
-from changeling_statistics.estimation import change, histogram, series
+from changeling_statistics import (
+    NodeTally,
+    Solution,
+    change,
+    conserves,
+    counterpart_of,
+    histogram,
+    releases,
+    series,
+    without_sum,
+)
 from changeling_statistics.estimation.matrices import sandwich
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.solution import Solution
 from changeling_statistics.joint import correlations
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import NodeTally
 
 from tests.report_variances import report_covariance
 from tests.true_sampling import true_sampling_covariance

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from changeling_statistics import Closing, Frontier, Network, advance
 from changeling_statistics.estimation.covers import cover_row
-from changeling_statistics.estimation.network import Network
-from changeling_statistics.estimation.recursion import Closing, Frontier, advance, last_uses, run
+from changeling_statistics.estimation.recursion import last_uses, run
 
 from .graphs import dense_row, hierarchy, scattered
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from changeling_statistics.estimation.network import Network
+from changeling_statistics import Network
 from changeling_statistics.estimation.online_rows import online_rows
 
 from .graphs import dense_row, hierarchy, scattered

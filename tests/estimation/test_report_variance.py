@@ -15,7 +15,7 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import counterpart_of
 
 from tests.report_variances import (
     mean_report_variance,

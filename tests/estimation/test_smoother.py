@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 from changeling_protocol import Group, KaryResponse, MutationSpace, Odds, ReleasePlan, SignedSubset, StateSpace, Track
-from changeling_statistics.errors import EmptyNode, NotEstimable
-from changeling_statistics.estimation import (
+from changeling_statistics import (
+    EmptyNode,
+    NodeTally,
+    NotEstimable,
     histogram_change,
+    releases,
     series,
     smoothed_series,
     superpopulation_change,
 )
-from changeling_statistics.estimation.releases import releases
 from changeling_statistics.estimation.smoother import likely_drift
-from changeling_statistics.tallies import NodeTally
 
 from ..protocol.examples import survey
 from .graphs import attended, calendar, hierarchy, noiseless, random_tallies

@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, plan_cost
-from changeling_statistics.planning import optimal_plan, predict
-from changeling_statistics.planning.floors import GOOD, PRICE
-from changeling_statistics.planning.outages import enough_reports, outage
+from changeling_statistics import PRICE, optimal_plan, outage, predict
+from changeling_statistics.planning.floors import GOOD
+from changeling_statistics.planning.outages import enough_reports
 
 from .wishes import wish
 

@@ -3,7 +3,7 @@
 import pytest
 from changeling_commands.__main__ import main as run
 from changeling_simulations.__main__ import main
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import read_survey
 
 from tests.command_line import invoked
 

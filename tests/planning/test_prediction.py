@@ -17,17 +17,22 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     Track,
+    TrackNumber,
 )
-from changeling_protocol.quantities import TrackNumber
 from changeling_simulations.known import known_error
 from changeling_simulations.population import Population
-from changeling_statistics.estimation.releases import releases
+from changeling_statistics import (
+    Attendance,
+    NodeTally,
+    Solution,
+    Tallies,
+    counterpart_of,
+    optimal_plan,
+    predict,
+    releases,
+)
 from changeling_statistics.estimation.sampling_forms import Design, draws
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.planning import optimal_plan, predict
 from changeling_statistics.planning.prediction import PlannedEdges
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
 
 from benchmarks.cohort import cohort
 from tests.true_sampling import true_sampling_covariance

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import pytest
 from changeling_protocol import (
+    BALANCED,
+    SYMBOL_LIMIT,
     AtMost,
     KaryResponse,
     MutationSpace,
@@ -13,9 +15,8 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     TimeBounded,
+    track_cost,
 )
-from changeling_protocol.cost import track_cost
-from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT
 from changeling_statistics.planning.losses import Span, odds_within, reports_that_tell
 from changeling_statistics.planning.randomizer_choice import best_change, best_state
 from changeling_statistics.randomizers import class_variances, kary

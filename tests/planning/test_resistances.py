@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from changeling_statistics.estimation.network import Network
+from changeling_statistics import Network
 from changeling_statistics.planning.resistances import Edges, drops, potentials, resistances
 
 

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 from changeling_protocol import Group, ReleasePlan
+from changeling_statistics import predict
 from changeling_statistics.estimation.expected import expected_moments
-from changeling_statistics.planning import predict
 from changeling_statistics.planning.candidates import Maker
 from changeling_statistics.planning.design_problem import Problem
 from changeling_statistics.planning.families import first_look

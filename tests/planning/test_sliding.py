@@ -2,7 +2,7 @@
 
 import pytest
 from changeling_protocol import Node, plan_cost
-from changeling_statistics.planning import sliding_plan
+from changeling_statistics import sliding_plan
 
 from .wishes import wish
 

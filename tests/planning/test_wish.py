@@ -28,7 +28,7 @@ def test_an_impossible_wish_names_the_value_and_what_would_do(bad, named):
 
 def test_a_wish_makes_a_survey_that_states_what_its_plan_costs():
     """Its epsilon is the plan's own charge, so that it is never understated."""
-    from changeling_statistics.planning import hierarchical_plan
+    from changeling_statistics import hierarchical_plan
 
     made = wish(periods=8)
     plan = hierarchical_plan(3, made.calendar, made.constraint, epsilon=made.epsilon, layers=2)

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from changeling_protocol import AtMost, Calendar, ExpectedChanges
-from changeling_statistics.planning import Wish
+from changeling_statistics import Wish
 
 
 def wish(periods=16, answers=3, k=3, epsilon="6", devices=1000, later=50_000, **rest):

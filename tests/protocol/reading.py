@@ -2,9 +2,20 @@
 
 from collections.abc import Iterator
 
-from changeling_protocol import Closing, MalformedBytes, Node, ReleasePlan, Report, Standing, Track
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import CLOSING_ID_BYTES, closings, column_bytes, decode_upload
+from changeling_protocol import (
+    CLOSING_ID_BYTES,
+    Closing,
+    MalformedBytes,
+    Node,
+    ReleasePlan,
+    Report,
+    Standing,
+    Track,
+    closings,
+    column_bytes,
+    decode_upload,
+    symbol_bytes,
+)
 
 
 def read_upload(plan: ReleasePlan, plaintext: bytes) -> tuple[int, list[Closing], list[Report]]:

@@ -8,6 +8,9 @@ from fractions import Fraction
 
 import pytest
 from changeling_protocol import (
+    LAST_INSTANT,
+    MOST_MUTATIONS,
+    MOST_PERIODS,
     AtMost,
     Calendar,
     CustomResponse,
@@ -17,16 +20,16 @@ from changeling_protocol import (
     MalformedBytes,
     MutationSpace,
     Odds,
+    Randomizer,
     ReleasePlan,
     SignedSubset,
     Survey,
     TimeBounded,
     Track,
+    most_span,
 )
-from changeling_protocol.calendar import LAST_INSTANT, MOST_PERIODS
-from changeling_protocol.constraints import MOST_CLASSES, MOST_MUTATIONS, most_span
+from changeling_protocol.constraints import MOST_CLASSES
 from changeling_protocol.plan import MOST_DRAWN_NODES, MOST_NODES, MOST_TRACKS
-from changeling_protocol.randomizers import Randomizer
 from changeling_protocol.randomizers.spaces import MOST_ANSWERS
 from changeling_protocol.signing import MOST_ITEMS, signed
 from changeling_protocol.survey import MOST_EPSILON_MICRO

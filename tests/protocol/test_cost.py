@@ -10,15 +10,15 @@ from changeling_protocol import (
     Calendar,
     Group,
     KaryResponse,
+    Losses,
     MutationSpace,
     Odds,
     ReleasePlan,
     TimeBounded,
     Track,
+    node_cost,
     plan_cost,
 )
-from changeling_protocol.cost import node_cost
-from changeling_protocol.randomizers import Losses
 from hypothesis import given
 from hypothesis import strategies as st
 

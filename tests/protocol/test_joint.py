@@ -8,12 +8,14 @@ from math import prod
 
 import pytest
 from changeling_protocol import (
+    MOST_SCORE,
     AtMost,
     Calendar,
     Group,
     Joint,
     KaryChange,
     KaryResponse,
+    Kernel,
     MalformedBytes,
     MutationSpace,
     Odds,
@@ -25,11 +27,12 @@ from changeling_protocol import (
     TimeBounded,
     Track,
     UnaryEncoding,
+    agreeing,
+    lives_cost,
+    micro,
+    most_telling,
     plan_cost,
 )
-from changeling_protocol.cost import lives_cost, most_telling
-from changeling_protocol.joint import MOST_SCORE, Kernel, agreeing
-from changeling_protocol.millionths import micro
 from changeling_protocol.plan_fields import plan_as_fields, plan_from_fields
 from changeling_protocol.signing import signed
 from hypothesis import given

@@ -14,16 +14,17 @@ from changeling_protocol import (
     Joint,
     KaryChange,
     KaryResponse,
+    Kernel,
     MutationSpace,
     Odds,
     SignedSubset,
     StateSpace,
     SubsetSelection,
     Track,
+    agreeing,
+    lives_cost,
     plan_cost,
 )
-from changeling_protocol.cost import lives_cost
-from changeling_protocol.joint import Kernel, agreeing
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,6 +9,7 @@ from math import exp, log, nextafter
 
 import pytest
 from changeling_protocol import (
+    SYMBOL_LIMIT,
     AtMost,
     Calendar,
     CustomResponse,
@@ -24,15 +25,11 @@ from changeling_protocol import (
     SystemCoins,
     Track,
     UnaryEncoding,
-    plan_cost,
-)
-from changeling_protocol.randomizers import (
-    SYMBOL_LIMIT,
     log_ratio,
-    randomizer_as_fields,
-    randomizer_from_fields,
+    plan_cost,
     rounded_up,
 )
+from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields
 
 from tests.coins import SeededCoins
 

@@ -4,9 +4,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_protocol import MutationSpace, Odds, SignedSubset, StateSpace, SubsetSelection, UnaryEncoding
-from changeling_protocol.randomizers import SignVectors
-from changeling_statistics.randomizers import counterpart_of
+from changeling_protocol import (
+    MutationSpace,
+    Odds,
+    SignedSubset,
+    SignVectors,
+    StateSpace,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from changeling_statistics import counterpart_of
 from changeling_statistics.randomizers.sign_vectors import unrank_signs
 
 SMALL = [

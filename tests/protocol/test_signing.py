@@ -1,8 +1,8 @@
 """Signed objects: who can sign, and who cannot."""
 
 import pytest
-from changeling_protocol import BadSignature, canonical
-from changeling_protocol.signing import authority_key, payload_bytes, verified
+from changeling_protocol import BadSignature, authority_key, canonical
+from changeling_protocol.signing import payload_bytes, verified
 
 from .examples import AUTHORITY, PINNED
 

@@ -6,6 +6,9 @@ from contextlib import suppress
 import msgpack
 import pytest
 from changeling_protocol import (
+    HEAD_BYTES,
+    MOST_SPANNED_PERIODS,
+    SEAL_BYTES,
     VERSION,
     CannotOpen,
     Closing,
@@ -21,14 +24,17 @@ from changeling_protocol import (
     StateSpace,
     Track,
     UnaryEncoding,
+    closings,
+    decode_upload,
+    encode_upload,
+    head_of,
     open_envelope,
     seal,
+    symbol_bytes,
+    upload_bytes,
 )
 from changeling_protocol.plan import MOST_TRACKS
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES, head_of
 from changeling_protocol.strata import MOST_STRATA
-from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, decode_upload, encode_upload, upload_bytes
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given

@@ -17,10 +17,11 @@ from changeling_protocol import (
     Survey,
     Track,
     UnderstatedEpsilon,
+    from_micro,
+    micro,
     plan_cost,
+    rounded_up,
 )
-from changeling_protocol.millionths import from_micro, micro
-from changeling_protocol.randomizers import rounded_up
 from changeling_protocol.signing import signed
 
 from .examples import AUTHORITY, PINNED, mixed, survey

@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from changeling_protocol import MalformedBytes, SealingKey, Survey, canonical
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import MalformedBytes, Refusal, SealingKey, Survey, canonical
 from changeling_protocol.signing import signed, unverified
 from changeling_protocol.wire import (
     ADVICE,

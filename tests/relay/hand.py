@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import httpx
 from changeling_aggregator.relay import Batching, Relay, Settings, Upstream, make_app
-from changeling_protocol import VERSION, SealingKey
-from changeling_protocol.sealing import HEAD_BYTES
+from changeling_protocol import HEAD_BYTES, VERSION, SealingKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..coins import SeededCoins

@@ -4,8 +4,7 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Refusal
 
 from ..protocol.examples import AUTHORITY
 from .hand import ELSEWHERE, FIRST, NOW, OTHER_KEY, SECOND, Hand, number_of, sealed

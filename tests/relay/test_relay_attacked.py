@@ -7,8 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from changeling_protocol import VERSION
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import VERSION, Refusal
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement
 
 from ..protocol.examples import AUTHORITY

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from changeling_aggregator.errors import Overloaded
 from changeling_aggregator.relay.spool import Spool
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES
 
 from ..coins import ListedCoins, SeededCoins
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from changeling_protocol import Survey
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, Survey
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list
 
 from ..protocol.examples import AUTHORITY

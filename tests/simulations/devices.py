@@ -5,10 +5,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 
-from changeling_protocol import Coins, Group
-from changeling_protocol.joint import agreeing
-from changeling_protocol.plan import draw_nodes
-from changeling_protocol.randomizers import Odds
+from changeling_protocol import Coins, Group, Odds, agreeing, draw_nodes
 from changeling_simulations.joint_sampler import in_order
 
 Sent = tuple[int | None, ...]

@@ -12,7 +12,7 @@ from changeling_simulations.capacity.demand import demand_of
 from changeling_simulations.capacity.design import ACCEPTING, COUNTING, DISK, IDS, OPENING, Design, needed
 from changeling_simulations.capacity.sizing import Machine, Prices, sized
 from changeling_simulations.fleet.rhythm import Rhythm
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import write_survey
 
 from tests.command_line import invoked
 from tests.protocol.examples import survey

@@ -14,7 +14,7 @@ from changeling_simulations.__main__ import main
 from changeling_simulations.bundled import bundled_names, changelog_path
 from changeling_simulations.calendars import calendar_for
 from changeling_simulations.surveys import paper_survey
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import write_survey
 
 from tests.command_line import invoked
 
@@ -128,7 +128,7 @@ def test_without_its_dependencies_the_command_names_the_extra(missing):
 
 def test_the_default_calendar_holds_the_whole_changelog():
     """The first mutation in the first period, the last in the last one, or as far as the designer says."""
-    from changeling_statistics.changelog import read_csv
+    from changeling_statistics import read_csv
 
     changelog = read_csv(SCHOOL)
     first, last = changelog.time.min() / 1e6, changelog.time.max() / 1e6

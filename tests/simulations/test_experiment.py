@@ -11,7 +11,7 @@ from changeling_simulations.plots import save_plot
 from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
 from changeling_simulations.synthetic import synthetic_changelog
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 6)
 

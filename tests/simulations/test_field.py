@@ -12,8 +12,7 @@ from changeling_simulations.field_entries import MOST_ENTRIES, FieldEntries, dra
 from changeling_simulations.field_sampler import sample_field
 from changeling_simulations.joint_sampler import in_order
 from changeling_simulations.population import Population
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance
+from changeling_statistics import Attendance, counterpart_of
 from scipy.stats import norm
 
 from .test_joint_sampler import GROUPS, a_population, assert_drawn_from, exactly

@@ -11,7 +11,7 @@ from changeling_simulations.field import Field
 from changeling_simulations.field_entries import draw_entries
 from changeling_simulations.population import Population
 from changeling_simulations.respondents import Respondents
-from changeling_statistics.tallies import Attendance
+from changeling_statistics import Attendance
 
 from tests.aggregator.devices import Log
 from tests.client_sdk.device import TRUTHFUL, Clock, FakeServer, client

@@ -9,8 +9,7 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store.log import append
 from changeling_aggregator.store.schema import attendance, tallies
-from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Survey
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
 from changeling_protocol.wire import encode_upload_request, envelopes_in
 from changeling_simulations.fleet.blocks import make_block, milliseconds, spans
 from changeling_simulations.fleet.rhythm import DAY_SECONDS, Rhythm
@@ -18,7 +17,7 @@ from changeling_simulations.fleet.sealing import sealed
 from changeling_simulations.fleet.segments import write_segments
 from changeling_simulations.fleet.truth import Truth
 from changeling_simulations.fleet.wishes import Wishes, open_periods, overdue_periods
-from changeling_statistics.tallies import Attendance, NodeTally
+from changeling_statistics import Attendance, NodeTally
 from sqlalchemy import select
 
 from tests.aggregator.devices import Log

@@ -12,7 +12,7 @@ from changeling_protocol import Calendar
 from changeling_simulations.__main__ import main
 from changeling_simulations.fleet.server import Server
 from changeling_simulations.fleet.truth import Truth
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import write_survey
 
 from tests.aggregator.serving import TOKEN, ServerProcess
 from tests.command_line import invoked

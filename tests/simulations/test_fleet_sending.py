@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal
 from changeling_protocol.wire import ErrorAnswer, ErrorCode, encode_acknowledgement
 from changeling_simulations.fleet.sending import SendingFailed, send
 

@@ -11,6 +11,7 @@ from changeling_protocol import (
     AtMost,
     Calendar,
     Group,
+    Joint,
     KaryChange,
     KaryResponse,
     MutationSpace,
@@ -20,12 +21,11 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
 )
-from changeling_protocol.joint import Joint
 from changeling_simulations.joint_sampler import in_order, joint_nodes
 from changeling_simulations.population import Population
 from changeling_simulations.synthetic import synthetic_changelog
+from changeling_statistics import counterpart_of
 from changeling_statistics.joint import correlations, middle
-from changeling_statistics.randomizers import counterpart_of
 from scipy.stats import chi2, chisquare
 
 from tests.coins import SeededCoins

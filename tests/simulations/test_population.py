@@ -19,7 +19,7 @@ from changeling_protocol import (
 )
 from changeling_simulations.population import Population
 from changeling_simulations.synthetic import popularity, synthetic_changelog
-from changeling_statistics.changelog import read_rows
+from changeling_statistics import read_rows
 
 CALENDAR = Calendar(start=100, period=10, periods=8)
 

@@ -3,9 +3,18 @@
 from collections import Counter
 
 import pytest
-from changeling_protocol import Calendar, Group, KaryChange, KaryResponse, MutationSpace, Odds, ReleasePlan, Track
-from changeling_protocol.joint import Joint
-from changeling_protocol.randomizers import StateSpace
+from changeling_protocol import (
+    Calendar,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    StateSpace,
+    Track,
+)
 from changeling_simulations.joint_sampler import in_order
 from scipy.stats import chisquare
 

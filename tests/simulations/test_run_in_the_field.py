@@ -17,8 +17,7 @@ from changeling_simulations.population import Population
 from changeling_simulations.surveys import paper_survey
 from changeling_simulations.synthetic import synthetic_changelog
 from changeling_simulations.trials import Trials, tried
-from changeling_statistics.changelog import read_rows
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import read_rows, write_survey
 
 from tests.command_line import invoked
 

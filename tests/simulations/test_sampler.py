@@ -21,9 +21,7 @@ from changeling_protocol import (
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import reporting, sample_tallies
 from changeling_simulations.synthetic import synthetic_changelog
-from changeling_statistics.changelog import read_rows
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance
+from changeling_statistics import Attendance, counterpart_of, read_rows
 from scipy.stats import chi2, chi2_contingency, chisquare
 
 from tests.coins import SeededCoins

@@ -11,8 +11,7 @@ from changeling_aggregator.store.id_files import registered_files
 from changeling_aggregator.store.log import append, open_stream
 from changeling_aggregator.store.schema import attendance, cursors, held, refusals, tallies
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Calendar, SealingKey, Survey, seal
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import Calendar, SealingKey, Survey, UnixMilliseconds, seal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import select
 

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.schema import attendance, refusals, tallies
-from changeling_protocol import CannotOpen, MalformedBytes, Survey, open_envelope
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import head_of
+from changeling_protocol import CannotOpen, MalformedBytes, Refusal, Survey, head_of, open_envelope
 from changeling_protocol.wire import decode_upload_request
-from changeling_statistics.randomizers import counterpart_of
+from changeling_statistics import counterpart_of
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import select
 

@@ -25,7 +25,7 @@ from changeling_aggregator.store.log import append, kept_requests, open_stream
 from changeling_aggregator.store.runs import read_run
 from changeling_aggregator.store.schema import runs
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection, select
 
 from ..aggregator import segmented

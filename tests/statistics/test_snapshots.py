@@ -5,8 +5,9 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from changeling_protocol.quantities import NodeNumber, TrackNumber
-from changeling_statistics.snapshots import MINIMUMS, enough, lots_to_show, snapshot_cost
+from changeling_protocol import NodeNumber, TrackNumber
+from changeling_statistics import lots_to_show
+from changeling_statistics.snapshots import MINIMUMS, enough, snapshot_cost
 from hypothesis import given
 from hypothesis import strategies as st
 

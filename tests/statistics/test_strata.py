@@ -5,10 +5,9 @@ from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
-from changeling_protocol import Breakdown
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_statistics.strata import ClosingCell, NodeCell, StratifiedTallies, select
-from changeling_statistics.tallies import Attendance, NodeTally
+from changeling_protocol import Breakdown, NodeNumber, StratumNumber, TrackNumber
+from changeling_statistics import Attendance, NodeTally, StratifiedTallies, select
+from changeling_statistics.strata import ClosingCell, NodeCell
 
 MINIMUM = 3
 SYSTEM, CHANNEL = Breakdown("system", ("linux", "mac", "windows")), Breakdown("channel", ("release", "beta"))

@@ -19,16 +19,8 @@ from changeling_protocol import (
 )
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
-from changeling_statistics.estimate import Estimate
-from changeling_statistics.estimation import Gap, Histogram, series
-from changeling_statistics.succession import (
-    change_across,
-    check_successor,
-    joined_series,
-    next_calendar,
-    offsets,
-    total_cost,
-)
+from changeling_statistics import Estimate, Gap, Histogram, check_successor, next_calendar, offsets, series, total_cost
+from changeling_statistics.succession import change_across, joined_series
 
 from ..protocol.examples import survey
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_statistics.instants import format_instant
+from changeling_protocol import UnixMilliseconds, UnixSeconds
+from changeling_statistics import format_instant
 
 from .store import STORE_HELP
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import BadSignature, MalformedBytes, Survey
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import read_survey
 
 from .files import read_public_key
 from .survey_module import survey_module

@@ -12,8 +12,7 @@ from threading import Thread
 from typing import TypeAlias
 
 import typer
-from changeling_protocol import Survey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Survey, UnixSeconds
 from changeling_protocol.wire import ErrorCode, survey_path
 from changeling_protocol.wire.paths import HISTOGRAM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 from changeling_protocol.wire.paths import READY
 
 from .files import read_store_key

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import typer
 from changeling_protocol import Survey
-from changeling_statistics.durations import format_duration
-from changeling_statistics.instants import format_instant
+from changeling_statistics import format_duration, format_instant
 from rich.table import Table
 
 from .tables import console
 
 if TYPE_CHECKING:
-    from changeling_statistics.planning import Option
+    from changeling_statistics import Option
 
 POINT = 0.01
 HOPELESS = 0.1
@@ -24,8 +23,7 @@ MANY_DEVICES = 10_000_000
 
 def expected_of(survey: Survey, devices: int) -> "Option | None":
     """The survey's own plan with what is predicted for so many devices; None where it has too many periods for that."""
-    from changeling_statistics.planning import Option, predict
-    from changeling_statistics.planning.wish import MOST_PLANNED_PERIODS
+    from changeling_statistics import MOST_PLANNED_PERIODS, Option, predict
 
     if survey.calendar.periods > MOST_PLANNED_PERIODS:
         return None

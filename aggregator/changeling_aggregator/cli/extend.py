@@ -6,10 +6,15 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import Survey
-from changeling_statistics.counts import parse_count
-from changeling_statistics.epsilons import parse_epsilon
-from changeling_statistics.succession import check_successor, next_calendar, offsets
-from changeling_statistics.survey_files import read_survey, write_survey
+from changeling_statistics import (
+    check_successor,
+    next_calendar,
+    offsets,
+    parse_count,
+    parse_epsilon,
+    read_survey,
+    write_survey,
+)
 
 from .tables import console, cost_table, total_table
 
@@ -82,7 +87,7 @@ def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
 
 def _planned_anew(last: Survey, periods: int, epsilon: str, devices: str) -> Survey:
     """The successor with the best plan for a budget and so many devices, who change as often as before."""
-    from changeling_statistics.planning import Wish, optimal_plan
+    from changeling_statistics import Wish, optimal_plan
 
     wish = Wish(
         answers=len(last.answers),

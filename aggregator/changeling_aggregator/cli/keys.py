@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import SealingKey
-from changeling_protocol.calendar import LAST_INSTANT
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds
 from changeling_protocol.wire.paths import KEYS
-from changeling_statistics.instants import format_instant, parse_instant
+from changeling_statistics import format_instant, parse_instant
 from rich.table import Table
 
 from .files import read_private_key, read_public_key, read_signed_key, read_store_key, write_public_key

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.survey import ID_BYTES
-from changeling_statistics.durations import parse_duration
+from changeling_protocol import ID_BYTES, SurveyId
+from changeling_statistics import parse_duration
 
 from ..core_dumps import leave_no_core
 from .files import read_public_key

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from changeling_protocol import MalformedBytes
-from changeling_protocol.loopback import is_loopback
+from changeling_protocol import MalformedBytes, is_loopback
 from changeling_protocol.wire import ErrorAnswer
 
 from ..errors import AggregatorError, ServerAnswered

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import CHANGE, HISTOGRAM, SERIES, STATUS, WINDOWS
-from changeling_statistics.instants import format_instant, parse_instant
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 
 from .remote import TokenFile, get_csv, get_json, token_in

@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Annotated
 
 import typer
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol import UnixMilliseconds, UnixSeconds
 
 from .store import STORE_HELP
 

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 
 from .files import forget_store_key, read_public_key, read_store_key
 from .segments import SEGMENTS_HELP

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from changeling_protocol.errors import ChangelingError
+from changeling_protocol import ChangelingError
 from typer.core import TyperCommand, TyperOption
 
 if TYPE_CHECKING:

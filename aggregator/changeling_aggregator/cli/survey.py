@@ -4,14 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import EarlyEnd
 from changeling_protocol.wire import survey_path
 from changeling_protocol.wire.paths import END
-from changeling_statistics.constraint_words import in_words
-from changeling_statistics.counts import parse_count
-from changeling_statistics.durations import format_duration
-from changeling_statistics.instants import format_instant
-from changeling_statistics.survey_files import read_survey
+from changeling_statistics import constraint_in_words, format_duration, format_instant, parse_count, read_survey
 
 from .code import code
 from .expectations import MANY_DEVICES, ask_if_hopeless
@@ -99,7 +95,7 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
         f"calendar  {calendar.periods} periods of {format_duration(calendar.period)} from "
         f"{format_instant(calendar.start)} to {format_instant(calendar.time(calendar.periods))}"
     )
-    typer.echo(f"entries   {in_words(survey.constraint)}")
+    typer.echo(f"entries   {constraint_in_words(survey.constraint)}")
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
     console().print(cost_table(survey))

@@ -3,12 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from changeling_protocol import Group, Survey, Track
-from changeling_protocol.cost import group_cost, track_cost
-from changeling_protocol.randomizers import rounded_up
-from changeling_statistics.durations import format_duration
-from changeling_statistics.instants import format_instant
-from changeling_statistics.succession import total_cost
+from changeling_protocol import Group, Survey, Track, group_cost, rounded_up, track_cost
+from changeling_statistics import format_duration, format_instant, total_cost
 from rich.console import Console
 from rich.table import Table
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.instants import format_instant
+from changeling_protocol import UnixSeconds
+from changeling_statistics import format_instant
 from rich.table import Table
 
 from .store import STORE_HELP

@@ -6,12 +6,7 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import Calendar
-from changeling_statistics.constraint_words import constraint_of
-from changeling_statistics.counts import parse_count
-from changeling_statistics.durations import parse_duration
-from changeling_statistics.epsilons import parse_epsilon
-from changeling_statistics.instants import parse_instant
-from changeling_statistics.survey_files import write_survey
+from changeling_statistics import constraint_of, parse_count, parse_duration, parse_epsilon, parse_instant, write_survey
 
 from .expectations import HOPELESS, expectation_table, is_hopeless
 from .tables import console
@@ -50,9 +45,7 @@ def new(
     Nothing is signed yet: read the file, then use `changeling survey sign`. `changeling-sim plan` shows the plan beside
     others.
     """
-    from changeling_statistics.planning import Wish, optimal_plan
-    from changeling_statistics.planning.comparison import in_words
-    from changeling_statistics.planning.wish import steady_changes
+    from changeling_statistics import Wish, optimal_plan, plan_in_words, steady_changes
 
     calendar = _calendar(start, period, periods, horizon)
     constraint = constraint_of(at_most, None if within is None else parse_duration(within))
@@ -75,7 +68,7 @@ def new(
     survey = replace(survey, skew=waits[0], spread=waits[1], grace=waits[2], relay=relay)
     option = replace(planned.option, survey=survey)
     write_survey(output, survey)
-    typer.echo(f"The plan: {in_words(planned)}.")
+    typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
     if is_hopeless(option):
         typer.echo(f"warning: an error of {100 * HOPELESS:.0f} points or more shows nothing; ask more devices, or less")

@@ -4,9 +4,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from changeling_protocol import Survey
-from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
+from changeling_protocol import EarlyEnd, Survey, SurveyId, UnixMilliseconds
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..opening import Open, Opened

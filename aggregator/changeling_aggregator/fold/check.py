@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
-from changeling_statistics.tallies import Tallies
+from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber
+from changeling_statistics import Tallies
 from sqlalchemy import Connection, insert, select, update
 
 from ..opening import Open, open_requests

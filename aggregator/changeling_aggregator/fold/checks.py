@@ -5,9 +5,7 @@ node is ever shown, it waits there until the period closes.
 """
 
 import polars as pl
-from changeling_protocol import Standing, Survey
-from changeling_protocol.quantities import UnixMilliseconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, Standing, Survey, UnixMilliseconds
 
 REFUSAL = "refusal"
 

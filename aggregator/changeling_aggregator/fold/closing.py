@@ -8,7 +8,7 @@ for envelopes it is their own survey's, or that one where it is shorter.
 import logging
 from math import ceil, floor
 
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
 from sqlalchemy import Connection
 
 from ..errors import SegmentLost, Unwritable

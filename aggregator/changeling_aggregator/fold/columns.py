@@ -11,9 +11,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from changeling_protocol import ReleasePlan, Track
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import CLOSING_BYTES, CLOSING_ID_BYTES, STANDING_BYTES, closings
+from changeling_protocol import (
+    CLOSING_BYTES,
+    CLOSING_ID_BYTES,
+    STANDING_BYTES,
+    ReleasePlan,
+    Track,
+    closings,
+    symbol_bytes,
+)
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 

@@ -12,13 +12,20 @@ from typing import TypeAlias
 
 import numpy as np
 import polars as pl
-from changeling_protocol import Randomizer, Standing, Survey
-from changeling_protocol.calendar import MOST_PERIODS
-from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, UnixMilliseconds
-from changeling_protocol.refusal import Refusal, RefusalCounts
-from changeling_statistics.randomizers import Counterpart, counterpart_of
-from changeling_statistics.tallies import Attendance, NodeTally
+from changeling_protocol import (
+    MOST_PERIODS,
+    EarlyEnd,
+    NodeNumber,
+    Randomizer,
+    Refusal,
+    RefusalCounts,
+    Standing,
+    StratumNumber,
+    Survey,
+    SurveyId,
+    UnixMilliseconds,
+)
+from changeling_statistics import Attendance, Counterpart, NodeTally, counterpart_of
 from numpy.typing import NDArray
 
 from ..opening import Kind, Opened, Sheaf, request_number

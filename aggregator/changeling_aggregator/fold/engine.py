@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 
 from .folding import FoldReport
 

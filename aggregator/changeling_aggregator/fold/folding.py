@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from changeling_protocol.quantities import SurveyId, UnixSeconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, SurveyId, UnixSeconds
 from sqlalchemy import Connection
 
 from ..errors import Overtaken

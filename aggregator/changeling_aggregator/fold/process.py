@@ -18,7 +18,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, cast
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 
 from ..core_dumps import leave_no_core
 from ..errors import FoldDied

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.snapshots import lots_to_show
+from changeling_protocol import Survey, UnixSeconds
+from changeling_statistics import lots_to_show
 from sqlalchemy import Connection
 
 from ..store import Store

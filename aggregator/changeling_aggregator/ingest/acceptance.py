@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TypeAlias
 
-from changeling_protocol import VERSION
-from changeling_protocol.quantities import SurveyId, UnixSeconds
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.survey import ID_BYTES
+from changeling_protocol import HEAD_BYTES, ID_BYTES, SEAL_BYTES, VERSION, Refusal, SurveyId, UnixSeconds
 from changeling_protocol.wire import common_head
 
 from .registry import Registry

@@ -15,8 +15,7 @@ from heapq import heappop, heappush
 from secrets import token_hex
 from threading import Lock
 
-from changeling_protocol.quantities import UnixMilliseconds
-from changeling_protocol.refusal import RefusalCounts
+from changeling_protocol import RefusalCounts, UnixMilliseconds
 from sqlalchemy import Connection
 
 from ..errors import Unwritable

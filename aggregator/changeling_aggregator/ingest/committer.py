@@ -12,8 +12,7 @@ from functools import partial
 from threading import Thread
 from time import monotonic, perf_counter
 
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds, UnixSeconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Refusal, SurveyId, UnixMilliseconds, UnixSeconds
 from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable

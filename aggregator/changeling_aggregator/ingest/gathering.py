@@ -12,8 +12,7 @@ from threading import Condition
 from time import monotonic
 from typing import NamedTuple, TypeAlias
 
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal, RefusalCounts
+from changeling_protocol import Refusal, RefusalCounts, SurveyId
 from changeling_protocol.wire import MOST_BODY_BYTES
 
 from ..errors import Overloaded

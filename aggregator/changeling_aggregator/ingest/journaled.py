@@ -13,8 +13,7 @@ from secrets import token_hex
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_protocol.refusal import RefusalCounts
+from changeling_protocol import RefusalCounts, UnixMilliseconds, UnixSeconds
 
 from ..errors import Overloaded, Unwritable
 from ..segments.folder import Folder

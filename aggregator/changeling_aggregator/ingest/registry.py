@@ -7,12 +7,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from changeling_protocol import ReleasePlan, Survey
-from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import SurveyId, UnixSeconds
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import CLOSING_BYTES, MOST_SPANNED_PERIODS
+from changeling_protocol import (
+    CLOSING_BYTES,
+    HEAD_BYTES,
+    MOST_SPANNED_PERIODS,
+    SEAL_BYTES,
+    EarlyEnd,
+    ReleasePlan,
+    Survey,
+    SurveyId,
+    UnixSeconds,
+    symbol_bytes,
+)
 
 from ..store import Store
 from ..store.early_ends import published_ends

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_protocol.refusal import RefusalCounts
+from changeling_protocol import RefusalCounts, UnixMilliseconds, UnixSeconds
 
 from ..segments import place_at
 from ..store import Store

@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from changeling_protocol.quantities import UnixMilliseconds
-from changeling_protocol.refusal import RefusalCounts
+from changeling_protocol import RefusalCounts, UnixMilliseconds
 
 from .gathering import Pace
 

@@ -21,8 +21,7 @@ from threading import Thread
 from time import monotonic
 from typing import TypeAlias
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import Survey, SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..core_dumps import leave_no_core

@@ -10,11 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from changeling_protocol import CannotOpen, MalformedBytes, Node, Survey, open_envelope
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal, RefusalCounts
-from changeling_protocol.sealing import EnvelopeHead, head_of
-from changeling_protocol.upload import UploadColumns, column_bytes, decode_upload
+from changeling_protocol import (
+    CannotOpen,
+    EnvelopeHead,
+    MalformedBytes,
+    Node,
+    Refusal,
+    RefusalCounts,
+    Survey,
+    SurveyId,
+    UploadColumns,
+    column_bytes,
+    decode_upload,
+    head_of,
+    open_envelope,
+)
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN, envelopes_in
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 

@@ -8,8 +8,7 @@ if one of them could not wait for another round.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Survey, UnixSeconds
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 _FRAME_BYTES = 32

@@ -11,8 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from changeling_protocol import Coins, MalformedBytes, ProtocolError, SealingKey, Survey, canonical
-from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol import (
+    Coins,
+    MalformedBytes,
+    ProtocolError,
+    SealingKey,
+    Survey,
+    SurveyId,
+    UnixSeconds,
+    canonical,
+)
 from changeling_protocol.wire import encode_key_list
 
 from ..errors import SpoolError

@@ -8,9 +8,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from changeling_protocol import Coins
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import Coins, Refusal, UnixSeconds
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble

@@ -11,10 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from changeling_protocol import VERSION, MalformedBytes
-from changeling_protocol.quantities import SurveyId, UnixSeconds
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import head_of
+from changeling_protocol import VERSION, MalformedBytes, Refusal, SurveyId, UnixSeconds, head_of
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import Overloaded

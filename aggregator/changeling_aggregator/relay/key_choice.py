@@ -10,8 +10,7 @@ changes its key at most once in a given time, so that batches, which are of one 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from changeling_protocol import SealingKey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import SealingKey, UnixSeconds
 
 
 @dataclass(frozen=True, slots=True)

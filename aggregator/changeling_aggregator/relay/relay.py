@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from changeling_protocol import Coins, SystemCoins
-from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol import Coins, SurveyId, SystemCoins, UnixSeconds
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble

@@ -14,8 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
-from changeling_protocol import Coins
-from changeling_protocol.sealing import head_of
+from changeling_protocol import Coins, head_of
 
 from ..errors import Overloaded
 from .shares import Shares

@@ -7,11 +7,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import urlsplit
 
 import httpx
-from changeling_protocol import MalformedBytes
-from changeling_protocol.loopback import is_loopback
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.survey import ID_BYTES
+from changeling_protocol import ID_BYTES, MalformedBytes, Refusal, SurveyId, is_loopback
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
     MSGPACK,

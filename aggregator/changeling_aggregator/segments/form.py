@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 
 SCHEMA = pa.schema(
     [

@@ -4,7 +4,7 @@ import logging
 from asyncio import timeout
 from collections.abc import Mapping
 
-from changeling_protocol.loopback import is_loopback
+from changeling_protocol import is_loopback
 from changeling_protocol.wire import ErrorCode
 from starlette.requests import Request
 

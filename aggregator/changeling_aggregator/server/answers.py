@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 from changeling_protocol import Node, Survey
 from changeling_protocol.wire import ErrorCode
-from changeling_statistics.diagnostics import diagnosed
-from changeling_statistics.estimation import Gap, UsedNode
-from changeling_statistics.estimation.figures import Figures, histogram_figures, span_figures, window_figures
-from changeling_statistics.estimation.influence import false_entries
-from changeling_statistics.estimation.regions import NORMAL
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.instants import format_instant
+from changeling_statistics import (
+    NORMAL,
+    Figures,
+    Gap,
+    Solution,
+    UsedNode,
+    diagnosed,
+    false_entries,
+    format_instant,
+    histogram_figures,
+    span_figures,
+    window_figures,
+)
 
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey

@@ -22,8 +22,7 @@ same has to say the answer's `Age`, by which they know not to go by that time.
 
 from math import floor
 
-from changeling_protocol import SealingKey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import SealingKey, UnixSeconds
 
 from ..ingest import PublishedSurvey
 from ..store.snapshots import Looked

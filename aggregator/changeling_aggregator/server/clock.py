@@ -4,9 +4,8 @@ from collections.abc import Callable
 from time import time
 from typing import TypeAlias
 
-from changeling_protocol.calendar import LAST_INSTANT
-from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.instants import format_instant
+from changeling_protocol import LAST_INSTANT, UnixSeconds
+from changeling_statistics import format_instant
 
 Clock: TypeAlias = Callable[[], UnixSeconds]
 

@@ -1,6 +1,6 @@
 """Ending a survey early over HTTP. An end stays as it is, so publishing it again changes nothing."""
 
-from changeling_protocol.ending import EarlyEnd
+from changeling_protocol import EarlyEnd
 from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from changeling_protocol.version import VERSION
+from changeling_protocol import VERSION
 from changeling_protocol.wire import ErrorCode
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request

@@ -10,9 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from changeling_protocol import __version__
-from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.instants import format_instant
+from changeling_protocol import UnixSeconds, __version__
+from changeling_statistics import format_instant
 
 from ..errors import StoreError
 from ..ingest import Registry

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol import SurveyId, UnixSeconds
 
 from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold

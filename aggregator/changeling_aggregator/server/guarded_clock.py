@@ -12,9 +12,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from threading import Lock
 
-from changeling_protocol.calendar import LAST_INSTANT
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
-from changeling_statistics.instants import format_instant
+from changeling_protocol import LAST_INSTANT, UnixMilliseconds, UnixSeconds
+from changeling_statistics import format_instant
 
 from ..store.clock import KeptTime
 from .clock import Clock, real_time

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from changeling_protocol import SealingKey
-from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.durations import SECONDS
+from changeling_protocol import SealingKey, UnixSeconds
+from changeling_statistics import SECONDS
 
 from ..fold.closing import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey, Registry

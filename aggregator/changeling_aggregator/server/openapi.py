@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from inspect import isfunction
 from typing import Any
 
-from changeling_protocol.version import VERSION
+from changeling_protocol import VERSION
 from changeling_protocol.wire import ADVICE, JSON, PROBLEM, STATUS, ErrorCode
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

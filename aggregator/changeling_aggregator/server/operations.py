@@ -4,11 +4,9 @@ import json
 from math import inf
 from typing import Any
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import Survey, UnixSeconds
 from changeling_protocol.wire import JSON, ErrorCode
-from changeling_statistics.instants import format_instant
-from changeling_statistics.tallies import PlanNode
+from changeling_statistics import PlanNode, format_instant
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import floor
 
-from changeling_protocol.quantities import StratumNumber, UnixSeconds
-from changeling_protocol.strata import count_strata
-from changeling_statistics.errors import NotEstimable
-from changeling_statistics.instants import parse_instant
-from changeling_statistics.strata import select
+from changeling_protocol import StratumNumber, UnixSeconds, count_strata
+from changeling_statistics import NotEstimable, parse_instant, select
 from starlette.datastructures import QueryParams
 
 from ..ingest import PublishedSurvey

@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changeling_protocol import BadSignature, MalformedBytes
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.survey import ID_BYTES
+from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, SurveyId
 from changeling_protocol.wire import ErrorCode
 from starlette.requests import ClientDisconnect, Request
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from changeling_protocol.wire import MSGPACK, PROBLEM, STATUS, ErrorAnswer, ErrorCode
-from changeling_statistics.errors import NotEstimable
+from changeling_statistics import NotEstimable
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException

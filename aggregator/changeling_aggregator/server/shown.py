@@ -9,13 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from changeling_protocol import Survey
-from changeling_protocol.quantities import StratumNumber, SurveyId
-from changeling_statistics.estimation.releases import releases
-from changeling_statistics.estimation.smoother import smoothing
-from changeling_statistics.estimation.solution import Solution
-from changeling_statistics.strata import StratifiedTallies
-from changeling_statistics.tallies import Attendance, GroupClosing, NodeTally, PlanNode, Tallies
+from changeling_protocol import StratumNumber, Survey, SurveyId
+from changeling_statistics import (
+    Attendance,
+    GroupClosing,
+    NodeTally,
+    PlanNode,
+    Solution,
+    StratifiedTallies,
+    Tallies,
+    releases,
+    smoothing,
+)
 
 from ..ingest import PublishedSurvey
 from ..store import Store

@@ -1,12 +1,8 @@
 """Surveys over HTTP: list, fetch, publish. A survey is immutable, so publishing it again changes nothing."""
 
-from changeling_protocol import Survey, UnderstatedEpsilon
-from changeling_protocol.quantities import SurveyId, UnixSeconds
+from changeling_protocol import Survey, SurveyId, UnderstatedEpsilon, UnixSeconds
 from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode
-from changeling_statistics.durations import format_duration
-from changeling_statistics.instants import format_instant
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.succession import check_successor
+from changeling_statistics import check_successor, counterpart_of, format_duration, format_instant
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

@@ -7,7 +7,7 @@ earliest decides: a server whose clock is ahead of it is in doubt, neither seals
 
 from threading import Lock
 
-from changeling_protocol.quantities import UnixMilliseconds, UnixSeconds
+from changeling_protocol import UnixMilliseconds, UnixSeconds
 
 from ..store import Store
 from ..store.clock import KeptTime, keep_time, kept_time

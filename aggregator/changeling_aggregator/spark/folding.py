@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from time import sleep
 from typing import TYPE_CHECKING
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 
 from ..errors import AggregatorError, Overtaken, SparkTrouble
 from ..fold import FoldReport

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import SurveyId
 from sqlalchemy import Connection, select
 
 from ..fold.ids import merged_ids

@@ -11,9 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from changeling_protocol import Group, Survey, Track
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
-from changeling_protocol.randomizers import symbol_bytes
+from changeling_protocol import Group, Survey, SurveyId, Track, UnixMilliseconds, symbol_bytes
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 

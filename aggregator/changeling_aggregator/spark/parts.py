@@ -7,10 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-from changeling_protocol import canonical
-from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, TrackNumber, UnixMilliseconds
-from changeling_protocol.refusal import Refusal
-from changeling_statistics.tallies import Attendance, NodeTally
+from changeling_protocol import NodeNumber, Refusal, StratumNumber, SurveyId, TrackNumber, UnixMilliseconds, canonical
+from changeling_statistics import Attendance, NodeTally
 
 from ..fold.counting import Counted
 from ..store.id_files import IdFile

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 
 from ..segments import place_at
 from ..segments.form import check_rows, decoded, rows_after

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from changeling_protocol import Survey
-from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
-from changeling_protocol.refusal import Refusal
+from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds
 
 from ..fold.checks import early_uploads
 from ..fold.columns import UploadRows

@@ -10,7 +10,7 @@ and half the database's processor time, the one statement 138.
 from collections.abc import Sequence
 
 import psycopg
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 

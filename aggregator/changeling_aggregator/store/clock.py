@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection, select, update
 
 from .schema import store

@@ -7,7 +7,7 @@ the catalogue names it, so whatever crashes, it is named or deleted.
 from collections.abc import Sequence
 from itertools import groupby
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 from sqlalchemy import Connection, func, select
 
 from ..segments import place_at

@@ -10,9 +10,8 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
-from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, TrackNumber
-from changeling_protocol.refusal import Refusal
-from changeling_statistics.tallies import Attendance, NodeTally, Tallies
+from changeling_protocol import NodeNumber, Refusal, StratumNumber, SurveyId, TrackNumber
+from changeling_statistics import Attendance, NodeTally, Tallies
 from sqlalchemy import Connection, Row, Table, bindparam, delete, insert, select, true, update
 
 from .inserting import inserted

@@ -1,7 +1,6 @@
 """Early ends of surveys, as signed. A survey has one at most, and it stays."""
 
-from changeling_protocol.ending import EarlyEnd
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import EarlyEnd, SurveyId
 from sqlalchemy import Connection, select
 
 from .inserting import inserted

@@ -7,7 +7,7 @@ says which. Who folds in the database takes the files' ids into runs first, and 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import SurveyId
 from sqlalchemy import Connection, delete, insert, select
 
 from ..errors import Overtaken

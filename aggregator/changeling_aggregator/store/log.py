@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection, Engine, bindparam, case, func, insert, select, update
 
 from ..errors import Overtaken, SegmentLost

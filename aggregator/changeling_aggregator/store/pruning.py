@@ -7,7 +7,7 @@ which nothing is wanted; one of which something is held is cut, and stays until 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select, update
 
 from .catalogue import Segment, drop, in_segments, replace_segments, segments_of

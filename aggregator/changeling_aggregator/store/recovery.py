@@ -7,7 +7,7 @@ catalogue has of it, so nothing that was acknowledged in time becomes late.
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection, select
 
 from ..errors import SegmentLost, Unwritable

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import SurveyId
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, delete, func, insert, select, tuple_
 
 from .counted import ClosingKey

@@ -8,11 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from changeling_protocol import SealingKey
-from changeling_protocol.calendar import LAST_INSTANT
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.sealing import key_id
-from changeling_statistics.instants import format_instant
+from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds, key_id
+from changeling_statistics import format_instant
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
 

@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import canonical
-from changeling_protocol.plan import ReleasePlan
-from changeling_protocol.quantities import NodeNumber, StratumNumber, SurveyId, TrackNumber
-from changeling_statistics.snapshots import Cell
-from changeling_statistics.tallies import Attendance, NodeTally, PlanNode
+from changeling_protocol import NodeNumber, ReleasePlan, StratumNumber, SurveyId, TrackNumber, canonical
+from changeling_statistics import Attendance, Cell, NodeTally, PlanNode
 from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from .inserting import inserted

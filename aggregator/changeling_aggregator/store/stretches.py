@@ -3,7 +3,7 @@
 from itertools import takewhile
 from typing import NamedTuple
 
-from changeling_protocol.quantities import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds
 from sqlalchemy import Connection, func, select
 
 from ..errors import SegmentLost

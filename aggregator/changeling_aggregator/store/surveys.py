@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 
-from changeling_protocol import MalformedBytes, Survey
-from changeling_protocol.quantities import SurveyId
+from changeling_protocol import MalformedBytes, Survey, SurveyId
 from sqlalchemy import Connection, select, update
 
 from .inserting import inserted

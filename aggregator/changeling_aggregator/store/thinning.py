@@ -7,9 +7,7 @@ one stay, until their own grace is looked for, or until `pruning` deletes them.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from changeling_protocol import MalformedBytes
-from changeling_protocol.quantities import SurveyId, UnixMilliseconds
-from changeling_protocol.sealing import head_of
+from changeling_protocol import MalformedBytes, SurveyId, UnixMilliseconds, head_of
 from changeling_protocol.wire import decode_upload_request
 from sqlalchemy import Connection, bindparam, exists, select, update
 

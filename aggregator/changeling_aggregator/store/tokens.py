@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import UnixSeconds
 from sqlalchemy import Connection, delete, insert, select
 
 from .schema import tokens

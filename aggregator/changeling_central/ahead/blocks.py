@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.network import Indices
+from changeling_statistics import Floats, Indices
 
 Layers = tuple[Floats, ...]
 """A number for every block of every layer, the layer of single periods first."""

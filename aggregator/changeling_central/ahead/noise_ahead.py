@@ -6,8 +6,7 @@ as they are when true changes are added to every block's measurement, so these g
 """
 
 import numpy as np
-from changeling_statistics.estimate import Floats
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts, Floats
 
 from ..noise import Noise
 from .blocks import Blocks, Layers, Weights

@@ -10,7 +10,7 @@ from math import log
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 from ..changes.linear_query import LinearQuery
 from ..matrix.toeplitz import MOST_NUMBERS

@@ -24,7 +24,7 @@ from math import ceil, log2
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..changes.dcr import NEIGHBOURS, checked_change
 from ..changes.linear_query import LinearQuery

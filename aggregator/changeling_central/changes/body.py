@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 State = tuple[int, ...]
 """What an entry counts for, a number for each column of a query."""

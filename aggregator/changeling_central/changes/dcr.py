@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 from changeling_protocol import Constraint
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism

@@ -12,8 +12,7 @@ from fractions import Fraction
 from math import floor
 
 import numpy as np
-from changeling_statistics.changelog import Mutations
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts, Mutations
 
 from ..node_noise import JointShifts
 from .body import Extent, State, check_within, extent_of, extent_of_sizes

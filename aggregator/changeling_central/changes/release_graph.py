@@ -12,9 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 from changeling_protocol import Node, cover
-from changeling_statistics.estimate import Floats
-from changeling_statistics.estimation.network import Indices, Network
-from changeling_statistics.estimation.recursion import Closing, Frontier, advance
+from changeling_statistics import Closing, Floats, Frontier, Indices, Network, advance
 
 from .hdcr import NodeRelease
 

@@ -13,7 +13,7 @@ from math import gcd
 
 import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism

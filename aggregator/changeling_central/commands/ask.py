@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_statistics.changelog.quotes import swallows_rows
+from changeling_statistics import swallows_rows
 
 from ..errors import BadState
 from ..noise import Noise

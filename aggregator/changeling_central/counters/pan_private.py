@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism

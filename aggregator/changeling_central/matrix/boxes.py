@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 from numpy.typing import NDArray
 
 from .products import Products

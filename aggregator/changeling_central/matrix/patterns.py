@@ -18,7 +18,7 @@ from itertools import pairwise, product
 from math import inf
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 from ..changes.body import State
 from .boxes import searched, values

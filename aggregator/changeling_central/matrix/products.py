@@ -8,7 +8,7 @@ c falls and is never negative, so G rises in i and falls in j, and is 0 for a co
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 from .toeplitz import square_root_coefficients
 

@@ -26,7 +26,7 @@ from math import inf, sqrt
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 from ..changes.body import State
 from ..changes.linear_query import LinearQuery

@@ -20,8 +20,7 @@ from math import ldexp, sqrt
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.estimate import Floats
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts, Floats
 
 from ..changes.dcr import NEIGHBOURS, checked_change
 from ..changes.linear_query import LinearQuery

@@ -10,7 +10,7 @@ Upadhyay, Upadhyay 2023; cut off: Kalinin, Lampert 2024. Reads no data.
 from functools import lru_cache
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 
 MOST_BAND = 2**14
 """Of coefficients, so that a column's memory is at most 256 KiB; longer streams take the banded form."""

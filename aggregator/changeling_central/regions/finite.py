@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import TypeAlias, TypeVar
 
-from changeling_statistics.accounting.curve import Point
+from changeling_statistics import Point
 
 Exact: TypeAlias = Fraction | int | str | Decimal
 """What is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""

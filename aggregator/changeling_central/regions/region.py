@@ -21,15 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from changeling_protocol import Randomizer
-from changeling_statistics.accounting.curve import (
-    SILENT,
-    Corner,
-    Point,
-    PrivacyCurve,
-    curve_of,
-    randomizer_curve,
-    worst_curve,
-)
+from changeling_statistics import SILENT, Corner, Point, PrivacyCurve, curve_of, randomizer_curve, worst_curve
 
 from .finite import FiniteMechanism, Law, faced
 

@@ -35,9 +35,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-from changeling_protocol.randomizers import log_ratio, rounded_up
-from changeling_statistics.accounting.curve import Corner, PrivacyCurve
-from changeling_statistics.accounting.distributions import composed, grid_interval
+from changeling_protocol import log_ratio, rounded_up
+from changeling_statistics import Corner, PrivacyCurve, composed, grid_interval
 
 from .finite import Law
 from .region import region_of_laws

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import MICROSECONDS, Changelog
-from changeling_statistics.instants import format_instant, parse_instant
+from changeling_statistics import MICROSECONDS, Changelog, format_instant, parse_instant
 
 from .limits import check_periods
 from .terms import Begun

@@ -9,8 +9,7 @@ from math import isnan, sqrt
 
 import numpy as np
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import Changelog
-from changeling_statistics.instants import format_instant
+from changeling_statistics import Changelog, format_instant
 
 from ..changes.answer_query import names_in, numbers_of
 from ..changes.linear_query import LinearQuery

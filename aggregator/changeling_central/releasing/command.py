@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_statistics.durations import format_duration
-from changeling_statistics.instants import format_instant
+from changeling_statistics import format_duration, format_instant
 from rich.console import Console
 from rich.progress import Progress
 

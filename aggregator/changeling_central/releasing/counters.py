@@ -15,8 +15,7 @@ from math import nan
 from typing import Generic, TypeVar
 
 import numpy as np
-from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
-from changeling_protocol.calendar import MOST_PERIODS
+from changeling_protocol import MOST_PERIODS, AtMost, AtMostWithin, Calendar, Constraint
 
 from ..changes.dcr import NEIGHBOURS
 from ..changes.hdcr import layer_bounds

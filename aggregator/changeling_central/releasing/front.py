@@ -11,12 +11,16 @@ from importlib.util import find_spec
 from math import isnan
 from pathlib import Path
 
-from changeling_protocol import Constraint
-from changeling_protocol.quantities import UnixSeconds
-from changeling_statistics.changelog import MICROSECONDS, Changelog, Columns
-from changeling_statistics.constraint_words import constraint_of
-from changeling_statistics.durations import format_duration, parse_duration
-from changeling_statistics.instants import parse_instant
+from changeling_protocol import Constraint, UnixSeconds
+from changeling_statistics import (
+    MICROSECONDS,
+    Changelog,
+    Columns,
+    constraint_of,
+    format_duration,
+    parse_duration,
+    parse_instant,
+)
 
 from ..changes.answer_query import answer_query, column_of, mean_of
 from ..changes.mean_query import best_weight

@@ -7,9 +7,7 @@ import re
 from fractions import Fraction
 
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.constraint_words import in_words
-from changeling_statistics.durations import format_duration
-from changeling_statistics.instants import format_instant
+from changeling_statistics import constraint_in_words, format_duration, format_instant
 
 from ..mechanism import Guarantee
 from .method import Made, ReleaseMechanism
@@ -49,7 +47,12 @@ def about_release(
         ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
-        ("constraint", f"{in_words(constraint)}; mutations beyond it are {beyond}" if freeze else in_words(constraint)),
+        (
+            "constraint",
+            f"{constraint_in_words(constraint)}; mutations beyond it are {beyond}"
+            if freeze
+            else constraint_in_words(constraint),
+        ),
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", _STATED if error is None else f"{error:.6g}, root mean square over the periods"),
     )

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.estimation.recursion import Frontier
+from changeling_statistics import Frontier
 
 from ..changes.hdcr import Hdcr, HdcrState, hierarchy, hierarchy_shifts
 from ..changes.hierarchy_choice import best_hierarchy

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint
-from changeling_protocol.canonical import encode
-from changeling_statistics.changelog import Changelog, Mutations
-from changeling_statistics.changelog.mutations import States
-from changeling_statistics.tallies import Counts
+from changeling_protocol import Calendar, Constraint, encode
+from changeling_statistics import Changelog, Counts, Mutations, States
 from numpy.typing import NDArray
 
 from ..changes.linear_query import LinearQuery

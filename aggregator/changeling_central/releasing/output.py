@@ -16,7 +16,7 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from changeling_statistics.instants import format_instant
+from changeling_statistics import format_instant
 
 from ..changes.mean_query import Mean, Shown
 from ..changes.release_graph import Level

@@ -18,7 +18,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics.changelog import MICROSECONDS, Changelog, Mutations
+from changeling_statistics import MICROSECONDS, Changelog, Mutations
 
 from ..changes.linear_query import LinearQuery
 from ..changes.release_graph import Level

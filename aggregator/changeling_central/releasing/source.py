@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from changeling_statistics.changelog import Changelog, Columns, read_csv, read_frame, read_parquet
-from changeling_statistics.changelog.form import ANSWER
-from changeling_statistics.errors import BadChangelog
+from changeling_statistics import ANSWER, BadChangelog, Changelog, Columns, read_csv, read_frame, read_parquet
 
 from ..errors import UnusableChangelog
 from ..frames import Frame

@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 
-from changeling_protocol import Calendar, Constraint
-from changeling_protocol.canonical import encode
+from changeling_protocol import Calendar, Constraint, encode
 
 from ..changes.linear_query import LinearQuery
 from ..errors import BadState

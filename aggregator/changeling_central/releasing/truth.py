@@ -2,8 +2,7 @@
 
 import numpy as np
 from changeling_protocol import Calendar
-from changeling_statistics.changelog import Changelog
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Changelog, Counts
 
 from ..changes.linear_query import LinearQuery
 

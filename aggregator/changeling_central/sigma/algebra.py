@@ -10,7 +10,7 @@ from hashlib import sha256
 from math import prod
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 from numpy.typing import NDArray
 
 from .domain import Domain, Table

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_statistics.estimate import Floats
+from changeling_statistics import Floats
 from numpy.typing import NDArray
 
 from .algebra import Algebra, shared_classes

@@ -17,7 +17,7 @@ entry's leaving is seen for certain, so η is asked for as well.
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from changeling_protocol.randomizers import log_ratio
+from changeling_protocol import log_ratio
 
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism

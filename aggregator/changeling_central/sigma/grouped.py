@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import inf
 
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..errors import BadState
 from ..mechanism import Guarantee, Mechanism

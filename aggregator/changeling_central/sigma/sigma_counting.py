@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import exp
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..errors import BadState, BudgetExhausted
 from ..mechanism import Guarantee, Mechanism

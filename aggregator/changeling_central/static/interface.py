@@ -7,7 +7,7 @@ multiples of 1/grain, so that they add up exactly over disjoint datasets and sta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..errors import BadState
 from ..noise import Noise

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts
 
 from ..concentrated import concentrated_budget, gaussian_scale
 from ..node_noise import Law, NodeNoise, calibrated

@@ -14,8 +14,7 @@ from fractions import Fraction
 from math import ceil, log, sqrt
 
 import numpy as np
-from changeling_statistics.estimate import Floats
-from changeling_statistics.tallies import Counts
+from changeling_statistics import Counts, Floats
 
 from ..concentrated import ABOVE, concentrated_budget, gaussian_scale
 from ..node_noise import calibrated

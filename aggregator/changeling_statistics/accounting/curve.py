@@ -14,8 +14,7 @@ from itertools import pairwise
 from math import inf, nextafter
 from typing import TypeAlias
 
-from changeling_protocol import Randomizer
-from changeling_protocol.randomizers import log_ratio, rounded_up
+from changeling_protocol import Randomizer, log_ratio, rounded_up
 
 from ..randomizers import Likelihoods, PairKind, counterpart_of
 

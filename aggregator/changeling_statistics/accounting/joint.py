@@ -13,8 +13,7 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-from changeling_protocol import Group, Track
-from changeling_protocol.joint import agreeing
+from changeling_protocol import Group, Track, agreeing
 
 from ..randomizers import PairKind
 from .curve import PrivacyCurve, curve_of, node_curve

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from math import comb, prod
 
-from changeling_protocol import Calendar, Constraint, Group, Track
-from changeling_protocol.cost import group_cost
-from changeling_protocol.randomizers import rounded_up
+from changeling_protocol import Calendar, Constraint, Group, Track, group_cost, rounded_up
 
 from ..randomizers import Blanket, counterpart_of
 from .compositions import most_differing

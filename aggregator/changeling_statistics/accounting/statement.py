@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from changeling_protocol.randomizers import rounded_up
+from changeling_protocol import rounded_up
 
 from .shuffled import CONDITIONS, shuffled_loss
 from .transcript import Charged, check_delta, epsilon_at

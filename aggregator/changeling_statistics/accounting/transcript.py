@@ -17,9 +17,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Protocol
 
-from changeling_protocol import Calendar, Constraint, Group, ReleasePlan
-from changeling_protocol.cost import group_cost
-from changeling_protocol.randomizers import rounded_up
+from changeling_protocol import Calendar, Constraint, Group, ReleasePlan, group_cost, rounded_up
 
 from .curve import PrivacyCurve
 from .distributions import (

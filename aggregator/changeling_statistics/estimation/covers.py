@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from changeling_protocol import Node, Survey, cover
-from changeling_protocol.quantities import NodeNumber, TrackNumber
+from changeling_protocol import Node, NodeNumber, Survey, TrackNumber, cover
 
 from ..errors import NotEstimable
 from ..estimate import Estimate, Floats

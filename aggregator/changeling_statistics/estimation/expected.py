@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol import ExpectedChanges, Randomizer
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import MICRO, ExpectedChanges, Randomizer
 
 from ..conservation import conserves
 from ..estimate import Floats

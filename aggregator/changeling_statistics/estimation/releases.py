@@ -10,8 +10,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from changeling_protocol import ExpectedChanges, Node, Randomizer, ReleasePlan, Survey
-from changeling_protocol.quantities import NodeNumber, TrackNumber
+from changeling_protocol import ExpectedChanges, Node, NodeNumber, Randomizer, ReleasePlan, Survey, TrackNumber
 from numpy.typing import NDArray
 
 from ..conservation import without_sum

@@ -1,6 +1,6 @@
 """The best release plan for a population and a budget, beside others, and how accurate any plan will be. Pure."""
 
-from .comparison import Comparison, compare_plans
+from .comparison import Comparison, compare_plans, plan_in_words
 from .optimal import Planned, optimal_plan
 from .option import Option
 from .paper import hierarchical_plan
@@ -17,6 +17,7 @@ __all__ = [
     "compare_plans",
     "hierarchical_plan",
     "optimal_plan",
+    "plan_in_words",
     "predict",
     "sliding_plan",
 ]

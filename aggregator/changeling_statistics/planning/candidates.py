@@ -9,9 +9,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
-from changeling_protocol import Group, Joint, KaryChange, MutationSpace, Odds, StateSpace, Track
-from changeling_protocol.cost import most_telling
-from changeling_protocol.randomizers.odds import MOST_EPSILON
+from changeling_protocol import (
+    MOST_EPSILON,
+    Group,
+    Joint,
+    KaryChange,
+    MutationSpace,
+    Odds,
+    StateSpace,
+    Track,
+    most_telling,
+)
 
 from ..estimate import Floats
 from ..estimation.entry_covariance import GroupEdges

@@ -68,7 +68,7 @@ class Comparison:
                 words.append(f"A panel beats every hierarchy here: {ratio:.2g} times less error than {best.title}.")
             else:
                 words.append(f"A hierarchy beats every panel here: {best.title}, {1 / ratio:.2g} times less error.")
-        words.append(f"The optimal plan: {in_words(self.planned)}.")
+        words.append(f"The optimal plan: {plan_in_words(self.planned)}.")
         rivals = [option for name, option in self.options.items() if name != "optimal"]
         rival = min(rivals, key=lambda option: option.error(wish), default=None)
         if rival is not None:
@@ -101,7 +101,7 @@ def compare_plans(wish: Wish) -> Comparison:
     return Comparison(wish, options, planned)
 
 
-def in_words(planned: Planned) -> str:
+def plan_in_words(planned: Planned) -> str:
     """What the devices of a plan do, and why those."""
     shares = sorted(((planned.share_of(kind), kind) for kind in set(planned.kinds)), reverse=True)
     done = ", ".join(f"{share:.0%} of the devices {DONE[kind]}" for share, kind in shares if share >= LEAST_NAMED)

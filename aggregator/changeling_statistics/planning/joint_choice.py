@@ -14,9 +14,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import MutationSpace, Odds, StateSpace
-from changeling_protocol.joint import MOST_SCORE
-from changeling_protocol.randomizers import Agreeing, Space
+from changeling_protocol import MOST_SCORE, Agreeing, MutationSpace, Odds, Space, StateSpace
 
 from ..estimate import Floats
 from ..randomizers import agreeing_offers, class_variances

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import lru_cache
 
-from changeling_protocol import Odds, Randomizer, Track
-from changeling_protocol.cost import node_cost
-from changeling_protocol.randomizers import Losses
+from changeling_protocol import Losses, Odds, Randomizer, Track, node_cost
 
 from .wish import LEAST_EPSILON, Wish
 

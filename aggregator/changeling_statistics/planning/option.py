@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from changeling_protocol import Node, ReleasePlan, Survey
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import closings, upload_bytes
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Node, ReleasePlan, Survey, closings, upload_bytes
 
 from .prediction import Prediction, predict
 from .wish import Wish

@@ -6,8 +6,17 @@ hierarchical one (HDCR). All layers have the same odds, which is how the paper s
 
 from decimal import ROUND_FLOOR, Decimal, localcontext
 
-from changeling_protocol import Calendar, Constraint, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Track
-from changeling_protocol.cost import node_cost
+from changeling_protocol import (
+    Calendar,
+    Constraint,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    Track,
+    node_cost,
+)
 
 from ..randomizers.kary import UNIT_LOSSES
 

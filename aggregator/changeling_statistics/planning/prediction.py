@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from changeling_protocol import Survey
-from changeling_protocol.quantities import TrackNumber
+from changeling_protocol import Survey, TrackNumber
 from numpy.typing import NDArray
 
 from ..estimate import Floats

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
-from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
-from changeling_protocol.expectation import MICRO
+from changeling_protocol import MICRO, AtMost, AtMostWithin, Calendar, Constraint, ExpectedChanges, ReleasePlan, Survey
 
 MOST_PLANNED_PERIODS = 1200
 """Planning solves dense systems of at most so many times; longer horizons are planned with wider periods."""

@@ -6,9 +6,7 @@ Knows no kind of randomizer, and no joint response: a report may agree for whate
 from fractions import Fraction
 
 import numpy as np
-from changeling_protocol import Odds
-from changeling_protocol.joint import agreeing
-from changeling_protocol.randomizers import Randomizer
+from changeling_protocol import Odds, Randomizer, agreeing
 
 from ..tallies import Counts
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol.randomizers import Space
+from changeling_protocol import Space
 from numpy.typing import NDArray
 
 from ..estimate import Floats

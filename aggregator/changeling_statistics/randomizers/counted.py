@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from changeling_protocol.joint import agreeing
+from changeling_protocol import agreeing
 from numpy.typing import NDArray
 
 from ..estimate import Floats

@@ -6,8 +6,7 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
-from changeling_protocol import KaryResponse, MutationSpace, Odds, StateSpace
-from changeling_protocol.randomizers import Losses, Space
+from changeling_protocol import KaryResponse, Losses, MutationSpace, Odds, Space, StateSpace
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from changeling_protocol import KaryChange, MutationSpace, Odds
-from changeling_protocol.randomizers import Space
+from changeling_protocol import KaryChange, MutationSpace, Odds, Space
 
 from ..estimate import Estimate, Floats
 from ..tallies import Counts, NodeTally

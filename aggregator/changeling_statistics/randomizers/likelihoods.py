@@ -10,8 +10,7 @@ from itertools import permutations
 from math import gcd
 from typing import TypeAlias
 
-from changeling_protocol import Randomizer
-from changeling_protocol.randomizers import Space
+from changeling_protocol import Randomizer, Space
 
 Likelihoods: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
 """For each class of symbols of one likelihood ratio, its probabilities (p, q) under the two inputs."""

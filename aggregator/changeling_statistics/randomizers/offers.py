@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
-from changeling_protocol import MutationSpace, Odds, Randomizer
-from changeling_protocol.randomizers import Losses
+from changeling_protocol import Losses, MutationSpace, Odds, Randomizer
 
 from ..estimate import Floats
 

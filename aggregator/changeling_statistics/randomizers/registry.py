@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
-from changeling_protocol import Odds, Randomizer, StateSpace
-from changeling_protocol.randomizers import Agreeing, Space
+from changeling_protocol import Agreeing, Odds, Randomizer, Space, StateSpace
 
 from .counterpart import Counterpart
 from .offers import ChangeOffers, Offer

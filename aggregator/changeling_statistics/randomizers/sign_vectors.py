@@ -6,8 +6,7 @@ Knows no randomizer, and decodes nothing.
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol.randomizers import SignVectors
-from changeling_protocol.randomizers.sign_vectors import arrangements
+from changeling_protocol import SignVectors, arrangements
 from numpy.typing import NDArray
 
 from ..estimate import Floats

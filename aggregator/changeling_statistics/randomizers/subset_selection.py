@@ -6,8 +6,7 @@ from functools import cached_property, lru_cache
 from math import comb
 
 import numpy as np
-from changeling_protocol import Odds, StateSpace, SubsetSelection
-from changeling_protocol.randomizers import SYMBOL_LIMIT, Space
+from changeling_protocol import SYMBOL_LIMIT, Odds, Space, StateSpace, SubsetSelection
 from numpy.typing import NDArray
 
 from ..estimate import Floats

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from changeling_protocol import Odds, StateSpace, UnaryEncoding
-from changeling_protocol.randomizers.unary_encoding import MOST_BITS
+from changeling_protocol import MOST_BITS, Odds, StateSpace, UnaryEncoding
 from numpy.typing import NDArray
 
 from ..estimate import Floats

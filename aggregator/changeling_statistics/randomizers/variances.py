@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from changeling_protocol import Randomizer
-from changeling_protocol.randomizers import Space
+from changeling_protocol import Randomizer, Space
 
 from ..conservation import without_sum
 from .offers import Offer, Variances

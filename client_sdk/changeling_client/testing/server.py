@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
-from changeling_protocol import CannotOpen, MalformedBytes, SealingKey, Survey, open_envelope
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import head_of
+from changeling_protocol import (
+    CannotOpen,
+    MalformedBytes,
+    Refusal,
+    SealingKey,
+    Survey,
+    SurveyId,
+    head_of,
+    open_envelope,
+)
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list, survey_path
 from changeling_protocol.wire.paths import KEYS, UPLOADS
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

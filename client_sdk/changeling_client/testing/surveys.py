@@ -11,12 +11,12 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Odds,
+    Randomizer,
     ReleasePlan,
     SignedSubset,
     Survey,
     Track,
 )
-from changeling_protocol.randomizers import Randomizer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .clock import FIRST_DAY

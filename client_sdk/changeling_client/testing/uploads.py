@@ -3,10 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from changeling_protocol import MalformedBytes, Node, Report, Survey, Track
-from changeling_protocol.quantities import NodeNumber, SurveyId, TrackNumber
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.upload import CLOSING_ID_BYTES, closings, column_bytes, decode_upload
+from changeling_protocol import (
+    CLOSING_ID_BYTES,
+    MalformedBytes,
+    Node,
+    NodeNumber,
+    Report,
+    Survey,
+    SurveyId,
+    Track,
+    TrackNumber,
+    closings,
+    column_bytes,
+    decode_upload,
+    symbol_bytes,
+)
 
 from ..wording import said
 

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-from changeling_protocol import Node, Survey
-from changeling_protocol.sealing import HEAD_BYTES, SEAL_BYTES
-from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, upload_bytes
-from changeling_statistics.randomizers import counterpart_of
+from changeling_protocol import HEAD_BYTES, MOST_SPANNED_PERIODS, SEAL_BYTES, Node, Survey, closings, upload_bytes
+from changeling_statistics import counterpart_of
 
 DAY_SECONDS = 86_400
 ID_BYTES = 16

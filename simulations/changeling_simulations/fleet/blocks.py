@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import Closing, Node, SealingKey, Survey, seal
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.upload import MOST_SPANNED_PERIODS, closings, encode_upload
+from changeling_protocol import (
+    MOST_SPANNED_PERIODS,
+    Closing,
+    Node,
+    Refusal,
+    SealingKey,
+    Survey,
+    closings,
+    encode_upload,
+    seal,
+)
 from numpy.typing import NDArray
 
 from ..population import Population, States

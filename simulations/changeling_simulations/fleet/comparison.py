@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from changeling_protocol import Survey
-from changeling_statistics.estimation.histograms import Histogram, series
-from changeling_statistics.tallies import Attendance, GroupClosing, NodeTally, PlanNode, Tallies
+from changeling_statistics import Attendance, GroupClosing, Histogram, NodeTally, PlanNode, Tallies, series
 
 from .truth import Truth
 

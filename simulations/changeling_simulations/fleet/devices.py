@@ -7,11 +7,19 @@ does. Its coins repeat, so that its envelopes can be expected: no person's devic
 import random
 from collections.abc import Sequence
 
-from changeling_protocol import Closing, Node, Report, Standing, Survey
-from changeling_protocol.plan import draw_nodes
-from changeling_protocol.quantities import StratumNumber
-from changeling_protocol.responding import Slots, respond
-from changeling_protocol.upload import closings, draw_closing_id
+from changeling_protocol import (
+    Closing,
+    Node,
+    Report,
+    Slots,
+    Standing,
+    StratumNumber,
+    Survey,
+    closings,
+    draw_closing_id,
+    draw_nodes,
+    respond,
+)
 
 
 class SeededCoins:

@@ -4,13 +4,23 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from changeling_protocol import Closing, Node, Report, SealingKey, Survey, seal
-from changeling_protocol.quantities import StratumNumber, SurveyId
-from changeling_protocol.randomizers import symbol_bytes
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.sealing import HEAD_BYTES
-from changeling_protocol.survey import ID_BYTES
-from changeling_protocol.upload import CLOSING_BYTES, MOST_SPANNED_PERIODS, encode_upload
+from changeling_protocol import (
+    CLOSING_BYTES,
+    HEAD_BYTES,
+    ID_BYTES,
+    MOST_SPANNED_PERIODS,
+    Closing,
+    Node,
+    Refusal,
+    Report,
+    SealingKey,
+    StratumNumber,
+    Survey,
+    SurveyId,
+    encode_upload,
+    seal,
+    symbol_bytes,
+)
 
 from .devices import Device
 from .truth import Adding

@@ -5,9 +5,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
-from changeling_protocol import MalformedBytes, SealingKey, Survey
-from changeling_protocol.loopback import is_loopback
-from changeling_protocol.quantities import UnixSeconds
+from changeling_protocol import MalformedBytes, SealingKey, Survey, UnixSeconds, is_loopback
 from changeling_protocol.wire import MSGPACK, ErrorAnswer, decode_key_list, survey_path
 from changeling_protocol.wire.paths import FOLD, KEYS, SERIES, STATUS
 

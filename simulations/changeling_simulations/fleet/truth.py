@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from changeling_protocol import Closing, MalformedBytes, Report, Standing, Survey
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_protocol.refusal import Refusal
-from changeling_statistics.randomizers import counterpart_of
-from changeling_statistics.tallies import Attendance, NodeTally
+from changeling_protocol import (
+    Closing,
+    MalformedBytes,
+    NodeNumber,
+    Refusal,
+    Report,
+    Standing,
+    StratumNumber,
+    Survey,
+    TrackNumber,
+)
+from changeling_statistics import Attendance, NodeTally, counterpart_of
 
 TallyKey: TypeAlias = tuple[TrackNumber, NodeNumber, StratumNumber]
 AttendanceKey: TypeAlias = tuple[int, int, StratumNumber]

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from changeling_protocol import Calendar, Node, Survey
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.upload import closings
+from changeling_protocol import Calendar, Node, Survey, UnixSeconds, closings
 
 MARGIN_SECONDS = 60
 """At the least so long before its grace ends a closing is taken for one that the server will count."""

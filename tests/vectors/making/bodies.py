@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from changeling_protocol import MalformedBytes, canonical
-from changeling_protocol.refusal import Refusal
-from changeling_protocol.upload import MOST_SPANNED_PERIODS
+from changeling_protocol import MOST_SPANNED_PERIODS, MalformedBytes, Refusal, canonical
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
     MOST_ENVELOPES,

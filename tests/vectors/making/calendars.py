@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from changeling_protocol import Calendar
-from changeling_protocol.quantities import UnixSeconds
-from changeling_protocol.upload import closings
+from changeling_protocol import Calendar, UnixSeconds, closings
 
 from .examples import SURVEYS
 from .notation import Case

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from changeling_protocol import Odds, Survey
-from changeling_protocol.cost import lives_cost
-from changeling_protocol.millionths import micro
-from changeling_protocol.randomizers import Randomizer, randomizer_as_fields
+from changeling_protocol import Odds, Randomizer, Survey, lives_cost, micro
+from changeling_protocol.randomizers import randomizer_as_fields
 
 from .examples import RANDOMIZERS, SURVEYS
 from .notation import Case, fields, number, odds

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from changeling_protocol import Group, KaryResponse, Odds, ReleasePlan, StateSpace, Track
-from changeling_protocol.plan import draw_nodes
-from changeling_protocol.upload import draw_closing_id
+from changeling_protocol import Group, KaryResponse, Odds, ReleasePlan, StateSpace, Track, draw_closing_id, draw_nodes
 
 from ...coins import SeededCoins
 from .notation import Case, LoggedCoins

@@ -8,10 +8,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from changeling_protocol import Group, ReleasePlan
-from changeling_protocol.joint import agreeing
+from changeling_protocol import Group, ReleasePlan, Slots, agreeing, respond
 from changeling_protocol.plan_fields import plan_as_fields
-from changeling_protocol.responding import Slots, respond
 
 from ...coins import ListedCoins
 from .examples import JOINT_GROUPS

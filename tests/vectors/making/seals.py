@@ -3,10 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from changeling_protocol import CannotOpen, hpke, open_envelope
-from changeling_protocol.quantities import SurveyId
-from changeling_protocol.sealing import SealingKey, head_of, key_id
-from changeling_protocol.version import VERSION
+from changeling_protocol import VERSION, CannotOpen, SealingKey, SurveyId, head_of, hpke, key_id, open_envelope
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from .examples import PRIVATE, SEALING_KEY, SURVEYS

@@ -5,9 +5,16 @@ from typing import Any
 
 import msgpack
 import pytest
-from changeling_protocol import BadSignature, MalformedBytes, ProtocolError, SealingKey, Survey, UnderstatedEpsilon
+from changeling_protocol import (
+    BadSignature,
+    EarlyEnd,
+    MalformedBytes,
+    ProtocolError,
+    SealingKey,
+    Survey,
+    UnderstatedEpsilon,
+)
 from changeling_protocol.canonical import decode
-from changeling_protocol.ending import EarlyEnd
 from changeling_protocol.signing import signed
 
 from ...protocol.examples import AUTHORITY, PINNED

@@ -3,8 +3,7 @@
 from itertools import product
 
 import pytest
-from changeling_protocol import Breakdown
-from changeling_protocol.strata import stratum_of
+from changeling_protocol import Breakdown, stratum_of
 
 from .examples import PUBLIC
 from .notation import Case

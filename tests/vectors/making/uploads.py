@@ -3,9 +3,18 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from changeling_protocol import Closing, Node, Report, Standing
-from changeling_protocol.quantities import NodeNumber, StratumNumber, TrackNumber
-from changeling_protocol.upload import closings, encode_upload, upload_bytes
+from changeling_protocol import (
+    Closing,
+    Node,
+    NodeNumber,
+    Report,
+    Standing,
+    StratumNumber,
+    TrackNumber,
+    closings,
+    encode_upload,
+    upload_bytes,
+)
 
 from ...protocol.examples import AUTHORITY, PINNED
 from .examples import SURVEYS

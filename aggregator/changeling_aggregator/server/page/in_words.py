@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from changeling_protocol import AtMost, Survey, TimeBounded
-from changeling_protocol.constraints import Constraint, Hybrid
-from changeling_protocol.upwards import upwards
+from changeling_protocol import AtMost, Constraint, Hybrid, Survey, TimeBounded, upwards
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 

@@ -9,8 +9,7 @@ from fractions import Fraction
 from functools import partial
 from math import comb, sqrt
 
-from changeling_protocol import MutationSpace, Odds, SignedSubset
-from changeling_protocol.randomizers import BALANCED, SYMBOL_LIMIT, Space
+from changeling_protocol import BALANCED, SYMBOL_LIMIT, MutationSpace, Odds, SignedSubset, Space
 
 from ..offers import ANY_ODDS, Offer, Variances
 from .moments import SignMoments

@@ -4,8 +4,7 @@ from functools import lru_cache
 from itertools import product
 
 import numpy as np
-from changeling_protocol import SignedSubset
-from changeling_protocol.randomizers import SignVectors
+from changeling_protocol import SignedSubset, SignVectors
 
 from ...estimate import Floats
 from ...tallies import Counts

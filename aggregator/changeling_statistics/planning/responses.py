@@ -7,6 +7,7 @@ that no other beats in both, the noise of states and the noise of changes, are o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from itertools import product
 from math import comb, log
@@ -17,7 +18,8 @@ import numpy as np
 from changeling_protocol import MOST_SCORE, Agreeing, MutationSpace, Odds, Space, StateSpace
 
 from ..estimate import Floats
-from ..randomizers import agreeing_offers, class_variances
+from ..randomizers.registry import Offer, agreeing_offers, change_offers, class_variances, state_offers
+from .wish import Span, Wish, odds_within, reports_that_tell
 
 CHANCES, ALIKE = tuple(np.geomspace(1e-6, 0.5, 40).tolist()), 0.2
 """The p that are tried: how likely a symbol of the base agrees. Those whose logarithms differ by less are alike."""
@@ -223,3 +225,34 @@ def _form(made: Agreeing, conserved: bool) -> _Form:
     favoured = squares[0] + (squares[1] - squares[0]) * (1 - agreements[0]) / (agreements[1] - agreements[0])
     against = squares[0] - (squares[1] - squares[0]) * agreements[0] / (agreements[1] - agreements[0])
     return _Form(made, p, p * favoured + (1 - p) * against, favoured, told)
+
+
+def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer | None:
+    """The best randomizer for reports of a state; None if the budget is so small that they would say nothing.
+
+    answers: z.
+    null: whether NULL is one of the states.
+    budget: for all reports together, in nats.
+    reports: how many an entry sends.
+    """
+    odds = odds_within(budget, Decimal(reports))
+    if odds is None:
+        return None
+    return min(state_offers(StateSpace(answers, null), odds), key=lambda offer: offer.variances.came, default=None)
+
+
+def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Offer | None:
+    """The best randomizer for reports of changes; None if the budget is so small that they would say nothing.
+
+    span: the nodes that are reported on.
+    budget: for all of them together, in nats.
+    moved: the share of the entries that change their answer over a node.
+    """
+    offers: list[Offer] = []
+    told_moves = wish.closed and span.first > 0
+    for kind in change_offers():
+        odds = odds_within(budget, reports_that_tell(wish, span, kind.unit))
+        if odds is not None:
+            offers += kind.offers(MutationSpace(wish.answers, null=not told_moves), odds, moved, wish.closed)
+    closed = wish.closed
+    return min(offers, key=lambda offer: (offer.conserved if closed else offer.variances).mixed(moved), default=None)

@@ -11,7 +11,7 @@ import numpy as np
 from changeling_papers import BasicCounting, cum, stream_bound
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import NodeTally
-from changeling_statistics.estimation.decoding import input_counts
+from changeling_statistics.estimation.releases import input_counts
 
 from tests.seeded_noise import SeededNoise
 

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 from changeling_papers import (
     FullyDynamic,
-    InsertionMinusDeletion,
+    PartitionedRelease,
     MultiplicativeWeights,
     Update,
     fully_dynamic,
@@ -140,7 +140,7 @@ def gathered(
 
 def compared(
     dynamic: FullyDynamic[Counts],
-    difference: InsertionMinusDeletion[Counts],
+    difference: PartitionedRelease[Counts],
     stream: list[Step],
     table: Counts,
     seed: int,

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from changeling_aggregator.store.id_files import IdFile
 from changeling_protocol import SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..store.id_files import IdFile
 from .key_service import KeyService
 from .parts import Part
 from .pieces import Piece, tasks_of

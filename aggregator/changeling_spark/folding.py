@@ -11,22 +11,23 @@ from contextlib import ExitStack, suppress
 from time import sleep
 from typing import TYPE_CHECKING
 
+from changeling_aggregator.errors import AggregatorError, Overtaken
+from changeling_aggregator.fold import FoldReport
+from changeling_aggregator.fold.closing import latest_right
+from changeling_aggregator.fold.folding import add_counted, in_turn
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.store import ClosingKey, Store, Transactions
+from changeling_aggregator.store.counted import sealed_period
+from changeling_aggregator.store.early_ends import published_ends
+from changeling_aggregator.store.id_files import IdFile, registered_files, replace_files
+from changeling_aggregator.store.run_files import begin_run, remove_run, sweep_runs
+from changeling_aggregator.store.runs import drop_runs
+from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.store.stretches import unread_stretches
+from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol import UnixSeconds
 
-from ..errors import AggregatorError, Overtaken, SparkTrouble
-from ..fold import FoldReport
-from ..fold.closing import latest_right
-from ..fold.folding import add_counted, in_turn
-from ..segments import place_at
-from ..store import ClosingKey, Store, Transactions
-from ..store.counted import sealed_period
-from ..store.early_ends import published_ends
-from ..store.id_files import IdFile, registered_files, replace_files
-from ..store.run_files import begin_run, remove_run, sweep_runs
-from ..store.runs import drop_runs
-from ..store.sealing_keys import private_keys
-from ..store.stretches import unread_stretches
-from ..store.surveys import published_surveys
+from .errors import SparkTrouble
 from .ids_of_runs import ids_of_runs
 from .parts import Part
 from .pieces import Piece, moves_of

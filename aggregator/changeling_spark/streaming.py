@@ -11,11 +11,12 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
+from changeling_aggregator.errors import AggregatorError
+from changeling_aggregator.fold import FoldReport
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from ..errors import AggregatorError, SparkTrouble
-from ..fold import FoldReport
+from .errors import SparkTrouble
 from .offers import Offer, Offers
 from .pieces import Piece, moves_of, tasks_of
 from .running import Executors, SparkExecutors

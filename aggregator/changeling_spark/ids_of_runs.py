@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from changeling_aggregator.fold.ids import merged_ids
+from changeling_aggregator.segments import Place
+from changeling_aggregator.segments.id_files import write_ids
+from changeling_aggregator.store import ClosingKey
+from changeling_aggregator.store.id_files import IdFile
+from changeling_aggregator.store.runs import ID_BYTES, read_run
+from changeling_aggregator.store.schema import runs
 from changeling_protocol import SurveyId
 from sqlalchemy import Connection, select
-
-from ..fold.ids import merged_ids
-from ..segments import Place
-from ..segments.id_files import write_ids
-from ..store import ClosingKey
-from ..store.id_files import IdFile
-from ..store.runs import ID_BYTES, read_run
-from ..store.schema import runs
 
 _FILE_BYTES = 2**20 * ID_BYTES
 

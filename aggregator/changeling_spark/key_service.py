@@ -17,11 +17,11 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 import msgpack
+from changeling_aggregator.core_dumps import leave_no_core
 from changeling_protocol import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from ..core_dumps import leave_no_core
-from ..errors import KeysWithheld
+from .errors import KeysWithheld
 
 _INFO = b"changeling keys of a run"
 _PUBLIC_BYTES, _CODE_BYTES, _TOKEN_BYTES = 32, 32, 32

@@ -14,12 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import AggregatorError, FoldOver, SparkTrouble
+from changeling_aggregator.errors import AggregatorError, FoldOver
+
+from .errors import SparkTrouble
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OURS = "changeling_aggregator.errors."
+_OURS = ("changeling_aggregator.errors.", "changeling_spark.errors.")
 _DEATH_SECONDS = 1.0
 """So long after its last word a Java process may still be there."""
 NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
@@ -121,7 +123,7 @@ def is_stopped(spark: "SparkSession") -> bool:
 def first_line(error: BaseException) -> str:
     """What an error of Spark's says: the sentence of ours that a task ended with, or its first line; no trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = (line.removeprefix(_OURS) for line in lines if line.startswith(_OURS))
+    ours = (line.removeprefix(module) for line in lines for module in _OURS if line.startswith(module))
     return next(ours, lines[0] if lines else type(error).__name__)[:300]
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
+from changeling_aggregator.segments import Place
+from changeling_aggregator.segments.form import Row, encoded
+from changeling_aggregator.store import LoggedRequest
+from changeling_aggregator.store.log import requests_after
+from changeling_aggregator.store.stretches import Stretch
 from sqlalchemy import Connection
 
-from ..segments import Place
-from ..segments.form import Row, encoded
-from ..store import LoggedRequest
-from ..store.log import requests_after
-from ..store.stretches import Stretch
 from .pieces import Piece
 
 _SEGMENT_BYTES = 8 * 2**20

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.segments.form import check_rows, decoded, rows_after
+from changeling_aggregator.store import LoggedRequest
 from changeling_protocol import UnixMilliseconds
-
-from ..segments import place_at
-from ..segments.form import check_rows, decoded, rows_after
-from ..store import LoggedRequest
 
 BATCH_REQUESTS = 20_000
 BATCH_BYTES = 8 * 2**20

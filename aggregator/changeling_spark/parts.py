@@ -7,11 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+from changeling_aggregator.fold.counting import Counted
+from changeling_aggregator.store.id_files import IdFile
 from changeling_protocol import NodeNumber, Refusal, StratumNumber, SurveyId, TrackNumber, UnixMilliseconds, canonical
 from changeling_statistics import Attendance, NodeTally
-
-from ..fold.counting import Counted
-from ..store.id_files import IdFile
 
 At = tuple[int, int]
 """A request: its stream, and its position."""

@@ -11,13 +11,13 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from changeling_aggregator.fold.columns import UploadRows
+from changeling_aggregator.opening import Kind, Opened, Sheaf, upload_number
+from changeling_aggregator.store import LoggedRequest
 from changeling_protocol import Group, Survey, SurveyId, Track, UnixMilliseconds, symbol_bytes
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
-from ..fold.columns import UploadRows
-from ..opening import Kind, Opened, Sheaf, upload_number
-from ..store import LoggedRequest
 from .spread import Spread
 
 Records = NDArray[np.void]

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from changeling_aggregator.fold.checks import early_uploads
+from changeling_aggregator.fold.columns import UploadRows
+from changeling_aggregator.fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
+from changeling_aggregator.fold.freed_memory import keep_freed_memory
+from changeling_aggregator.fold.ids import ids_in, merged_ids
+from changeling_aggregator.opening import Kind, Opener, Sheaf, request_number
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.segments.id_files import read_ids, write_ids
+from changeling_aggregator.store import ClosingKey, LoggedRequest
+from changeling_aggregator.store.id_files import IdFile
+from changeling_aggregator.store.surveys import readable
 from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds
 
-from ..fold.checks import early_uploads
-from ..fold.columns import UploadRows
-from ..fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
-from ..fold.freed_memory import keep_freed_memory
-from ..fold.ids import ids_in, merged_ids
-from ..opening import Kind, Opener, Sheaf, request_number
-from ..segments import place_at
-from ..segments.id_files import read_ids, write_ids
-from ..store import ClosingKey, LoggedRequest
-from ..store.id_files import IdFile
-from ..store.surveys import readable
 from .key_service import KeySource, keys_from
 from .lots import Lot, lots_of, uploads_of
 from .parts import Part

@@ -60,7 +60,7 @@ from .sealing import (
     open_envelope,
     seal,
 )
-from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, encode, signed
+from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
     Breakdown,
     EarlyEnd,
@@ -177,6 +177,7 @@ __all__ = [
     "column_bytes",
     "count_strata",
     "cover",
+    "decode",
     "decode_upload",
     "draw_closing_id",
     "draw_nodes",

@@ -11,7 +11,7 @@ import numpy as np
 from changeling_central.counters.binary import cum
 from changeling_central.regions import stream_bound
 from changeling_central.static import BasicCounting
-from changeling_protocol import KaryResponse, StateSpace
+from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import NodeTally
 from changeling_statistics.estimation.decoding import input_counts
 

@@ -31,7 +31,7 @@ from changeling_protocol import (
 )
 from changeling_protocol.constraints import MOST_CLASSES
 from changeling_protocol.plan import MOST_DRAWN_NODES, MOST_NODES, MOST_TRACKS
-from changeling_protocol.randomizers import MOST_ANSWERS
+from changeling_protocol.randomizers.interface import MOST_ANSWERS
 from changeling_protocol.signing import MOST_ITEMS
 from changeling_protocol.survey import MOST_EPSILON_MICRO
 from changeling_protocol.wire import MOST_BODY_BYTES

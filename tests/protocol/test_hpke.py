@@ -3,7 +3,8 @@
 import sys
 
 import pytest
-from changeling_protocol import hpke_seal, hpke_unseal, key_schedule, sealing
+from changeling_protocol import hpke_seal, hpke_unseal, sealing
+from changeling_protocol.sealing import key_schedule
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM

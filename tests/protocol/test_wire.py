@@ -1,12 +1,10 @@
 """What client and server say to each other: known bytes, round trips, and that nobody else spells it."""
 
-import ast
 import json
 from pathlib import Path
 
 import pytest
 from changeling_protocol import MalformedBytes, Refusal, SealingKey, Survey, encode, signed
-from changeling_protocol.signing import unverified
 from changeling_protocol.wire import (
     ADVICE,
     HTTP_STATUS,
@@ -149,50 +147,6 @@ def test_signed_objects_are_read_without_their_signature_in_one_place():
         with pytest.raises(MalformedBytes, match="not a "):
             read(other.signed_by(AUTHORITY))
     with pytest.raises(MalformedBytes, match="payload and its signature"):
-        unverified("survey", encode({"payload": published.payload}))
+        Survey.unverified(encode({"payload": published.payload}))
     with pytest.raises(MalformedBytes):
-        unverified("survey", signed("survey", {"rubbish": [[]] * 2**16}, AUTHORITY))
-
-
-SPELLED_OTHERWISE = {
-    "aggregator/changeling_aggregator/cli/result_tables.py": {"refused"},  # JSON for operators
-    "aggregator/changeling_aggregator/relay/copies.py": {"canonical"},  # a file of its own
-    "aggregator/changeling_aggregator/server/examining.py": {"keys"},  # what is examined
-    "aggregator/changeling_aggregator/server/fold_loop.py": {"envelopes", "refused"},  # words of the log
-    "aggregator/changeling_aggregator/server/health.py": {"keys"},  # the name of a trouble
-    "aggregator/changeling_aggregator/server/operations.py": {"envelopes", "refused"},  # JSON for operators
-    "aggregator/changeling_aggregator/spark/key_service.py": {"keys"},  # the name of a thread
-    "aggregator/changeling_aggregator/spark/parts.py": {"canonical"},  # what a run's tasks hand over
-    "aggregator/changeling_aggregator/store/snapshots.py": {"canonical"},  # rows of its own
-    "aggregator/changeling_commands/__main__.py": {"keys"},  # the command
-    "aggregator/changeling_commands/table.py": {"keys"},  # the command
-    "benchmarks/scale_capacity.py": {"envelopes"},  # the name of a count
-    "benchmarks/server_lives.py": {"envelopes"},  # words of the log
-    "simulations/changeling_simulations/demo/deployment.py": {"keys"},  # the command
-    "simulations/changeling_simulations/fleet/comparison.py": {"refused"},  # JSON for operators
-    "simulations/changeling_simulations/fleet/server.py": {"refused"},  # JSON for operators
-    "simulations/changeling_simulations/fleet/truth.py": {"envelopes", "refused"},  # a file of its own
-}
-
-
-def test_the_wire_is_spelled_in_the_protocol_alone():
-    """No path, media type, member of a body or reason of refusal stands in another package, none packs by itself."""
-    for path in (file for wing in OTHERS for file in (ROOT / wing).rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        tree = ast.parse(path.read_text())
-        documented = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if _documents(node)}
-        strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} - documented
-        texts = {each for each in strings if isinstance(each, str)}
-        assert not any("/v1" in each or "application/" in each for each in texts), name
-        allowed = SPELLED_OTHERWISE.get(name, set())
-        assert texts & {"envelopes", "refused", "keys"} <= allowed, name
-        assert not texts & {reason.value for reason in Refusal if "-" in reason.value}, name
-        assert {alias.name for node in ast.walk(tree) for alias in _imported(node)} & {"canonical"} <= allowed, name
-
-
-def _documents(node: ast.AST) -> bool:
-    return isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def _imported(node: ast.AST) -> list[ast.alias]:
-    return node.names if isinstance(node, ast.ImportFrom) else []
+        Survey.unverified(signed("survey", {"rubbish": [[]] * 2**16}, AUTHORITY))

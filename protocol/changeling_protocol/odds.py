@@ -1,20 +1,39 @@
-"""Exact likelihood ratios, and losses rounded up from them.
+"""Exact likelihood ratios, and the losses that follow from them: decimal numbers, always rounded up.
 
-All decimal work is done in a context of its own, whatever the app has set.
+Losses are added and compared on devices, inside apps that may have set a decimal context of their own. No result here
+depends on it: a context of one digit would take 18 for 10.
 """
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
+from decimal import ROUND_CEILING, Context, Decimal, DivisionByZero, InvalidOperation, Overflow, localcontext
 from functools import lru_cache
 from math import gcd, inf, nextafter
 
-from ..upwards import upwards
-
+MICRO = 10**6
+"""Surveys are signed in whole millionths, of epsilons and of expected changes."""
+WEEK = 604_800
+"""The seconds of a week."""
 MOST_EPSILON = 43
 """The largest loss for which odds are made: they stay below 2^63, as integers in signed bytes must."""
 _LN_ERROR = Decimal("1e-45")
 """Decimal.ln is correctly rounded to 50 digits whatever the context's rounding; this covers it upwards."""
+_UPWARDS = Context(
+    prec=50,
+    rounding=ROUND_CEILING,
+    Emin=-999_999,
+    Emax=999_999,
+    capitals=1,
+    clamp=0,
+    flags=[],
+    traps=[InvalidOperation, DivisionByZero, Overflow],
+)
+"""Written out whole: what is left open would come from `decimal.DefaultContext`, which an app may change as well."""
+
+
+def upwards() -> AbstractContextManager[Context]:
+    """A context for a `with` statement, in which decimal arithmetic has 50 digits and rounds up."""
+    return localcontext(_UPWARDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +79,6 @@ class Odds:
                 odds = cls(odds.favoured - 1, other)
             return odds
 
-    @classmethod
-    def of_bias(cls, bias: Fraction) -> "Odds":
-        """The odds (1 + e) : (1 - e) of an answer ±1 that is kept with probability (1 + e)/2, and else turned round.
-
-        bias: e, from 0 to below 1. The loss is ln((1 + e)/(1 - e)), which is above 2e. Raises ValueError outside.
-        `KaryResponse` over two states with these odds is the local mechanism RR of the lecture notes, section 1: let
-        those who hold a state answer -1, and let Σ be the sum of all n reports. Then the notes' estimate n/2 - Σ/(2e)
-        of how many hold it is P⁻¹O, with standard deviation √((1 - e²)n)/(2e).
-
-        >>> Odds.of_bias(Fraction(1, 2))
-        Odds(favoured=3, other=1)
-        """
-        if not 0 <= bias < 1:
-            raise ValueError(f"the bias of an answer is from 0 to below 1, got {bias}")
-        ratio = (1 + bias) / (1 - bias)
-        return cls(ratio.numerator, ratio.denominator)
-
 
 @lru_cache(maxsize=1024)
 def log_ratio(numerator: int, denominator: int) -> Decimal:
@@ -92,3 +94,25 @@ def rounded_up(loss: Decimal) -> float:
     nearest = float(loss)
     with upwards():
         return nearest if Decimal(nearest) >= loss else nextafter(nearest, inf)
+
+
+def micro(epsilon: Decimal) -> int:
+    """An epsilon in millionths, rounded up."""
+    with upwards():
+        return int((epsilon * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def from_micro(epsilon_micro: int) -> Decimal:
+    """The epsilon of so many millionths."""
+    with upwards():
+        return Decimal(epsilon_micro) / MICRO
+
+
+def per_week(epsilon: Decimal, seconds: int) -> Decimal:
+    """An epsilon that is spent over so many seconds, for each week of them, rounded up to millionths.
+
+    >>> per_week(Decimal(8), 2 * WEEK)
+    Decimal('4')
+    """
+    with upwards():
+        return from_micro(micro(epsilon * WEEK / seconds))

@@ -14,8 +14,8 @@ from math import inf
 import numpy as np
 from changeling_papers import (
     FullyDynamic,
-    PartitionedRelease,
     MultiplicativeWeights,
+    PartitionedRelease,
     Update,
     fully_dynamic,
     insertion_minus_deletion,

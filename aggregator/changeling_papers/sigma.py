@@ -10,6 +10,7 @@ Source: sigma-counting, algorithms 1, 2 and 5, theorems 1 and 5; algorithms 3 an
 
 >>> from fractions import Fraction
 >>> from changeling_central import OpenDPNoise
+>>> from changeling_papers import Algebra, Domain, Query, SigmaCounting
 >>> domain = Domain.of(age=range(121), city=["Paris", "Rome", "elsewhere"])
 >>> adults, romans = Query.of(domain, "age >= 18"), Query.of(domain, "18 <= age < 65 and city == 'Rome'")
 >>> counting = SigmaCounting(Algebra.of([adults, romans]), Fraction(1))

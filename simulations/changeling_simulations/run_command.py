@@ -52,7 +52,8 @@ def run(
     changes: Annotated[float, typer.Option(min=0, metavar="X", help="Synthetic: an entry's changes, on average.")] = 2,
     gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False,
     entries: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Resample to so many entries.", show_default=ALL)
+        int | None,
+        typer.Option(parser=options.count, metavar="N", help="Resample to so many entries: 2e5.", show_default=ALL),
     ] = None,
     period: Annotated[
         int | None,

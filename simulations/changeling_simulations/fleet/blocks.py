@@ -103,7 +103,7 @@ class _Making:
 
     def send_garbage(self) -> None:
         """One envelope that is refused, or has a report that is."""
-        kinds = COUNTED if self._wishes.logged else COUNTED + TOLD
+        kinds = COUNTED + TOLD
         make = kinds[int(self._generator.integers(len(kinds)))]
         span = self._closing_in(self._wishes.heard)
         self.envelopes.append(make(self._survey, self._key, self._other(), span, self.adding))
@@ -117,7 +117,7 @@ class _Making:
             self.envelopes.append(self.envelopes[place])
             self.due.append(due)
             for closing in self._answered[place]:
-                self.adding.refuse(Refusal.LATE if self._is_late(closing, due) else Refusal.DUPLICATE)
+                self.adding.refuse(Refusal.LATE if self._is_late(closing) else Refusal.DUPLICATE)
 
     def _put(self, device: Device, span: Node, due: float) -> None:
         answered, reports = device.answer(span)
@@ -125,17 +125,14 @@ class _Making:
         self.envelopes.append(seal(plaintext, self._survey.id, self._key))
         self.due.append(due)
         self._answered.append(answered)
-        good = [each for each in answered if not self._is_late(each, due)]
+        good = [each for each in answered if not self._is_late(each)]
         self.adding.accept(device.group, good, reports)
         if late := len(answered) - len(good):
             self.adding.refuse(Refusal.LATE, late)
 
-    def _is_late(self, closing: Closing, due: float) -> bool:
-        """Whether a server refuses a closing as late: by when it is due, in a log; else by the server's own clock."""
-        if not self._wishes.logged:
-            return self._wishes.overdue is not None and closing.period <= self._wishes.overdue.end
-        survey = self._survey
-        return milliseconds(due) > 1000 * (survey.calendar.time(closing.period) + survey.grace)
+    def _is_late(self, closing: Closing) -> bool:
+        """Whether a server refuses a closing as late, by its own clock."""
+        return self._wishes.overdue is not None and closing.period <= self._wishes.overdue.end
 
     def _moments(self, span: Node, count: int) -> Times:
         """When devices that are online after each period of a span send, shape (count, periods)."""
@@ -159,11 +156,6 @@ class _Making:
     def _device(self, name: str, states: int) -> Device:
         coins = SeededCoins(f"{self._wishes.seed} {self._number} {name}")
         return Device(self._survey, self._states[states].tolist(), coins)
-
-
-def milliseconds(due: float) -> int:
-    """A moment, in Unix seconds, as a log holds it."""
-    return round(1000 * due)
 
 
 def spans(heard: Node, online: NDArray[np.bool_]) -> Iterator[Node]:

@@ -18,7 +18,6 @@ class Wishes:
     duplicates, late, garbage: so many more envelopes, as shares of those that devices send: sent once more; about a
     closing whose grace is over; refused for another reason.
     seed: another one makes other devices, with other answers and other ids.
-    logged: whether they go to a log, where nothing is that a server refuses at its door.
     """
 
     devices: int
@@ -29,7 +28,6 @@ class Wishes:
     late: float = 0.0
     garbage: float = 0.0
     seed: int = 0
-    logged: bool = False
 
     def __post_init__(self) -> None:
         if self.devices < 1:

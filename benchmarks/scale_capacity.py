@@ -21,10 +21,10 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import segments_after
 from changeling_protocol import Node
 from changeling_simulations.capacity import Cost, UnitCosts
+from changeling_simulations.fleet.devices import Wishes
 from changeling_simulations.fleet.sealing import Load, sealed
 from changeling_simulations.fleet.sending import send
 from changeling_simulations.fleet.server import Server
-from changeling_simulations.fleet.wishes import Wishes
 from scipy.optimize import nnls
 
 from tests.aggregator.serving import TOKEN, ServerProcess

@@ -15,18 +15,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .bundled import bundled_names, changelog_path
-    from .calendars import calendar_for
-    from .experiment import Experiment, compare, simulate
-    from .fitted import fitted_expectation
-    from .known import known_error
-    from .plan_plots import save_plan_plot
-    from .plots import save_plot
-    from .population import Population
+    from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
+    from .exact_error import exact_error
+    from .experiment import Experiment, compare, simulate, simulated_errors
+    from .plan_report import save_plan_plot
+    from .population import Population, fitted_expectation, paper_survey
+    from .run_report import save_plot
     from .sampler import sample_tallies
-    from .simulated_error import simulated_errors
-    from .surveys import paper_survey
-    from .synthetic import synthetic_calendar, synthetic_changelog
 
 __all__ = [
     "Experiment",
@@ -35,8 +30,8 @@ __all__ = [
     "calendar_for",
     "changelog_path",
     "compare",
+    "exact_error",
     "fitted_expectation",
-    "known_error",
     "paper_survey",
     "sample_tallies",
     "save_plan_plot",
@@ -55,7 +50,7 @@ _MODULES = {
     "compare": "experiment",
     "simulate": "experiment",
     "fitted_expectation": "fitted",
-    "known_error": "known",
+    "exact_error": "known",
     "save_plan_plot": "plan_plots",
     "save_plot": "plots",
     "Population": "population",

@@ -17,12 +17,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from . import options
-from .fleet.comparison import Row, compared, told
+from .fleet.devices import Wishes, open_periods, overdue_periods
 from .fleet.sealing import Load, sealed
 from .fleet.sending import Sent, send
 from .fleet.server import Server
-from .fleet.truth import Truth
-from .fleet.wishes import Wishes, open_periods, overdue_periods
+from .fleet.truth import Row, Truth, compared, told
 
 DEVICES = 1000
 TOKEN_VARIABLE = "CHANGELING_TOKEN"  # noqa: S105

@@ -15,18 +15,12 @@ from rich.markup import escape
 from rich.progress import track
 
 from . import options
-from .alignment import aligned, check_dates
-from .bundled import changelog_path
-from .calendars import calendar_for
-from .experiment import Experiment, compare, in_the_field
+from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
+from .experiment import Experiment, Trials, compare, in_the_field, trials_of, tried
 from .field import Field
-from .plots import save_plot
-from .population import Population
-from .report import print_report, print_trials
+from .population import Population, paper_survey
+from .run_report import print_report, print_trials, save_plot
 from .sampler import draw_members, full_attendance, sample_nodes
-from .surveys import paper_survey
-from .synthetic import synthetic_calendar, synthetic_changelog
-from .trials import Trials, trials_of, tried
 
 HISTORIES = 10_000
 """How many histories are made up at most; a larger synthetic population is resampled from them."""

@@ -58,7 +58,7 @@ class KnownPopulation:
         return Moments(products, centred, means)
 
 
-def known_error(
+def exact_error(
     population: Population, survey: Survey, *, retrospective: bool = False, devices: int | None = None
 ) -> Prediction:
     """The exact standard errors of a survey's histograms, given the histories of a population.

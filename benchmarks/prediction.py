@@ -11,8 +11,7 @@ from decimal import Decimal
 import numpy as np
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations.changelogs import calendar_for, changelog_path
-from changeling_simulations.exact_error import exact_error
-from changeling_simulations.experiment import simulated_errors
+from changeling_simulations.experiment import exact_error, simulated_errors
 from changeling_simulations.population import Population, fitted_expectation
 from changeling_statistics import Wish, compare_plans, read_csv
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
-    from .exact_error import exact_error
-    from .experiment import Experiment, compare, simulate, simulated_errors
+    from .experiment import Experiment, compare, exact_error, simulate, simulated_errors
     from .plan_report import save_plan_plot
     from .population import Population, fitted_expectation, paper_survey
     from .run_report import save_plot
@@ -43,22 +42,22 @@ __all__ = [
 ]
 
 _MODULES = {
-    "bundled_names": "bundled",
-    "changelog_path": "bundled",
-    "calendar_for": "calendars",
+    "bundled_names": "changelogs",
+    "changelog_path": "changelogs",
+    "calendar_for": "changelogs",
     "Experiment": "experiment",
     "compare": "experiment",
     "simulate": "experiment",
-    "fitted_expectation": "fitted",
-    "exact_error": "known",
-    "save_plan_plot": "plan_plots",
-    "save_plot": "plots",
+    "fitted_expectation": "population",
+    "exact_error": "experiment",
+    "save_plan_plot": "plan_report",
+    "save_plot": "run_report",
     "Population": "population",
     "sample_tallies": "sampler",
-    "simulated_errors": "simulated_error",
-    "paper_survey": "surveys",
-    "synthetic_calendar": "synthetic",
-    "synthetic_changelog": "synthetic",
+    "simulated_errors": "experiment",
+    "paper_survey": "population",
+    "synthetic_calendar": "changelogs",
+    "synthetic_changelog": "changelogs",
 }
 
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
     from .experiment import Experiment, compare, exact_error, simulate, simulated_errors
-    from .plan_report import save_plan_plot
+    from .plots import save_plan_plot, save_plot
     from .population import Population, fitted_expectation, paper_survey
-    from .run_report import save_plot
     from .sampler import sample_tallies
 
 __all__ = [
@@ -50,8 +49,8 @@ _MODULES = {
     "simulate": "experiment",
     "fitted_expectation": "population",
     "exact_error": "experiment",
-    "save_plan_plot": "plan_report",
-    "save_plot": "run_report",
+    "save_plan_plot": "plots",
+    "save_plot": "plots",
     "Population": "population",
     "sample_tallies": "sampler",
     "simulated_errors": "experiment",

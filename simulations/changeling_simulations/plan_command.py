@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from . import options
-from .plan_report import print_comparison, save_plan_plot
+from .plots import save_plan_plot
+from .reports import print_comparison
 
 YEAR = 31_557_600
 """A mean year in seconds."""

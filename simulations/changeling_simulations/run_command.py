@@ -19,7 +19,8 @@ from .changelogs import aligned, calendar_for, changelog_path, check_dates, synt
 from .experiment import Experiment, Trials, compare, in_the_field, trials_of, tried
 from .field import Field
 from .population import Population, paper_survey
-from .run_report import print_report, print_trials, save_plot
+from .plots import save_plot
+from .reports import print_report, print_trials
 from .sampler import draw_members, full_attendance, sample_nodes
 
 HISTORIES = 10_000

@@ -11,9 +11,7 @@ from decimal import Decimal
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Survey
-from changeling_simulations.experiment import exact_error, simulated_errors
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import sample_tallies
+from changeling_simulations import Population, exact_error, sample_tallies, simulated_errors
 from changeling_statistics import Option, Wish, hierarchical_plan, optimal_plan, smoothed_series
 from changeling_statistics.planning.plans import panel, paper_hierarchy
 

@@ -9,7 +9,7 @@ from time import process_time
 
 import numpy as np
 from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges
-from changeling_simulations.experiment import exact_error, simulated_errors
+from changeling_simulations import exact_error, simulated_errors
 from changeling_statistics import Planned, Wish, optimal_plan
 
 from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish, smoothed_error

@@ -10,9 +10,14 @@ from decimal import Decimal
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations.changelogs import calendar_for, changelog_path
-from changeling_simulations.experiment import exact_error, simulated_errors
-from changeling_simulations.population import Population, fitted_expectation
+from changeling_simulations import (
+    Population,
+    calendar_for,
+    changelog_path,
+    exact_error,
+    fitted_expectation,
+    simulated_errors,
+)
 from changeling_statistics import Wish, compare_plans, read_csv
 
 from .cohort import cohort, cohort_expectation

@@ -22,8 +22,7 @@ from math import exp, inf, isfinite, log
 
 import numpy as np
 from changeling_protocol import Group
-from changeling_simulations.experiment import exact_error
-from changeling_simulations.population import Population
+from changeling_simulations import Population, exact_error
 from changeling_statistics import counterpart_of, hierarchical_plan, optimal_plan
 from numpy.typing import NDArray
 

@@ -9,10 +9,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges, Survey
-from changeling_simulations.changelogs import changelog_path
-from changeling_simulations.experiment import Experiment, exact_error, simulate
-from changeling_simulations.plots import save_plot
-from changeling_simulations.population import Population, paper_survey
+from changeling_simulations import (
+    Experiment,
+    Population,
+    changelog_path,
+    exact_error,
+    paper_survey,
+    save_plot,
+    simulate,
+)
 from changeling_statistics import Changelog, Wish, optimal_plan, parse_duration, parse_instant, read_csv, write_survey
 from rich.console import Console
 from rich.progress import track

@@ -16,21 +16,54 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
-    from .experiment import Experiment, compare, exact_error, simulate, simulated_errors
+    from .experiment import Experiment, compare, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
+    from .field import Field
+    from .field_sampler import FieldTallies, sample_field
     from .plots import save_plan_plot, save_plot
     from .population import Population, fitted_expectation, paper_survey
-    from .sampler import sample_tallies
+    from .sampler import full_attendance, sample_tallies
+
+_MODULES = {
+    "bundled_names": "changelogs",
+    "calendar_for": "changelogs",
+    "changelog_path": "changelogs",
+    "synthetic_calendar": "changelogs",
+    "synthetic_changelog": "changelogs",
+    "Experiment": "experiment",
+    "compare": "experiment",
+    "epsilon_text": "experiment",
+    "exact_error": "experiment",
+    "in_the_field": "experiment",
+    "simulate": "experiment",
+    "simulated_errors": "experiment",
+    "Field": "field",
+    "FieldTallies": "field_sampler",
+    "sample_field": "field_sampler",
+    "save_plan_plot": "plots",
+    "save_plot": "plots",
+    "Population": "population",
+    "fitted_expectation": "population",
+    "paper_survey": "population",
+    "full_attendance": "sampler",
+    "sample_tallies": "sampler",
+}
 
 __all__ = [
     "Experiment",
+    "Field",
+    "FieldTallies",
     "Population",
     "bundled_names",
     "calendar_for",
     "changelog_path",
     "compare",
+    "epsilon_text",
     "exact_error",
     "fitted_expectation",
+    "full_attendance",
+    "in_the_field",
     "paper_survey",
+    "sample_field",
     "sample_tallies",
     "save_plan_plot",
     "save_plot",
@@ -39,25 +72,6 @@ __all__ = [
     "synthetic_calendar",
     "synthetic_changelog",
 ]
-
-_MODULES = {
-    "bundled_names": "changelogs",
-    "changelog_path": "changelogs",
-    "calendar_for": "changelogs",
-    "Experiment": "experiment",
-    "compare": "experiment",
-    "simulate": "experiment",
-    "fitted_expectation": "population",
-    "exact_error": "experiment",
-    "save_plan_plot": "plots",
-    "save_plot": "plots",
-    "Population": "population",
-    "sample_tallies": "sampler",
-    "simulated_errors": "experiment",
-    "paper_survey": "population",
-    "synthetic_calendar": "changelogs",
-    "synthetic_changelog": "changelogs",
-}
 
 
 def __getattr__(name: str) -> object:

@@ -18,8 +18,8 @@ from . import options
 from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
 from .experiment import Experiment, Trials, compare, in_the_field, trials_of, tried
 from .field import Field
-from .population import Population, paper_survey
 from .plots import save_plot
+from .population import Population, paper_survey
 from .reports import print_report, print_trials
 from .sampler import draw_members, full_attendance, sample_nodes
 

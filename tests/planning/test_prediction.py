@@ -19,8 +19,7 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_simulations.experiment import exact_error
-from changeling_simulations.population import Population
+from changeling_simulations import Population, exact_error
 from changeling_statistics import (
     Attendance,
     NodeTally,

@@ -140,7 +140,7 @@ class Chains:
 
     @cached_property
     def _shortest(self) -> tuple[NDArray[Any], ...]:
-        """Length, hops and `told` of the shortest chains, and the last edge of each, -1 if there is none; (T+1, F) each.
+        """Length, hops and `told` of the shortest chains, and the last edge of each, -1 if there is none.
 
         Edge by edge in the order of their ends: what leads to the start of an edge is known by then. Of several over
         one span the first counts.

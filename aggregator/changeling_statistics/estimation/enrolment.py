@@ -81,7 +81,7 @@ class Enrolment:
 
     @cached_property
     def scales(self) -> Floats:
-        """What takes estimates in units m to entries as known at each time, enrolled / m; 0 where nobody is enrolled."""
+        """What takes estimates in units m to entries as known at each time, enrolled / m; 0 where nobody is."""
         return np.divide(self.enrolled, self.stands_for, out=np.zeros_like(self.new), where=self.stands_for > 0)
 
     @cached_property

@@ -49,7 +49,7 @@ class Figures:
     values: unbiased, shape (k, z), in entries.
     variances: shape (k, z), in entries squared, of `Estimate.covariance` the diagonal.
     upper_bound: whether those are upper bounds, shape (k,).
-    bounds: ends that hold whatever the silent are like, as those of `Silence`, shape (k, z, 2).
+    bounds: ends that hold whatever the silent are like, as those of `Basis`, shape (k, z, 2).
     influence: by how much one more entry, with any reports on all nodes of its group, can move each value at most,
     shape (k, z), in entries.
     known_until: the last closing that each hangs on, shape (k,).
@@ -314,11 +314,3 @@ def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
     if symbols > len(listed):
         largest = np.full_like(largest, largest.max())
     return tuple(largest.tolist())
-
-
-MOST_AT_ONCE = 2**17
-"""How many weights are worked on at a time, so that they stay in the cache; eight times as many take twice as long."""
-FEW = 8
-"""What entries have in common is worked out one by one for fewer estimates than that."""
-LEVEL = 0.95
-"""The level of the bounds that hold whatever the silent are like."""

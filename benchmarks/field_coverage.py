@@ -129,7 +129,7 @@ def _batch(listed: Sequence[Scenario], numbers: tuple[int, int]) -> tuple[Floats
                     estimate = solution.estimate(time)
                 except NotEstimable:
                     continue
-                enrolled = solution.releases.enrolment.enrolled(time)
+                enrolled = solution.releases.enrolment.enrolled[time]
                 truth = drawn.frozen[time, 1:] / drawn.frozen[time].sum()
                 errors[row, at] = estimate.values / enrolled - truth
                 deviations[row, at] = np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0)) / enrolled

@@ -240,7 +240,7 @@ def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[F
     values, variances = np.full((2, len(histograms), len(survey.answers)), np.nan)
     for at, each in enumerate(histograms):
         if isinstance(each, Histogram):
-            counted[at] = each.silence.enrolled
+            counted[at] = each.basis.enrolled
             values[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
     return counted, values, variances
 

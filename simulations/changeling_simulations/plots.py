@@ -219,8 +219,7 @@ def _conductances(option: Option) -> dict[tuple[int, int], float]:
     survey, conductances = option.survey, dict[tuple[int, int], float]()
     for group in range(len(survey.plan.groups)):
         for number, track in survey.plan.numbered(group):
-            end, one = np.array([node.end for node in track.nodes()], np.intp), np.ones(track.count)
-            planned = planned_variances(survey, number, end, one, one)
+            planned = planned_variances(survey, number, np.array([node.end for node in track.nodes()], np.intp))
             for node, variance in zip(track.nodes(), planned.tolist(), strict=True):
                 start = node.start if track.reports_changes else 0
                 conductances[start, node.end] = conductances.get((start, node.end), 0.0) + 1 / variance

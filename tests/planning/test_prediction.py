@@ -31,7 +31,7 @@ from changeling_statistics import (
     releases,
 )
 from changeling_statistics.estimation.entries import draws
-from changeling_statistics.estimation.sampling import Design
+from changeling_statistics.estimation.forms import Design
 from changeling_statistics.planning.prediction import PlannedEdges
 
 from benchmarks.cohort import cohort
@@ -167,11 +167,12 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
         end=edges.end,
         group=edges.group,
         track=edges.track,
-        expansion=np.array([survey.plan.total_share / group.share for group in survey.plan.groups]),
+        expansion=np.array([[survey.plan.total_share / group.share for group in survey.plan.groups]]),
+        group_of=np.array([survey.plan.group_of(track) for track in range(len(survey.plan.tracks))]),
         kept=kept,
         scatter=scatter,
-        whole=1.0,
-        entries=200.0,
+        whole=np.ones(1),
+        entries=np.array([200.0]),
     )
     for time in range(1, 9):
         exact = true_sampling_covariance(design, K[time - 1], population.frozen, 3)

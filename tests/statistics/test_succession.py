@@ -90,7 +90,7 @@ def results(seed: int, periods: int) -> list[Histogram | Gap]:
     """A series with a gap in its second period."""
     draws = np.random.default_rng(seed)
     made = [
-        Histogram(t, Estimate(draws.normal(size=3), np.eye(3) * t, t % 2 == 1), (), None) for t in range(1, periods + 1)
+        Histogram(t, Estimate(draws.normal(size=3), np.eye(3) * t, t % 2 == 1), None) for t in range(1, periods + 1)
     ]
     return [*made[:1], Gap(Node(0, 2), None), *made[2:]][:periods]
 

@@ -11,27 +11,35 @@ Nothing is lost to floating point. Everything lives on a lattice of 2^-bits unit
 them, z is drawn in whole numbers, and w = Ĉ⁻¹ z is solved period by period, rounded in a way that a whole number added
 to w_t goes through unchanged. So whoever saw Ĉ x + z could compute what is published, to the last bit.
 The state holds the true level and the noise of the last `band` periods, so keep it where the changelog is kept.
+
+C is the square root of counting, cut off after `band` coefficients (`sensitivity`): C² = A, so the whole root measures
+C x and adds it up with C again; cut off it needs a memory of so many numbers for each column, and errs more. Source:
+Henzinger, Upadhyay, Upadhyay 2023; cut off: Kalinin, Lampert 2024.
+
+How much Gaussian noise: a shift of length μ under normal noise of scale 1 is told apart by (Balle, Wang 2018, theorem 8)
+
+    delta = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)
+
+A normal draw rounded to whole numbers gives no more away. OpenDP draws the discrete Gaussian instead, whose logarithm
+differs from the rounded one's by at most (r² + 1) / 8·scale² within r scales. At scales of 2^47 and above that is less
+than `SLACK` over a million draws in a thousand columns, and the 2e^(-r²/2) beyond r = 14 less than `TAIL`.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ldexp, sqrt
+from math import ceil, exp, expm1, ldexp, log2, nextafter, sqrt
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Counts, Floats
 
-from ..changes.dcr import NEIGHBOURS, checked_change
-from ..changes.linear_query import LinearQuery
-from ..changes.release_graph import Level
-from ..errors import BadState, BudgetExhausted
-from ..mechanism import Guarantee, Mechanism
-from ..noise import Noise
-from ..states import check_counts
-from .gaussian import ABOVE, concentrated_length, implied_epsilon, lattice_bits, told_apart
-from .sensitivity import most_moved, squared_sensitivity
-from .toeplitz import band_of, level_variances, square_root_coefficients
+from .errors import BadState, BudgetExhausted
+from .linear_query import MOST_NUMBERS, LinearQuery
+from .mechanism import Guarantee, Mechanism, check_counts
+from .nodes import NEIGHBOURS, Level, checked_change
+from .noise import Noise
+from .sensitivity import most_moved, square_root_coefficients, squared_sensitivity
 
 SOURCE = "Fichtenberger, Henzinger, Upadhyay 2023; streams that react: Denisov et al. 2022, Smith, Thakurta 2022"
 
@@ -202,3 +210,128 @@ def lattice_coefficients(band: int, bits: int) -> Counts:
     coefficients: Counts = np.rint(np.ldexp(square_root_coefficients(band), bits)).astype(np.int64)
     coefficients.flags.writeable = False
     return coefficients
+
+
+MOST_BAND = 2**14
+"""Of coefficients, so that a column's memory is at most 256 KiB; longer streams take the banded form."""
+
+
+def band_of(periods: int, width: int) -> int:
+    """How many coefficients a stream of so many periods and columns is released with: all, or as memory allows."""
+    return min(periods, MOST_BAND, max(1, MOST_NUMBERS // width))
+
+
+@lru_cache(maxsize=16)
+def level_variances(periods: int, band: int) -> Floats:
+    """The variance of the level at the end of each period, in variances of one draw of noise; shape (periods,).
+
+    Σ_{i < t} β_i²,   β the sums of the coefficients of 1 / c(x)
+    """
+    variances: Floats = np.cumsum(_level_coefficients(periods, band) ** 2)
+    variances.flags.writeable = False
+    return variances
+
+
+@lru_cache(maxsize=16)
+def window_variances(periods: int, band: int, window: int) -> Floats:
+    """The variance of what a level differs by from that of `window` periods before, as of `level_variances`.
+
+    Σ_{i < t} (β_i - β_{i - window})²,   β_i = 0 for i < 0: before the first period the level is 0, without noise
+    """
+    beta = _level_coefficients(periods, band)
+    variances: Floats = np.cumsum((beta - np.concatenate([np.zeros(window), beta])[:periods]) ** 2)
+    variances.flags.writeable = False
+    return variances
+
+
+def _level_coefficients(periods: int, band: int) -> Floats:
+    """β, the sums of the coefficients of 1 / c(x): how much of each draw is in a level."""
+    if band == periods:
+        return square_root_coefficients(periods)
+    c = np.zeros(periods)
+    c[:band] = square_root_coefficients(band)
+    beta: Floats = np.cumsum(_reciprocal(c))
+    return beta
+
+
+def _reciprocal(c: Floats) -> Floats:
+    """The coefficients of 1 / c(x), by Newton's g ← g (2 - c g), which doubles how many are right."""
+    inverse, known = np.array([1 / c[0]]), 1
+    while known < len(c):
+        known = min(2 * known, len(c))
+        points = 1 << (3 * known - 1).bit_length()
+        of_c, of_g = np.fft.rfft(c[:known], points), np.fft.rfft(inverse, points)
+        inverse = np.fft.irfft(of_g * (2 - of_c * of_g), points)[:known]
+    return inverse
+
+
+SLACK = 1e-12
+"""Of epsilon, absolute: what the discrete law may differ by from the rounded one."""
+CANCELLED = 1e-6
+"""Relative, of delta: more than floating point loses in the difference above."""
+TAIL = 1e-30
+LATTICE_BITS = 48
+"""The noise's scale on the lattice is between 2^47 and 2^48."""
+LEAST_SCALE, MOST_SCALE = 2.0**-6, 2.0**30
+"""In units of the query: below, sums of C's coefficients would not fit 64 bits; beyond, the lattice be too coarse."""
+ABOVE = 1 + 1e-12
+
+
+@lru_cache(maxsize=1024)
+def told_apart(epsilon: Fraction, delta: Fraction) -> float:
+    """The length of a shift under noise of scale 1 that costs (epsilon, delta), rounded down.
+
+    ValueError unless epsilon > 0 and 0 < delta < 1, and where they are too small for floating point.
+    """
+    if epsilon <= 0 or not 0 < delta < 1:
+        raise ValueError(f"Gaussian noise needs epsilon > 0 and 0 < delta < 1, got {epsilon} and {delta}")
+    stated, allowed = nextafter(float(epsilon), 0) - SLACK, float(delta) * (1 - CANCELLED) - TAIL
+    if stated <= 0 or allowed <= 0:
+        raise ValueError(f"epsilon {float(epsilon):g}, delta {float(delta):g} are too small for Gaussian noise")
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, stated) <= allowed:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, stated) <= allowed else (low, middle)
+    if low**2 < 1e-8 * stated:
+        raise ValueError(f"epsilon {float(epsilon):g}, delta {float(delta):g} are too small for Gaussian noise")
+    return low
+
+
+def implied_epsilon(length: float, delta: Fraction) -> Fraction:
+    """The epsilon at this delta that a shift of this length costs under noise of scale 1, rounded up."""
+    low, high = 0.0, 1.0
+    allowed = float(delta) * (1 - CANCELLED) - TAIL
+    while gaussian_delta(length, high) > allowed:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if gaussian_delta(length, middle) <= allowed else (middle, high)
+    return Fraction(high + 2 * SLACK)
+
+
+def gaussian_delta(length: float, epsilon: float) -> float:
+    """The least delta at this epsilon of a shift of this length under normal noise of scale 1."""
+    from scipy.special import log_ndtr  # loads slowly
+
+    with_it = float(log_ndtr(length / 2 - epsilon / length))
+    without = epsilon + float(log_ndtr(-length / 2 - epsilon / length))
+    return -exp(with_it) * expm1(min(0.0, without - with_it))
+
+
+def lattice_bits(scale: float) -> int:
+    """Into how many halves a unit is cut, one after another, for noise of this scale in units.
+
+    ValueError for a scale below 2^-6, which hides nothing, or above 2^30.
+    """
+    if scale < LEAST_SCALE:
+        raise ValueError(f"noise of scale {scale:g} hides nothing of whole units, and is below {LEAST_SCALE:g}")
+    if not 0 < scale <= MOST_SCALE:
+        raise ValueError(f"noise of scale {scale:g} is beyond the lattice's {MOST_SCALE:g}: take a larger unit")
+    return LATTICE_BITS - ceil(log2(scale))
+
+
+def concentrated_length(rho: Fraction) -> float:
+    """The length of a shift under noise of scale 1 that is rho-zCDP, √(2 rho), rounded down."""
+    return sqrt(2 * float(rho)) / ABOVE

@@ -6,21 +6,61 @@ paper's |hi - lo| is too small for an insertion where 0 is outside [lo, hi] (Pan
 Neighbours: databases of which one lacks an entry of the other, with all its mutations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 from math import floor
 
 import numpy as np
+from changeling_protocol import AtMostWithin, Calendar, Constraint, Hybrid, TimeBounded
 from changeling_statistics import Counts, Mutations
 
-from ..node_noise import JointShifts
-from .body import Extent, State, check_within, extent_of, extent_of_sizes
+from .noise import JointShifts
+
+Corner = tuple[int, ...]
+"""What an entry counts for, a number for each column of a query."""
+NEAR = 1e-9
+"""Of the rounding of a share of a corner, and of what shares then do not add up to, relative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far an entry moves a query in one node. appears: from nobody to an answer, or back. moves: anyhow.
+
+    Sums of sizes over the columns first, sums of squares second, in units and units squared.
+    """
+
+    appears: tuple[int, int]
+    moves: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """periods: in how many periods an entry's mutations lie at most. span: from the first of these to the last."""
+
+    periods: int
+    span: int
+
+
+def reaches(constraint: Constraint, calendar: Calendar) -> tuple[Reach, ...]:
+    """The reach of an entry of each class of the constraint; of most constraints there is but one class."""
+    bounds = range(0, (calendar.periods + 1) * calendar.period, calendar.period)
+    span = calendar.periods - 1
+    match constraint:
+        case Hybrid(classes):
+            return tuple(reach for each in classes for reach in reaches(each, calendar))
+        case TimeBounded(seconds) | AtMostWithin(_, seconds):
+            span = TimeBounded(seconds).most_nodes(bounds) - 1
+    return (Reach(constraint.most_nodes(bounds), span),)
+
 
 MOST_UNITS = 2**53
 MOST_COMPARED = 2**22
 """Numbers that are compared at once, and so held in memory."""
 MOST_PAIRS = 2**30
+MOST_NUMBERS = 2**22
+"""Numbers of noise that a release holds in memory, for all columns together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +82,7 @@ class LinearQuery:
     moving: tuple[int, ...]
     unit: Fraction = Fraction(1)
     fixed: bool = False
-    corners: tuple[State, ...] = ()
+    corners: tuple[Corner, ...] = ()
     cells: Counts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -199,3 +239,40 @@ def clipped_sum(
     largest = max(abs(lowest), abs(highest))
     moving = largest if fixed else max(highest, 0) - min(lowest, 0)
     return LinearQuery(((name),), ((0,), *((f,) for f in rounded)), (largest,), (moving,), unit, fixed)
+
+
+def extent_of(corners: Sequence[Corner], fixed: bool) -> Extent:
+    """The extent of entries that count for anything between these corners. fixed: no entry holds two answers."""
+    appears = _most(corners, _sum), _most(corners, _squares)
+    between = [] if fixed else [tuple(a - b for a, b in zip(*pair, strict=True)) for pair in combinations(corners, 2)]
+    return Extent(appears, (_most([*corners, *between], _sum), _most([*corners, *between], _squares)))
+
+
+def extent_of_sizes(appearing: Sequence[int], moving: Sequence[int]) -> Extent:
+    """The extent of entries that shift so many columns by so much at most, all of them together."""
+    return Extent((_sum(appearing), _squares(appearing)), (_sum(moving), _squares(moving)))
+
+
+def check_within(rows: Counts, corners: Sequence[Corner]) -> None:
+    """ValueError for a row, of shape (rows, w), that is no mixture of the corners, or for corners of no simplex."""
+    scale = max(1, _most(corners, _sum))
+    system = np.concatenate([np.array(corners, np.float64) / scale, np.ones((len(corners), 1))], 1).T
+    if np.linalg.matrix_rank(system) < len(corners):
+        raise ValueError(f"the corners of what an entry counts for span a simplex, got {list(corners)}")
+    sought = np.concatenate([rows / scale, np.ones((len(rows), 1))], 1).T
+    shares = np.linalg.lstsq(system, sought, rcond=None)[0]
+    off = np.abs(system @ shares - sought) > NEAR
+    if np.any(shares < -NEAR) or off.any() or np.any(np.abs(rows).sum(1) > _most(corners, _sum)):
+        raise ValueError(f"an entry counts for something that is not between {list(corners)}")
+
+
+def _most(moved: Sequence[Corner], norm: Callable[[Sequence[int]], int]) -> int:
+    return max((norm(each) for each in moved), default=0)
+
+
+def _sum(sizes: Sequence[int]) -> int:
+    return sum(abs(size) for size in sizes)
+
+
+def _squares(sizes: Sequence[int]) -> int:
+    return sum(size**2 for size in sizes)

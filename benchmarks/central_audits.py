@@ -12,15 +12,18 @@ from math import log
 from typing import Any
 
 import numpy as np
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.dcr import disjoint_release
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.changes.mean_query import best_weight
-from changeling_central.matrix import square_root
-from changeling_central.matrix.toeplitz import square_root_coefficients
-from changeling_central.mechanism import Mechanism
+from changeling_central import (
+    Blocks,
+    LinearQuery,
+    Mechanism,
+    Shape,
+    answer_query,
+    best_weight,
+    drawn_ahead,
+    square_root,
+    square_root_coefficients,
+)
+from changeling_central.nodes import disjoint_release
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Floats
 from scipy.linalg import toeplitz

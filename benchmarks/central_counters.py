@@ -12,8 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from changeling_central.noise import Noise, OpenDPNoise
-from changeling_central.pooled_noise import PooledNoise
+from changeling_central import Noise, OpenDPNoise, PooledNoise
 from changeling_papers import BasicCounting, BinaryMechanism, InfiniteMechanism, binary_mechanism, cum, sparse_release
 from changeling_statistics import Counts
 

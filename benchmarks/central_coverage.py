@@ -11,24 +11,29 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.dcr import disjoint_release
-from changeling_central.changes.hdcr import NodeRelease, hierarchy
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.changes.release_graph import BestEstimates, cover_sum
-from changeling_central.changes.swcr import Windows, sliding_windows
-from changeling_central.intervals import (
+from changeling_central import (
+    BestEstimates,
+    Blocks,
     Interval,
+    Law,
+    LinearQuery,
+    NodeRelease,
+    Noise,
+    OpenDPNoise,
+    Shape,
+    Windows,
     ahead_interval,
+    answer_query,
+    cover_sum,
+    drawn_ahead,
+    hierarchy,
     online_interval,
+    sliding_windows,
+    square_root,
     square_root_interval,
     sum_interval,
 )
-from changeling_central.matrix import square_root
-from changeling_central.node_noise import Law
-from changeling_central.noise import Noise, OpenDPNoise
+from changeling_central.nodes import disjoint_release
 from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum, levels_after
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Counts

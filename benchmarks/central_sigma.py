@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from changeling_central.errors import BudgetExhausted
-from changeling_central.noise import Noise
+from changeling_central import BudgetExhausted, Noise
 from changeling_papers import (
     Algebra,
     Atoms,

@@ -1,19 +1,21 @@
 """What a release may cost, as people write it, and whom the promise is made to; refused before anything is drawn.
 
-A budget is epsilon, with a delta or without, or rho of concentrated privacy. Numbers count as they are written: 0.1 is a
-tenth. Beyond the bounds here noise has no meaning (2^63 is the largest number), or accounting needs more memory than
+A budget is epsilon, with a delta or without, or rho of concentrated privacy. Numbers count as they are written: 0.1 is
+a tenth. Beyond the bounds here noise has no meaning (2^63 is the largest number), or accounting needs more memory than
 there is.
 
 The unit of privacy is an entry with all its mutations, or a person with all the entries that are theirs. A person with
-at most N entries is N neighbours in a row, so a release that costs an entry (ε/N, δ') costs the person (ε, δ),
-δ = δ' (e^ε - 1)/(e^(ε/N) - 1): group privacy, whatever the mechanism. One of ρ-zCDP costs the person N²ρ. Source: Dwork,
-Roth 2014, theorem 2.2; for δ, Vadhan 2017, lemma 2.2; for ρ, Bun, Steinke 2016, proposition 1.9.
+at most N entries is N neighbours in a row, so a release that costs an entry (ε/N, δ') costs the person (ε, δ), δ = δ'
+(e^ε - 1)/(e^(ε/N) - 1): group privacy, whatever the mechanism. One of ρ-zCDP costs the person N²ρ. Source: Dwork, Roth
+2014, theorem 2.2; for δ, Vadhan 2017, lemma 2.2; for ρ, Bun, Steinke 2016, proposition 1.9.
 """
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, expm1
 from pathlib import Path
+
+import numpy as np
 
 from .composition import Cost, implied_by
 from .mechanism import Guarantee
@@ -24,11 +26,22 @@ LEAST_ACCOUNTED = Fraction(1, 10**4)
 LEAST_DELTA = Fraction(1, 10**12)
 MOST_RELEASED_PERIODS = 10**6
 MOST_DIGITS = 40
-PICTURES = (".png", ".svg", ".pdf")
 
 
-def budget(text: str) -> Fraction:
-    """The exact number that is written. ValueError for what is none, or is too long to mean one."""
+Number = int | float | str | Fraction
+Budget = tuple[Number, Number] | Number
+"""Of all releases: epsilon, (epsilon, delta), "3,1e-6", or "rho=1/2"."""
+
+
+def exact(number: Number) -> Fraction:
+    """The exact number that is written. ValueError for what is none, or is too long to mean one.
+
+    >>> exact(0.1), exact("1/3"), exact("1e-6")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
+    """
+    if isinstance(number, Fraction):
+        return number
+    text = str(number)
     try:
         if "e" in text.lower() and abs(int(text.lower().partition("e")[2])) > MOST_DIGITS:
             raise ValueError
@@ -37,6 +50,11 @@ def budget(text: str) -> Fraction:
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"a budget is a number such as 0.5 or 1/2, got {text[:MOST_DIGITS]!r}") from None
+
+
+def whole(value: object) -> int | None:
+    """A whole number, Python's or NumPy's, as Python's own; None for anything else, bools and floats included."""
+    return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else None
 
 
 def check_budget(epsilon: Fraction, delta: Fraction) -> None:
@@ -61,25 +79,10 @@ def check_periods(periods: int) -> None:
         )
 
 
-def check_changelog(path: Path) -> None:
-    """ValueError for what is there but no file: a changelog may be read twice, which a pipe cannot be."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no file: a changelog is a .csv, .csv.gz or .parquet file")
-
-
 def check_output(output: Path) -> None:
     """ValueError where the folder is missing."""
     if not output.parent.is_dir():
         raise ValueError(f"there is no folder {output.parent} to write {output.name} in")
-
-
-def check_plot(plot: Path, changelog: Path) -> None:
-    """Known before the release, not after: ValueError for another kind of file, no folder, and the changelog itself."""
-    if plot.suffix not in PICTURES:
-        raise ValueError(f"a picture is a .png, .svg or .pdf file, got {plot.name}")
-    check_output(plot)
-    if plot.exists() and plot.samefile(changelog):
-        raise ValueError(f"{plot} is the changelog: a picture would be written over it")
 
 
 BELOW = 1 - 2.0**-40
@@ -113,9 +116,9 @@ class Unit:
         """What an entry may cost, so that the unit costs at most (epsilon, delta)."""
         if self.most == 1 or epsilon <= 0:
             return epsilon, delta
-        whole, part = float(epsilon), float(epsilon / self.most)
+        together, part = float(epsilon), float(epsilon / self.most)
         # (e^part - 1) / (e^whole - 1), of which both would overflow
-        share = Fraction(exp(part - whole) * expm1(-part) / expm1(-whole) * BELOW)
+        share = Fraction(exp(part - together) * expm1(-part) / expm1(-together) * BELOW)
         return epsilon / self.most, delta * share
 
     def rho_of_an_entry(self, rho: Fraction) -> Fraction:
@@ -136,11 +139,6 @@ class Unit:
 
 ENTRY = Unit()
 """The unit where nobody says otherwise."""
-
-
-Number = int | float | str | Fraction
-Budget = tuple[Number, Number] | Number
-"""Of all releases: epsilon, (epsilon, delta), or "rho=1/2"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +179,11 @@ def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | No
         each = unit.of_an_entry(cost.epsilon, cost.delta)
         check_budget(*each)
         return Spending(unit, cost, *each)
-    whole = exact(rho)
-    of_entry = unit.rho_of_an_entry(whole)
+    of_unit = exact(rho)
+    of_entry = unit.rho_of_an_entry(of_unit)
     pure = pure_epsilon(of_entry)
     check_budget(pure, Fraction(0))
-    return Spending(unit, Cost(Fraction(0), Fraction(0), whole), pure, Fraction(0), of_entry)
+    return Spending(unit, Cost(Fraction(0), Fraction(0), of_unit), pure, Fraction(0), of_entry)
 
 
 def pure_of(epsilon: str | None, rho: str | None) -> tuple[Cost, Fraction]:
@@ -198,18 +196,16 @@ def total_of(total: Budget | None) -> Cost | None:
     """The budget of all releases. ValueError for what is none."""
     if total is None:
         return None
-    if isinstance(total, str) and (named := total.replace(" ", "")).startswith("rho="):
-        rho = budget(named.removeprefix("rho="))
+    text = total.replace(" ", "") if isinstance(total, str) else ""
+    if text.startswith("rho="):
+        rho = exact(text.removeprefix("rho="))
         if rho <= 0:
             raise ValueError(f"a budget of all releases has rho > 0, got {total!r}")
         return Cost(Fraction(0), Fraction(0), rho)
-    epsilon, delta = total if isinstance(total, tuple) else (total, 0)
-    cost = Cost(exact(epsilon), exact(delta))
-    if cost.epsilon <= 0 or not 0 <= cost.delta < 1:
-        raise ValueError(f"a budget of all releases has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
-    return cost
-
-
-def exact(number: Number) -> Fraction:
-    """A budget as it is written. ValueError for what is no number."""
-    return number if isinstance(number, Fraction) else budget(str(number))
+    if text:
+        epsilon, _, delta = text.partition(",")
+        total = epsilon, delta or 0
+    epsilon_, delta_ = map(exact, total if isinstance(total, tuple) else (total, 0))
+    if epsilon_ <= 0 or not 0 <= delta_ < 1:
+        raise ValueError(f"a budget of all releases has epsilon > 0 and 0 <= delta < 1, got {total}")
+    return Cost(epsilon_, delta_)

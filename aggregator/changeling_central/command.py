@@ -11,11 +11,12 @@ from changeling_statistics import format_duration, format_instant
 from rich.console import Console
 from rich.progress import Progress
 
+from .afterwards import save_release_plot
 from .budget import check_output, exact
 from .offers import all_offers
-from .output import read_about, save_release_plot
+from .output import read_about
 from .release import FILES, Help, Released, ReleaseOptions, default_output, release_with
-from .run import state_beside
+from .statement import state_beside
 
 PICTURES = (".png", ".svg", ".pdf")
 MECHANISMS = "\n\n".join(f"{offer.name}: {offer.summary}" for offer in all_offers())
@@ -64,12 +65,17 @@ def _parameters() -> Iterator[inspect.Parameter]:
         described = next((each for each in more if isinstance(each, Help)), None)
         if described is None:
             continue
-        taken = kind if kind in (bool, int, int | None) else str if defaults[name].default == inspect._empty else str | None
+        taken = (
+            kind if kind in (bool, int, int | None) else str if defaults[name].default == inspect._empty else str | None
+        )
         flags = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else [])]
         option = typer.Option(*flags, help=described.text, rich_help_panel=described.panel)
         default = defaults[name].default
         yield inspect.Parameter(
-            name, keyword, default=str(default) if default == 0 and kind is not bool else default, annotation=Annotated[taken, option]
+            name,
+            keyword,
+            default=str(default) if default == 0 and kind is not bool else default,
+            annotation=Annotated[taken, option],
         )
     picture = typer.Option(help="Draw what was published: .png, .svg, .pdf.", rich_help_panel=FILES)
     yield inspect.Parameter("plot", keyword, default=None, annotation=Annotated[Path | None, picture])

@@ -98,9 +98,6 @@ def _same_answer(changelog: Changelog, began: NDArray[np.int64]) -> Mask:
     return same
 
 
-Mask = NDArray[np.bool_]
-
-
 def beyond(changelog: Changelog, most: int) -> Mask:
     """Which mutations are of entries beyond the `most` first of their person, shape (mutations,).
 

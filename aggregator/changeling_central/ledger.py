@@ -1,10 +1,10 @@
 """The ledger of a changelog: what its releases have cost together, in a file that stays beside it.
 
-Losses of several releases of one changelog add up (`composition`). The file says whose it is by an id that knows nothing
-of the content, as that grows: chosen by the curator, or drawn with the first release. It is read, checked and replaced in
-one piece, under a lock; damaged, of another changelog, or gone, it is refused. A release is charged whole, once, by an id
-of its own, after its state is kept and before anything is drawn: whatever is killed, nothing is drawn that is not
-charged, and nothing is charged twice.
+Losses of several releases of one changelog add up (`composition`). The file says whose it is by an id that knows
+nothing of the content, as that grows: chosen by the curator, or drawn with the first release. It is read, checked and
+replaced in one piece, under a lock; damaged, of another changelog, or gone, it is refused. A release is charged whole,
+once, by an id of its own, after its state is kept and before anything is drawn: whatever is killed, nothing is drawn
+that is not charged, and nothing is charged twice.
 
 The ledger also remembers how far each release has drawn, which an older output and an older state cannot know. Every
 flush of a release has a random tag. The ledger has the tag of the last flush that may have been published, and that of
@@ -30,17 +30,8 @@ from secrets import token_hex
 from .budget import Unit
 from .composition import Cost, number, refuse_beyond, total
 from .errors import BadState, BudgetExhausted
-from .run import begun
 from .saved import held, replaced
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What a state knows of its flush. period: its last one. tag: of it. before: of the one before it, "" for none."""
-
-    period: int
-    tag: str
-    before: str
+from .statement import Mark, begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,3 +396,8 @@ def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
     except BadState:
         return False
     return there is not None and there.saved.charge == charge.release
+
+
+def ledger_beside(source: object) -> Path | None:
+    """Where the ledger of a changelog is that is a file: CHANGELOG.ledger; None for any other changelog."""
+    return Path(f"{source}.ledger") if isinstance(source, str | Path) else None

@@ -3,14 +3,14 @@
     Hdcr    hierarchies of widths W, cW, c²W, …, of one layer a disjoint continual release (DCR)
     Swcr    sliding windows (t - W, t], one every P
 
-Guarantee: (epsilon, delta) for all nodes together, composed from the nodes that an entry reaches: κ_i = min(k, nodes) of
-layer i for at-most-k entries, so at most hk, and κ_i = MostSpan(ends of layer i, B) for B-time-bounded ones; the first
-costs an appearance, the others a move. The paper's Σ((1/cⁱ)⌈B/W⌉ + 1) is too small (B = W, c = 2: 1.5 at layer 1, where 2
-nodes are reached). A mutation lies in at most ⌈W/P⌉ windows, so an at-most-k entry reaches k⌈W/P⌉, the ⌈W/P⌉ that hold
-its insertion at the cost of an appearance; a B-time-bounded one ⌈(B+W)/P⌉. Neighbours: changelogs of which one lacks an
-entry of the other, with all its mutations; the entry keeps to the constraint. An entry that is in both and mutates
-otherwise is told apart by up to twice as much. Source: Pan 2023, theorems 4.1 to 4.6; Chan, Shi, Song 2011; Dwork, Naor,
-Pitassi, Rothblum 2010.
+Guarantee: (epsilon, delta) for all nodes together, composed from the nodes that an entry reaches: κ_i = min(k, nodes)
+of layer i for at-most-k entries, so at most hk, and κ_i = MostSpan(ends of layer i, B) for B-time-bounded ones; the
+first costs an appearance, the others a move. The paper's Σ((1/cⁱ)⌈B/W⌉ + 1) is too small (B = W, c = 2: 1.5 at layer 1,
+where 2 nodes are reached). A mutation lies in at most ⌈W/P⌉ windows, so an at-most-k entry reaches k⌈W/P⌉, the ⌈W/P⌉
+that hold its insertion at the cost of an appearance; a B-time-bounded one ⌈(B+W)/P⌉. Neighbours: changelogs of which
+one lacks an entry of the other, with all its mutations; the entry keeps to the constraint. An entry that is in both and
+mutates otherwise is told apart by up to twice as much. Source: Pan 2023, theorems 4.1 to 4.6; Chan, Shi, Song 2011;
+Dwork, Naor, Pitassi, Rothblum 2010.
 
 A node (s, e] of noise variance σ² is a resistor σ² between s and e; the variance of the best estimate at t is the
 effective resistance between 0 and t (docs/mathematics.md, "Central releases"). Estimates are post-processing and cost

@@ -1,8 +1,8 @@
 """What `changeling release` can be made with: the table of mechanisms, and the choice among them.
 
 A `ReleaseMechanism` takes one period's true change and gives the level of the query. An `Offer` makes one for what is
-`Asked`; a new mechanism is offered by one value, given to `register`. Mechanisms of other packages are found by the entry
-point group `changeling.mechanisms`: each entry point is a function without arguments that registers its offers.
+`Asked`; a new mechanism is offered by one value, given to `register`. Mechanisms of other packages are found by the
+entry point group `changeling.mechanisms`: each entry point is a function without arguments that registers its offers.
 
 Where nobody names a mechanism, the one of the least predicted error is taken. Predicted errors are exact, from noise
 alone; they read no data, so choosing costs nothing. A pure epsilon is as good a promise with a delta beside it, so a
@@ -16,6 +16,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
+from math import isnan, sqrt
 from typing import Generic, TypeAlias, cast
 
 import numpy as np
@@ -117,6 +118,17 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """Whether the guarantee holds for this query on this calendar, for entries that keep to this constraint."""
 
 
+def root_mean_square(variance: Callable[[int], float | None], query: LinearQuery, periods: int) -> float | None:
+    """The standard error of a release, root mean square over the calendar, in what the query counts.
+
+    variance: of the levels at the end of a period, as a `ReleaseMechanism` states or expects it; looked up at no more
+    than MOST_STEPS periods, evenly over the calendar. Returns None where nothing is known.
+    """
+    steps = np.unique(np.linspace(1, periods, min(periods, MOST_STEPS)).round().astype(int)).tolist()
+    known = [v for v in map(variance, steps) if v is not None and not isnan(v)]
+    return sqrt(sum(known) / len(known)) * float(query.unit) if known else None
+
+
 class Option(StrEnum):
     """What may be chosen of a mechanism, by the names of the command's options."""
 
@@ -173,6 +185,7 @@ class Offer(Generic[State]):
     good_for: str = ""
 
 
+MOST_STEPS = 128
 PLUGINS = "changeling.mechanisms"
 """The group of entry points by which mechanisms of other packages are found."""
 _OFFERS: dict[str, Offer[object]] = {}

@@ -1,8 +1,8 @@
 """`release`: a changelog in, a count published period after period, in one call; the command is a skin over it.
 
 Everything that can be refused is refused before anything is drawn or written. Called again with the same options, a
-release goes on where it stopped. What the curator is told of the data (how many entries were frozen, and how far off the
-count is for it; names that no row holds; values that nobody declared) is not private: it goes to whoever runs the
+release goes on where it stopped. What the curator is told of the data (how many entries were frozen, and how far off
+the count is for it; names that no row holds; values that nobody declared) is not private: it goes to whoever runs the
 release, never into what is published.
 """
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from functools import wraps
 from importlib.util import find_spec
 from math import ceil, isnan
 from pathlib import Path
@@ -24,6 +23,7 @@ from changeling_statistics import (
     BadChangelog,
     Changelog,
     Columns,
+    Counts,
     constraint_of,
     format_duration,
     format_instant,
@@ -34,18 +34,20 @@ from changeling_statistics import (
     read_parquet,
 )
 
-from .budget import Budget, Number, Spending, Unit, budget_of, check_output, check_periods, spending, whole
+from .afterwards import check_windows, save_afterwards
+from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
 from .errors import UnusableChangelog
-from .guard import beyond, frozen, true_levels
+from .guard import beyond, frozen
 from .ledger import Account, Charge, Ledger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
 from .noise import Law, OpenDPNoise, PooledNoise
 from .offers import MechanismChoice, ReleaseMechanism, offered, root_mean_square
-from .output import About, Output, Row, about_release, check_windows, read_rows, save_afterwards
+from .output import Output, Row, read_rows
 from .queries import Mean, answer_query, best_weight, column_of, mean_of, names_in, numbers_of
 from .release_mechanisms import BEST, compared, in_words
-from .run import Begun, Release, Statement, begun, run, state_beside
+from .run import Release, run
+from .statement import About, Begun, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -97,14 +99,12 @@ class ReleaseOptions:
     are published. overwrite: write over an output that is no release's.
     """
 
-    query: Annotated[
-        str, Help(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")
-    ]
+    query: Annotated[str, Help(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")]
     _: KW_ONLY
     every: Annotated[str, Help(WHEN, "One release per so long: 15m, 1h, 1d.")]
-    epsilon: Annotated[
-        Number | None, Help(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")
-    ] = None
+    epsilon: Annotated[Number | None, Help(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")] = (
+        None
+    )
     at_most: Annotated[int | None, Help(PROMISE, "An entry mutates at most so often; insertion counts.")] = None
     within: Annotated[
         str | None, Help(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
@@ -112,9 +112,9 @@ class ReleaseOptions:
     delta: Annotated[Number, Help(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = 0
     rho: Annotated[Number | None, Help(PROMISE, "In place of both: of concentrated privacy (zCDP).")] = None
     fixed: Annotated[bool, Help(PROMISE, "No entry ever holds two different answers: checked; less noise.")] = False
-    freeze: Annotated[
-        bool, Help(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.")
-    ] = False
+    freeze: Annotated[bool, Help(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.")] = (
+        False
+    )
     answers: Annotated[
         Sequence[str] | None, Help(WHAT, "The answers there are, with commas between: `each answer` shows them.")
     ] = None
@@ -128,9 +128,7 @@ class ReleaseOptions:
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
     branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
     layers: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
-    adaptive: Annotated[
-        bool, Help(PROMISE, "Holds where people react to what is published, too; more noise.")
-    ] = False
+    adaptive: Annotated[bool, Help(PROMISE, "Holds where people react to what is published, too; more noise.")] = False
     window: Annotated[str | None, Help(HOW, "Of swcr, or of --afterwards: 24h.")] = None
     person: Annotated[
         str | None, Help(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
@@ -201,10 +199,10 @@ def _with_options(
 ) -> Callable[Concatenate[Source, P], Released]:
     """The call, with the arguments of its options in place of them."""
 
-    @wraps(call)
-    def called(changelog: Source, *args: P.args, **kwargs: P.kwargs) -> Released:
+    def called(changelog: Source, /, *args: P.args, **kwargs: P.kwargs) -> Released:
         return call(changelog, options(*args, **kwargs))
 
+    called.__doc__ = call.__doc__
     return called
 
 
@@ -494,7 +492,7 @@ def _account(source: Source, wish: _Wish) -> Account | None:
         return None
     check_output(path)
     charge = Charge.of(str(wish.output), options.query, wish.spending.cost)
-    return Account(path, wish.spending.unit, charge, options.changelog_id, budget_of(options.budget))
+    return Account(path, wish.spending.unit, charge, options.changelog_id, total_of(options.budget))
 
 
 def _follow(job: Release, last: int, on_period: Callable[[int, int], None]) -> tuple[int, bool]:
@@ -540,7 +538,9 @@ class _Listener:
                 "could be seen in that, give --start and --until"
             )
         if dates.left:
-            self.note(f"the last {format_duration(dates.left)} before --until are no whole period, and are not released")
+            self.note(
+                f"the last {format_duration(dates.left)} before --until are no whole period, and are not released"
+            )
         for sentence in (
             *_said_of_names(wish, log, statement.query),
             *_said_of_numbers(wish.options.query, log),
@@ -558,7 +558,7 @@ def _said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calen
     entries, counts = np.unique(log.entry, return_counts=True)
     left = np.bincount(kept.entry, minlength=len(log.entries))[entries]
     touched = int(np.count_nonzero(left < counts))
-    off = true_levels(kept, query, calendar) - true_levels(log, query, calendar)
+    off = _true_levels(kept, query, calendar) - _true_levels(log, query, calendar)
     worst = np.unravel_index(np.argmax(np.abs(off)), off.shape)
     far = float(off[worst] * query.unit)
     when = format_instant(calendar.time(int(worst[0]) + 1))
@@ -567,6 +567,18 @@ def _said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calen
         f"{_counted(len(log) - len(kept), 'mutation', 'mutations')} of {len(log):,}: what is counted is off by up to "
         f"{far:+,.6g} ({query.names[int(worst[1])]}, at {when}), whatever its standard error"
     )
+
+
+def _true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
+    """The query at the ends of the periods, without noise, shape (periods, w), in units."""
+    mutations = log.mutations()
+    period = mutations.period_of(calendar.start, calendar.period)
+    inside = period <= calendar.periods
+    changes = np.zeros((calendar.periods, query.width), np.int64)
+    moved = query.cells[mutations.new[inside]] - query.cells[mutations.old[inside]]
+    np.add.at(changes, period[inside] - 1, moved)
+    levels: Counts = np.cumsum(changes, axis=0)
+    return levels
 
 
 def _said_of_names(wish: _Wish, log: Changelog, query: LinearQuery) -> Iterator[str]:

@@ -12,7 +12,7 @@ with is never chosen again, as choosing takes long, and a later version of a lib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ldexp, sqrt
+from math import ldexp
 from typing import Generic, cast
 
 import numpy as np
@@ -39,7 +39,7 @@ from .nodes import (
     sliding_windows,
 )
 from .noise import Law, NodeNoise, Noise
-from .offers import Asked, Made, Offer, Option, PeriodChange, ReleaseMechanism, register
+from .offers import Asked, Made, Offer, Option, PeriodChange, ReleaseMechanism, register, root_mean_square
 from .output import over_window
 from .square_root import (
     SquareRoot,
@@ -420,10 +420,6 @@ SWCR = Offer(
 )
 
 
-MOST_LOOKED_AT = 1000
-"""Periods whose predicted variances are looked at, evenly spread over the calendar."""
-
-
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """What an offer would give. error: root mean square over the calendar, in what the query counts.
@@ -480,11 +476,7 @@ def draws_ahead(made: ReleaseMechanism[object]) -> bool:
 
 
 def _error(asked: Asked, made: ReleaseMechanism[object]) -> float:
-    periods = asked.calendar.periods
-    stride = max(1, periods // MOST_LOOKED_AT)
-    steps = range(periods, 0, -stride)
-    variances = [made.variance(step) or 0.0 for step in steps]
-    return sqrt(sum(variances) / len(variances)) * float(asked.query.unit)
+    return root_mean_square(made.variance, asked.query, asked.calendar.periods) or 0.0
 
 
 def _best(asked: Asked) -> ReleaseMechanism[object]:
@@ -516,5 +508,9 @@ BEST = Offer(
 )
 
 
-for offer in (BEST, AHEAD, SQUARE_ROOT, HDCR, DCR, SWCR):
-    register(offer)
+register(BEST)
+register(AHEAD)
+register(SQUARE_ROOT)
+register(HDCR)
+register(DCR)
+register(SWCR)

@@ -6,215 +6,83 @@ together, as each flush of a disk takes as long as many draws: a crash then disc
 saved, or publishes again those of all that were. A ledger hears of each flush before it is drawn and before it is
 published, so that files put back from a backup are told (`ledger`). A changelog that was changed in what is already
 released, an output that was changed, other terms: refused. Nothing is drawn for a period with a mutation beyond the
-constraint. A release's terms are all that its guarantee and its estimates rest on, but the data: they are kept in its
-state, and what has begun goes on under the same terms or not at all.
+constraint.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from changeling_protocol import Calendar, Constraint, encode
 from changeling_statistics import MICROSECONDS, Changelog, Mutations
 
-from .budget import ENTRY, Unit
 from .errors import BadState, TimeReversed
 from .guard import Breach, first_beyond, first_breach
-from .ledger import Account, Mark
-from .linear_query import LinearQuery
-from .mechanism import read_state, written_state
+from .ledger import Account
 from .nodes import Level
 from .noise import Noise
-from .offers import Made, PeriodChange, ReleaseMechanism
+from .offers import PeriodChange, ReleaseMechanism
 from .output import Output
-from .saved import held, load, save
+from .saved import held
+from .statement import Begun, SavedRelease, Statement, Terms, begun, keep, state_beside
 
 if TYPE_CHECKING:
     from _hashlib import HASH
 
-IDENTITY = "release"
-
-
-@dataclass(frozen=True, slots=True)
-class QueryTerms:
-    """asked: the query in words. The others: how far an entry can shift it, as `LinearQuery` says."""
-
-    asked: str
-    names: tuple[str, ...]
-    moving: tuple[int, ...]
-    appearing: tuple[int, ...]
-    fixed: bool
-    unit: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """constraint: its canonical bytes. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
-
-    freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
-    that; it is "" else, and the budget 0 and 0 with it.
-    mechanism: what it was made with. format: of the output file. Both are None before they are known.
-    """
-
-    query: QueryTerms
-    calendar: Calendar
-    constraint: bytes
-    budget: tuple[Fraction, Fraction]
-    unit: tuple[str, int]
-    freeze: bool = False
-    rho: str = ""
-    mechanism: Made | None = None
-    format: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SavedRelease:
-    """What a release keeps on disk.
-
-    calendar_from_data: an end of the calendar was once read from the data. period: the last one that was saved.
-    at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
-    digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it. charge: the id that it
-    is charged by to a ledger. changelog: the id in that ledger, "" where there is none. tag: of the flush that it was
-    saved with, random. before: that of the flush before it, "" for none.
-    """
-
-    terms: Terms
-    calendar_from_data: bool
-    period: int
-    at: int
-    published: bytes
-    pending: bytes
-    digest: bytes
-    state: bytes
-    charge: str
-    changelog: str
-    tag: str
-    before: str
-
-    @property
-    def mark(self) -> Mark:
-        """What it knows of its flush."""
-        return Mark(self.period, self.tag, self.before)
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A release that has begun, by the state that is kept at `path`."""
-
-    path: Path
-    saved: SavedRelease
-
-    @property
-    def calendar(self) -> Calendar:
-        """The calendar that it has begun with."""
-        return self.saved.terms.calendar
-
-    def refuse_others(self, terms: Terms) -> None:
-        """BadState, which lists the terms that differ from those given, as far as these are known."""
-        ours = self.saved.terms
-        known = [name for name in (field.name for field in fields(terms)) if getattr(terms, name) is not None]
-        if other := [name for name in known if getattr(terms, name) != getattr(ours, name)]:
-            raise BadState(
-                f"{self.path} belongs to a release with another {', '.join(other)}; its nodes are never drawn again: "
-                "choose another output"
-            )
-
-
-def terms_of(
-    asked: str,
-    query: LinearQuery,
-    calendar: Calendar,
-    constraint: Constraint,
-    epsilon: Fraction,
-    delta: Fraction,
-    unit: Unit,
-    freeze: bool = False,
-    rho: Fraction | None = None,
-) -> Terms:
-    """The terms of a release whose mechanism and format are not yet known.
-
-    asked: the query in words. epsilon, delta: of an entry. freeze: what breaks the constraint is left out. rho: of an
-    entry, in place of epsilon and delta.
-    """
-    counted = QueryTerms(asked, query.names, query.moving, query.appearing, query.fixed, query.unit)
-    budget = (epsilon, delta) if rho is None else (Fraction(0), Fraction(0))
-    words = "" if rho is None else str(rho)
-    return Terms(counted, calendar, encode(constraint.as_fields()), budget, (unit.name, unit.most), freeze, words)
-
-
-def begun(path: Path) -> Begun | None:
-    """The release whose state is kept there, None where none is.
-
-    Raises BadState for one that is not whole, or of another version.
-    """
-    content = load(path)
-    if content is None:
-        return None
-    try:
-        return Begun(path, read_state(content, IDENTITY, SavedRelease))
-    except BadState as error:
-        raise BadState(f"{path} was written by another version of changeling: go on with that one") from error
-
-
-def keep(path: Path, saved: SavedRelease) -> None:
-    """Save the release's state, on the disk when this returns."""
-    save(path, written_state(IDENTITY, saved))
-
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is released of which changelog. asked: the query in words. state: where the state is kept.
+    """A release of a changelog: a statement, the mechanism that keeps it, and the file that it is published in.
 
     calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
-    unit: of privacy. account: what the release is charged to, None for nothing. freeze: the changelog is what was left
-    when that which breaks the constraint was taken out. rho: of an entry, where the budget is in that.
-    ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do.
+    account: what the release is charged to, None for nothing. overwrite: an output that is no release's is written
+    over. ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do, or
+    is more than the budget.
     """
 
     changelog: Changelog
-    query: LinearQuery
-    asked: str
-    calendar: Calendar
-    constraint: Constraint
+    statement: Statement
     mechanism: ReleaseMechanism[object]
     output: Output
-    state: Path
     calendar_from_data: bool = False
-    unit: Unit = ENTRY
     account: Account | None = None
-    freeze: bool = False
-    rho: Fraction | None = None
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
-        stated = self.mechanism.guarantee
-        if self.rho is not None and (stated.epsilon**2 / 2 if stated.rho is None else stated.rho) > self.rho:
-            raise ValueError(f"the mechanism's guarantee is more than rho {self.rho}")
-        if self.rho is not None and stated.rho is None and stated.delta:
-            raise ValueError(f"the mechanism's guarantee has a delta, and is no rho {self.rho}")
-        if not self.mechanism.covers(self.query, self.calendar, self.constraint):
+        stated, asked = self.mechanism.guarantee, self.statement
+        if asked.rho is None:
+            within = stated.epsilon <= asked.budget[0] and stated.delta <= asked.budget[1]
+        elif stated.rho is None:
+            within = stated.epsilon**2 / 2 <= asked.rho and not stated.delta
+        else:
+            within = stated.rho <= asked.rho
+        if not within:
+            raise ValueError(f"the mechanism's guarantee is more than the budget: {stated}")
+        if not self.mechanism.covers(asked.query, asked.calendar, asked.constraint):
             raise ValueError(
                 "the mechanism's guarantee is about another query, calendar or constraint than is released"
             )
 
+    @property
+    def state(self) -> Path:
+        """Where the release's state is kept."""
+        return state_beside(self.output.path)
+
     def terms(self) -> Terms:
-        """All that a later run must agree on."""
-        spent = self.mechanism.guarantee
-        budget = spent.epsilon, spent.delta
-        agreed = terms_of(
-            self.asked, self.query, self.calendar, self.constraint, *budget, self.unit, self.freeze, self.rho
-        )
+        """The terms that a later run must agree on."""
         form = self.output.path.suffix + " with nodes" * self.output.nodes
-        return replace(agreed, mechanism=self.mechanism.made_with(), format=form)
+        return replace(self.statement.terms(), mechanism=self.mechanism.made_with(), format=form)
 
     def breach(self) -> Breach | None:
         """The first mutation that the guarantee does not count with: of an entry, or of a person's further entry."""
-        found = [first_breach(self.changelog, self.constraint, self.query.fixed)]
-        if self.unit.column is not None:
-            found.append(first_beyond(self.changelog, self.unit.most, self.unit.column))
+        found, unit = (
+            [first_breach(self.changelog, self.statement.constraint, self.statement.query.fixed)],
+            self.statement.unit,
+        )
+        if unit.column is not None:
+            found.append(first_beyond(self.changelog, unit.most, unit.column))
         return min((each for each in found if each is not None), key=lambda each: each.time, default=None)
 
 
@@ -236,23 +104,115 @@ def run(
     if together < 1:
         raise ValueError(f"at least one period is published at a time, got {together}")
     with held(release.state):
-        yield from _run(release, noise, release.calendar.periods if until is None else until, reached, together)
+        breach = release.breach()
+        flush = _Flush(release, reached, *_resumed(release))
+        flush.repair()
+        reached("repaired")
+        state = release.mechanism.resumed(flush.saved.state)
+        for period in _due(release, flush, until, breach):
+            if not flush.drawn:
+                flush.announce()
+            change = PeriodChange(release.changelog, period.mutations, release.statement.query)
+            state, level = release.mechanism.step(state, change, noise)
+            flush.take(period, level)
+            if len(flush.drawn) == together:
+                yield from flush.publish(state)
+        if flush.drawn:
+            yield from flush.publish(state)
+        if breach is not None and breach.time <= _end(release, until):
+            raise breach.error()
+
+
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """A period that is due. digest: of all mutations until its end."""
+
+    number: int
+    end: float
+    mutations: Mutations
+    digest: bytes
+
+
+def _due(release: Release, flush: "_Flush", until: int | None, breach: Breach | None) -> Iterator[_Period]:
+    """The periods that are to be drawn, up to `until` and before a breach.
+
+    Raises TimeReversed where the changelog differs in the periods that are published.
+    """
+    calendar, log, published, digest = release.statement.calendar, release.changelog, flush.saved.period, b""
+    last = max(calendar.periods if until is None else until, published)
+    for number, part in enumerate(log.mutations().by_period(calendar.start, calendar.period, calendar.periods), 1):
+        end = calendar.start + number * calendar.period
+        if number > last or (number > published and breach is not None and breach.time <= end * MICROSECONDS):
+            return
+        digest = _digest(digest, log, part)
+        if number == published and digest != flush.saved.digest:
+            raise TimeReversed(
+                f"the changelog differs from the one that was released until period {number}: rows were added, changed "
+                "or taken away in periods that are already published; nothing was drawn. Put it back as it was; what "
+                "came late is dated after what is published"
+            )
+        if number > published:
+            yield _Period(number, end, part, digest)
+
+
+def _end(release: Release, until: int | None) -> float:
+    """The end of the last period that is to be published, Unix microseconds."""
+    calendar = release.statement.calendar
+    return calendar.time(calendar.periods if until is None else min(until, calendar.periods)) * MICROSECONDS
 
 
 @dataclass(slots=True)
-class _Journal:
-    """What is saved, and the running SHA-256 of what is published."""
+class _Flush:
+    """The periods that are drawn and not yet published, and what was saved before them.
+
+    running: SHA-256 of what is published. drawn: (period, level) of each. tag: of the flush, random.
+    """
 
     release: Release
+    reached: Callable[[str], None]
     saved: SavedRelease
     running: "HASH"
-    about: str = ""
+    tag: str = ""
+    rows: bytes = b""
+    digest: bytes = b""
+    drawn: list[tuple[int, Level]] = field(default_factory=list)
 
     def announce(self) -> None:
         """Before the first draw of a flush: the ledger hears of it."""
-        self.about = token_hex(8)
+        self.tag = token_hex(8)
         if (account := self.release.account) is not None:
-            account.announced(self.saved.charge, self.saved.changelog, self.saved.mark, self.about)
+            account.announced(self.saved.charge, self.saved.changelog, self.saved.mark, self.tag)
+        self.reached("announced")
+
+    def take(self, period: _Period, level: Level) -> None:
+        """Hold one more period that was drawn."""
+        self.reached("drawn")
+        self.drawn.append((period.number, level))
+        self.rows += self.release.output.rows(period.number, period.end, level)
+        self.digest = period.digest
+
+    def publish(self, state: object) -> list[tuple[int, Level]]:
+        """Save the state after these periods, mark them as drawn in the ledger, then publish their rows."""
+        drawn = self.drawn
+        self.saved = replace(
+            self.saved,
+            tag=self.tag,
+            before=self.saved.tag,
+            period=drawn[-1][0],
+            published=self.running.digest(),
+            pending=self.rows,
+            digest=self.digest,
+            state=self.release.mechanism.saved(state),
+        )
+        keep(self.release.state, self.saved)
+        self.reached("saved")
+        if (account := self.release.account) is not None:
+            account.marked(self.saved.charge, self.saved.changelog, self.saved.mark)
+        self.reached("marked")
+        self.repair()
+        self.reached("published")
+        self.drawn, self.rows = [], b""
+        return drawn
 
     def repair(self) -> None:
         """The pending rows are published, whether a crash came before, within or after."""
@@ -260,99 +220,72 @@ class _Journal:
         self.saved = replace(self.saved, at=at)
         self.running.update(self.saved.pending)
 
-    def publish(self, period: int, rows: bytes, digest: bytes, state: object, reached: Callable[[str], None]) -> None:
-        """Save the state after this period, mark it as drawn in the ledger, then publish its rows."""
-        self.saved = replace(
-            self.saved,
-            tag=self.about,
-            before=self.saved.tag,
-            period=period,
-            published=self.running.digest(),
-            pending=rows,
-            digest=digest,
-            state=self.release.mechanism.saved(state),
-        )
-        keep(self.release.state, self.saved)
-        reached("saved")
-        if (account := self.release.account) is not None:
-            account.marked(self.saved.charge, self.saved.changelog, self.saved.mark)
-        reached("marked")
-        self.repair()
-        reached("published")
+
+def _resumed(release: Release) -> tuple[SavedRelease, "HASH"]:
+    """The state that the release goes on from, charged to its ledger, and the running SHA-256 of what is published.
+
+    Raises BadState, before anything is drawn, where state, output and ledger are not of one release, or not as new as
+    each other.
+    """
+    before, account = begun(release.state), release.account
+    saved = _first(release) if before is None else _known(release, before)
+    running = _checked_output(release.output, release.state.name, saved)
+    if account is not None:
+        published = release.output.size() > saved.at
+        charged = before is not None and before.saved.changelog != "" and (saved.before != "" or published)
+        account.settled(saved.charge, saved.changelog, saved.mark, published, charged)
+        if before is not None and before.saved.changelog != saved.changelog:  # begun without a ledger
+            keep(release.state, saved)
+    return saved, running
 
 
-def _run(
-    release: Release, noise: Noise, until: int, reached: Callable[[str], None], together: int
-) -> Iterator[tuple[int, Level]]:
-    breach = release.breach()
-    journal = _resumed(release)
-    state = release.mechanism.resumed(journal.saved.state)
-    journal.repair()
-    reached("repaired")
-    begun_at, seen, calendar = journal.saved.period, b"", release.calendar
-    drawn: list[tuple[int, Level]] = []
-    rows, broken = b"", None
-    each = release.changelog.mutations().by_period(calendar.start, calendar.period, calendar.periods)
-    for number, part in enumerate(each, 1):
-        end = calendar.start + number * calendar.period
-        if number > max(until, begun_at):
-            break
-        if breach is not None and breach.time <= end * MICROSECONDS and number > begun_at:
-            broken = breach.error()
-            break
-        seen = _digest(seen, release.changelog, part)
-        if number <= begun_at:
-            if number == begun_at and seen != journal.saved.digest:
-                raise TimeReversed(
-                    f"the changelog differs from the one that was released until period {number}: rows were added, "
-                    "changed or taken away in periods that are already published; nothing was drawn. Put it back as it "
-                    "was; what came late is dated after what is published"
-                )
-            continue
-        if not drawn:
-            journal.announce()
-            reached("announced")
-        state, level = release.mechanism.step(state, PeriodChange(release.changelog, part, release.query), noise)
-        reached("drawn")
-        drawn.append((number, level))
-        rows += release.output.rows(number, end, level)
-        if len(drawn) == together:
-            journal.publish(number, rows, seen, state, reached)
-            yield from drawn
-            drawn, rows = [], b""
-    if drawn:
-        journal.publish(drawn[-1][0], rows, seen, state, reached)
-        yield from drawn
-    if broken is not None:
-        raise broken
-
-
-def _resumed(release: Release) -> _Journal:
-    terms, output, before, account = release.terms(), release.output, begun(release.state), release.account
-    known = before.saved.changelog if before is not None else ""
-    if before is not None:
-        before.refuse_others(terms)
-    if known and account is None:
+def _known(release: Release, before: Begun) -> SavedRelease:
+    """The state of a release that has begun, in the ledger that it is charged to."""
+    before.refuse_others(release.terms())
+    known = before.saved.changelog
+    if release.account is not None:
+        known = release.account.opened(before.saved.charge, known)
+    elif known:
         raise BadState(f"{release.state} is charged to the ledger of the changelog {known!r}: name it, --ledger")
-    if before is not None:
-        if account is not None:
-            known = account.opened(before.saved.charge, known)
-        from_data = before.saved.calendar_from_data or release.calendar_from_data
-        saved = replace(before.saved, calendar_from_data=from_data, changelog=known)
-    elif output.path.exists():
+    from_data = before.saved.calendar_from_data or release.calendar_from_data
+    return replace(before.saved, calendar_from_data=from_data, changelog=known)
+
+
+def _first(release: Release) -> SavedRelease:
+    """The state of a release that nothing is published of yet; it is kept."""
+    output = release.output.path
+    if output.exists() and not release.overwrite:
         raise BadState(
-            f"{output.path} exists without its state {release.state.name}: releasing again would draw twice for the "
-            "same nodes; choose another output, and count what this one cost"
+            f"{output} exists without its state {release.state.name}: releasing again would draw twice for the same "
+            "nodes; choose another output, and count what this one cost"
         )
-    else:
-        known = "" if account is None else account.opened(None, "")
-        saved = replace(_first(release, terms), changelog=known)
-        keep(release.state, saved)
+    known = "" if release.account is None else release.account.opened(None, "")
+    saved = SavedRelease(
+        release.terms(),
+        release.calendar_from_data,
+        period=0,
+        at=0,
+        published=sha256().digest(),
+        pending=release.output.header(),
+        digest=b"",
+        state=release.mechanism.saved(release.mechanism.start()),
+        charge=token_hex(8),
+        changelog=known,
+        tag=token_hex(8),
+        before="",
+    )
+    output.unlink(missing_ok=True)
+    keep(release.state, saved)
+    return saved
+
+
+def _checked_output(output: Output, state: str, saved: SavedRelease) -> "HASH":
+    """The running SHA-256 of what is published. BadState where the file holds anything else than the state knows of."""
     if output.size() > saved.at + len(saved.pending):
         raise BadState(
-            f"{output.path} holds more than {release.state.name} knows of: the state is an older one, and going on "
-            "from it would draw twice for the same nodes; put the newer one back, or choose another output and count "
-            "what this one cost"
+            f"{output.path} holds more than {state} knows of: the state is an older one, and going on from it would "
+            "draw twice for the same nodes; put the newer one back, or choose another output and count what this one "
+            "cost"
         )
     running = output.published(saved.at)
     if running.digest() != saved.published:
@@ -362,34 +295,10 @@ def _resumed(release: Release) -> _Journal:
         )
     if not output.torn(saved.at, saved.pending):
         raise BadState(
-            f"{output.path} ends with other rows than {release.state.name} knows of: the state was put back, or the "
-            "rows were changed; put both back as they were, or choose another output and count what this one cost"
+            f"{output.path} ends with other rows than {state} knows of: the state was put back, or the rows were "
+            "changed; put both back as they were, or choose another output and count what this one cost"
         )
-    if account is not None:
-        published = output.size() > saved.at
-        charged = before is not None and before.saved.changelog != "" and (saved.before != "" or published)
-        account.settled(saved.charge, saved.changelog, saved.mark, published, charged)
-        if before is not None and before.saved.changelog != saved.changelog:  # begun without a ledger
-            keep(release.state, saved)
-    return _Journal(release, saved, running)
-
-
-def _first(release: Release, terms: Terms) -> SavedRelease:
-    """The state of a release that nothing is published of yet."""
-    return SavedRelease(
-        terms,
-        release.calendar_from_data,
-        period=0,
-        at=0,
-        published=sha256().digest(),
-        pending=release.output.header(),
-        digest=b"",
-        state=release.mechanism.saved(release.mechanism.start()),
-        charge=token_hex(8),
-        changelog="",
-        tag=token_hex(8),
-        before="",
-    )
+    return running
 
 
 def _digest(before: bytes, changelog: Changelog, part: Mutations) -> bytes:

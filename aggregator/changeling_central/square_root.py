@@ -16,7 +16,8 @@ C is the square root of counting, cut off after `band` coefficients (`sensitivit
 C x and adds it up with C again; cut off it needs a memory of so many numbers for each column, and errs more. Source:
 Henzinger, Upadhyay, Upadhyay 2023; cut off: Kalinin, Lampert 2024.
 
-How much Gaussian noise: a shift of length μ under normal noise of scale 1 is told apart by (Balle, Wang 2018, theorem 8)
+How much Gaussian noise: a shift of length μ under normal noise of scale 1 is told apart by (Balle, Wang 2018, theorem
+8)
 
     delta = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)
 

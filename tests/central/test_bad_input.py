@@ -2,9 +2,15 @@
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, CentralError, ConstraintBroken, release
-from changeling_central.noise import OpenDPNoise
-from changeling_central.releasing.ledger import read_ledger
+from changeling_central import (
+    BadState,
+    BudgetExhausted,
+    CentralError,
+    ConstraintBroken,
+    OpenDPNoise,
+    read_ledger,
+    release,
+)
 
 from .stand_ins import Forbidden
 

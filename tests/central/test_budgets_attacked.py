@@ -12,14 +12,22 @@ from threading import Barrier, Thread
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, release
-from changeling_central.changes import counting
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.composition import Composition, Loss
-from changeling_central.matrix import square_root
-from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
-from changeling_central.releasing.sums import Cost, total
-from changeling_central.releasing.unit import Unit
+from changeling_central import (
+    BadState,
+    BudgetExhausted,
+    Charge,
+    Composition,
+    Cost,
+    Loss,
+    answer_query,
+    counting,
+    read_ledger,
+    release,
+    square_root,
+)
+from changeling_central.budget import Unit
+from changeling_central.composition import total
+from changeling_central.ledger import Ledger
 from changeling_protocol import AtMost, Calendar
 from scipy.special import log_ndtr
 

@@ -6,10 +6,8 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, read_about, release
-from changeling_central.changes.linear_query import counting
-from changeling_central.releasing.candour import expected_error
-from changeling_central.releasing.choice import MechanismChoice
+from changeling_central import BadState, MechanismChoice, counting, read_about, release
+from changeling_central.release import expected_error
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 

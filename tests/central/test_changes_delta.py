@@ -4,10 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.changes.hdcr import hierarchy
-from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
-from changeling_central.changes.swcr import Windows, sliding_windows
-from changeling_central.node_noise import Law
+from changeling_central import Law, Windows, clipped_sum, counting, hierarchy, histogram_query, sliding_windows
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 
 from .exact_losses import exact_delta

@@ -6,11 +6,18 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from changeling_central.changes.dcr import disjoint_release
-from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.node_noise import Law, NodeNoise, calibrated
-from changeling_central.noise import OpenDPNoise
+from changeling_central import (
+    BadState,
+    BudgetExhausted,
+    Law,
+    NodeNoise,
+    OpenDPNoise,
+    calibrated,
+    clipped_sum,
+    counting,
+    histogram_query,
+)
+from changeling_central.nodes import disjoint_release
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 
 from tests.seeded_noise import SeededNoise

@@ -4,20 +4,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.changes.hdcr import HdcrState, hierarchy, hierarchy_shifts, layer_widths
-from changeling_central.changes.hierarchy_choice import best_hierarchy
-from changeling_central.changes.linear_query import counting, histogram_query
-from changeling_central.changes.release_graph import (
+from changeling_central import (
+    BadState,
     BestEstimates,
+    BudgetExhausted,
+    Law,
+    OpenDPNoise,
+    best_hierarchy,
+    counting,
     cover_sum,
-    network_of,
-    online_variance,
+    hierarchy,
+    histogram_query,
+    read_state,
     retrospective,
+    written_state,
 )
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.node_noise import Law
-from changeling_central.noise import OpenDPNoise
-from changeling_central.states import read_state, written_state
+from changeling_central.nodes import HdcrState, hierarchy_shifts, layer_widths, network_of, online_variance
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from changeling_statistics import Frontier
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from changeling_central.changes.hdcr import NodeRelease, layer_widths
-from changeling_central.changes.release_graph import network_of, online_variance
-from changeling_central.intervals import _online_weights, online_interval, sum_interval, weighted_interval
-from changeling_central.node_noise import Law, NodeNoise
+from changeling_central import Law, NodeNoise, NodeRelease, online_interval, sum_interval
+from changeling_central.intervals import _online_weights, weighted_interval
+from changeling_central.nodes import layer_widths, network_of, online_variance
 from changeling_protocol import Node
 
 

@@ -5,9 +5,8 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, release
-from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
-from changeling_central.releasing.sums import Cost
+from changeling_central import BadState, BudgetExhausted, Charge, Cost, read_ledger, release
+from changeling_central.ledger import Ledger
 from changeling_commands.__main__ import main as run
 
 from .stand_ins import Forbidden
@@ -137,7 +136,7 @@ def test_a_release_killed_before_it_was_charged_is_charged_when_it_goes_on(log, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("changeling_central.releasing.account.Account.settled", killed)
+    monkeypatch.setattr("changeling_central.ledger.Account.settled", killed)
     forbid(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         one(log)

@@ -6,15 +6,22 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from changeling_central.ahead import drawn_ahead
-from changeling_central.changes import LinearQuery, Windows, disjoint_release, hierarchy, sliding_windows
-from changeling_central.changes.answer_query import answer_query, column_of, mean_of, names_in
-from changeling_central.changes.body import check_within
-from changeling_central.changes.hdcr import hierarchy_shifts
-from changeling_central.changes.mean_query import best_weight, mean_query
-from changeling_central.changes.release_graph import Level
-from changeling_central.matrix import square_root
-from changeling_central.node_noise import Law
+from changeling_central import (
+    Law,
+    Level,
+    LinearQuery,
+    Windows,
+    answer_query,
+    best_weight,
+    drawn_ahead,
+    hierarchy,
+    sliding_windows,
+    square_root,
+)
+from changeling_central.changes import disjoint_release
+from changeling_central.linear_query import check_within
+from changeling_central.nodes import hierarchy_shifts
+from changeling_central.queries import column_of, mean_of, mean_query, names_in
 from changeling_protocol import AtMost, Calendar
 
 from .examples import histories

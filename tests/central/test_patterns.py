@@ -4,11 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from changeling_central import square_root_coefficients
+from changeling_central.linear_query import Reach
 from changeling_central.matrix import patterns
-from changeling_central.matrix.products import products
-from changeling_central.matrix.reach import Reach
-from changeling_central.matrix.sensitivity import _alternating, _between_columns
-from changeling_central.matrix.toeplitz import square_root_coefficients
+from changeling_central.sensitivity import _alternating, _between_columns, products
 from scipy.linalg import toeplitz
 
 COUNTED = ((0,), (1,))
@@ -103,7 +102,7 @@ def test_with_columns_left_out_the_search_stays_on_the_safe_side(band, monkeypat
     exact = searched(COUNTED, 3, 40, band, 39).bound
     within = searched(COUNTED, 3, 40, band, 21).bound
     for points in (14, 9, 5):
-        monkeypatch.setattr("changeling_central.matrix.products.MOST_POINTS", points)
+        monkeypatch.setattr("changeling_central.sensitivity.MOST_POINTS", points)
         for span, found in ((39, exact), (21, within)):
             stated = searched(COUNTED, 3, 40, band, span)
             assert stated.attained <= found * (1 + 1e-12)

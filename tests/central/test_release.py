@@ -11,15 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.hdcr import hierarchy
-from changeling_central.errors import BadState, ConstraintBroken, TimeReversed
-from changeling_central.node_noise import Law
-from changeling_central.releasing.hierarchies import HierarchyRelease
-from changeling_central.releasing.output import Output, read_rows
-from changeling_central.releasing.run import Release, run
-from changeling_central.releasing.terms import begun
-from changeling_central.saved import held, load, save
+from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, held, hierarchy, read_rows
+from changeling_central.output import Output
+from changeling_central.release_mechanisms import HierarchyRelease
+from changeling_central.run import Release, run
+from changeling_central.saved import load, save
+from changeling_central.statement import begun
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows as changelog_of
 
@@ -244,7 +241,7 @@ def test_a_torn_last_row_is_written_again(tmp_path):
 
 def test_real_noise_is_added_to_every_column(tmp_path):
     """OpenDP's sampler: each column is off the truth in some period (all six right: chance below (1/10)⁶)."""
-    from changeling_central.noise import OpenDPNoise
+    from changeling_central import OpenDPNoise
 
     release = release_in(tmp_path)
     finish(release, OpenDPNoise())

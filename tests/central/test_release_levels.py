@@ -4,9 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from changeling_central.errors import BadState
-from changeling_central.releasing import MechanismChoice
-from changeling_central.releasing.output import read_rows
+from changeling_central import BadState, MechanismChoice, read_rows
 from changeling_protocol import AtMost
 
 from tests.seeded_noise import SeededNoise

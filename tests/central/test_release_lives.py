@@ -15,13 +15,9 @@ from itertools import combinations, count
 from pathlib import Path
 
 import pytest
-from changeling_central.errors import BadState
-from changeling_central.releasing.account import Account
-from changeling_central.releasing.ledger import Charge, read_ledger
-from changeling_central.releasing.output import Output, read_rows
-from changeling_central.releasing.run import run
-from changeling_central.releasing.sums import Cost
-from changeling_central.releasing.unit import ENTRY
+from changeling_central import ENTRY, Account, BadState, Charge, Cost, read_ledger, read_rows
+from changeling_central.output import Output
+from changeling_central.run import run
 
 from tests.seeded_noise import SeededNoise
 

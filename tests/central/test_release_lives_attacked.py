@@ -5,9 +5,9 @@ from collections import Counter
 from random import Random
 
 import pytest
-from changeling_central.errors import BadState
-from changeling_central.releasing.run import run
-from changeling_central.releasing.terms import begun
+from changeling_central import BadState
+from changeling_central.run import run
+from changeling_central.statement import begun
 
 from tests.seeded_noise import SeededNoise
 

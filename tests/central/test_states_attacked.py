@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from changeling_central.changes import Windows, counting, disjoint_release, hierarchy, sliding_windows
-from changeling_central.errors import BadState, CentralError
-from changeling_central.node_noise import Law
+from changeling_central import BadState, CentralError, Law, Windows, counting, hierarchy, sliding_windows
+from changeling_central.changes import disjoint_release
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,

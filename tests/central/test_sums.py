@@ -7,16 +7,26 @@ from math import log, sqrt
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, release
-from changeling_central.changes import counting
-from changeling_central.composition import Composition, Loss
-from changeling_central.concentrated import concentrated_epsilon, implied_delta, pure_epsilon
-from changeling_central.releasing import MechanismChoice
-from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
-from changeling_central.releasing.run import Release
-from changeling_central.releasing.spending import spending, total_of
-from changeling_central.releasing.sums import Cost, number, refuse_beyond, total
-from changeling_central.releasing.unit import ENTRY, Unit
+from changeling_central import (
+    ENTRY,
+    BadState,
+    BudgetExhausted,
+    Charge,
+    Composition,
+    Cost,
+    Loss,
+    MechanismChoice,
+    counting,
+    implied_delta,
+    read_ledger,
+    release,
+    total_of,
+)
+from changeling_central.budget import Unit, spending
+from changeling_central.composition import number, refuse_beyond, total
+from changeling_central.ledger import Ledger
+from changeling_central.noise import concentrated_epsilon, pure_epsilon
+from changeling_central.run import Release
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
@@ -95,7 +105,7 @@ def test_the_largest_and_the_least_epsilons_of_a_release_add_up_too(epsilons):
 
 def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
     """The Gaussian's exact delta at the epsilon that is stated, alone and many together; squared lengths add up."""
-    from changeling_central.matrix.gaussian import gaussian_delta
+    from changeling_central.square_root import gaussian_delta
 
     for rho, times in ((Fraction(1, 2), 1), (Fraction(1, 50), 40)):
         composed = Composition((), rho) * times

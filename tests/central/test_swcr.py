@@ -4,13 +4,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from changeling_central import (
+    BadState,
+    BestEstimates,
+    BudgetExhausted,
+    Law,
+    NodeRelease,
+    Windows,
+    clipped_sum,
+    counting,
+    cover_sum,
+    hierarchy,
+    histogram_query,
+    sliding_windows,
+)
 from changeling_central.changes.advisor import advise, needed_layers, spans
-from changeling_central.changes.hdcr import NodeRelease, hierarchy
-from changeling_central.changes.linear_query import clipped_sum, counting, histogram_query
-from changeling_central.changes.release_graph import BestEstimates, cover_sum, network_of
-from changeling_central.changes.swcr import SwcrState, Windows, sliding_windows, window_shifts
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.node_noise import Law
+from changeling_central.nodes import SwcrState, network_of, window_shifts
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, Node, TimeBounded
 
 from tests.seeded_noise import SeededNoise

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted, CentralError
-from changeling_central.states import written_state
+from changeling_central import BadState, BudgetExhausted, CentralError, written_state
 
 from tests.central.stand_ins import Forbidden
 from tests.seeded_noise import SeededNoise

@@ -5,20 +5,22 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes import (
+from changeling_central import (
+    Blocks,
+    Law,
+    Mechanism,
+    MechanismChoice,
+    PeriodChange,
+    Shape,
     Windows,
     counting,
-    disjoint_release,
+    drawn_ahead,
     hierarchy,
     histogram_query,
     sliding_windows,
+    square_root,
 )
-from changeling_central.matrix import square_root
-from changeling_central.mechanism import Mechanism
-from changeling_central.node_noise import Law
-from changeling_central.releasing import MechanismChoice, PeriodChange
+from changeling_central.changes import disjoint_release
 from changeling_papers import (
     Algebra,
     Assumed,

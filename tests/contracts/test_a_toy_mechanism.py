@@ -11,11 +11,23 @@ from typing import ClassVar
 import changeling_central as central
 import numpy as np
 import pytest
-from changeling_central import Guarantee, Level, LinearQuery, NodeNoise, Noise, Offer, calibrated
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.releasing import Asked, Made, PeriodChange, ReleaseMechanism
+from changeling_central import (
+    Asked,
+    BadState,
+    BudgetExhausted,
+    Guarantee,
+    Level,
+    LinearQuery,
+    Made,
+    NodeNoise,
+    Noise,
+    Offer,
+    PeriodChange,
+    ReleaseMechanism,
+    calibrated,
+    check_counts,
+)
 from changeling_central.releasing import offers as table
-from changeling_central.states import check_counts
 from changeling_commands.__main__ import main
 from changeling_protocol import AtMost, Calendar, Constraint
 from changeling_statistics import read_rows

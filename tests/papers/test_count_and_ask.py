@@ -5,7 +5,7 @@ import io
 from fractions import Fraction
 
 import pytest
-from changeling_central.releasing.ledger import read_ledger
+from changeling_central import read_ledger
 from changeling_commands.__main__ import main as run
 from changeling_papers import Domain, PanPrivateCounter, read_over
 from changeling_papers.commands import domain_of

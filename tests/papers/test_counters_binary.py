@@ -5,9 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.node_noise import Law
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, BudgetExhausted, Law, OpenDPNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,

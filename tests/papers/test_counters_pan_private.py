@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_papers import PanPrivateCounter, PanPrivateMemory, overwrite, read_over
 
 from tests.central.saved_fields import resumed

@@ -6,7 +6,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from changeling_central.errors import BudgetExhausted
+from changeling_central import BudgetExhausted
 from changeling_papers import SparseVector, SparseVectorState
 
 from tests.central.stand_ins import Forbidden, NoNoise

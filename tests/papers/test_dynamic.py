@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, ConstraintBroken
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, ConstraintBroken, OpenDPNoise
 from changeling_papers import (
     BasicCounting,
     FullyDynamic,

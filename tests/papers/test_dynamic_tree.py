@@ -5,8 +5,7 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.node_noise import Law
+from changeling_central import BadState, BudgetExhausted, Law
 from changeling_papers import (
     BASEL,
     BasicCounting,

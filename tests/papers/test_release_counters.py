@@ -6,13 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.errors import ConstraintBroken
-from changeling_central.releasing.choice import MechanismChoice
-from changeling_central.releasing.method import PeriodChange
-from changeling_central.releasing.output import read_rows
-from changeling_central.releasing.run import run
+from changeling_central import ConstraintBroken, LinearQuery, MechanismChoice, PeriodChange, answer_query, read_rows
+from changeling_central.run import run
 from changeling_protocol import AtMost, Calendar, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 

@@ -6,8 +6,7 @@ from math import exp, prod
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_papers import Assumed, Domain, Evolving, Query
 
 from tests.central.saved_fields import fields_of, resumed

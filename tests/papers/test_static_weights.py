@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_central.concentrated import concentrated_budget
+from changeling_central import concentrated_budget
 from changeling_papers import MultiplicativeWeights, PricedWeights
 
 from tests.central.stand_ins import NoNoise, Scales

@@ -27,9 +27,8 @@ from changeling_central import (
     drawn_ahead,
     square_root_concentrated,
 )
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
-
-from tests.seeded_noise import SeededNoise
 
 from .central_flights import HOURS, START, flights
 

@@ -20,16 +20,15 @@ from changeling_central import (
     answer_query,
     best_weight,
     drawn_ahead,
+    hierarchy,
     square_root,
     square_root_coefficients,
 )
-from changeling_central.nodes import disjoint_release
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Floats
 from scipy.linalg import toeplitz
 from scipy.special import betaincinv
-
-from tests.seeded_noise import SeededNoise
 
 FALSE_ALARM, SEED, WIDE, ROUNDS, ONE, ZERO = 0.001, 8, 50_000, 30, Fraction(1), Fraction(0)
 REACH = 9
@@ -91,7 +90,7 @@ def mean(constraint: AtMost, answers: list[str], fixed: bool = False) -> float:
     query = answer_query(
         "mean of x from 0 to 100", ["0", "100"], None, fixed, best_weight(constraint, fixed, None, ZERO)
     )
-    drawn = disjoint_release(query, range(constraint.k + 1), constraint, claim).noise
+    drawn = hierarchy(query, Calendar(0, 1, constraint.k), constraint, claim).noise
     states = [0, *(("0", "100").index(answer) + 1 if answer else 0 for answer in answers)]
     shift, scores = np.diff(query.cells[states], axis=0), []
     for seed, shifted in enumerate((shift, 0 * shift)):

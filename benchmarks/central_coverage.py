@@ -33,13 +33,11 @@ from changeling_central import (
     square_root_interval,
     sum_interval,
 )
-from changeling_central.nodes import disjoint_release
+from changeling_central.testing import SeededNoise
 from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum, levels_after
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Counts
 from scipy.stats import binomtest
-
-from tests.seeded_noise import SeededNoise
 
 RUNS, SEED, LEVEL, FAMILY_WISE = 40_000, 5, 0.95, 1e-3
 T, TIMES = 13, (1, 7, 13)
@@ -100,8 +98,7 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
         stated[kind, t] = interval
         held[kind, t] = held.get((kind, t), 0) + int((np.abs(errors) <= interval.half_width).sum())
 
-    bounds = list(range(T + 1))
-    dcr = disjoint_release(wide, bounds, TWICE, EPSILON, DELTAS[law], law)
+    dcr = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], law=law)
     tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], branching=3, layers=3, law=law)
     windows = Windows(0, 4, 3, 4)
     direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
@@ -111,8 +108,8 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
         if "dcr" in only:
             state, total = dcr.start(), np.zeros(WIDE, np.int64)
             for t, change in enumerate(changes, 1):
-                state, noisy = dcr.step(state, change, noise)
-                total += noisy
+                state, (node,) = dcr.step(state, change, noise)
+                total += node.values
                 if t in TIMES:
                     seen(f"{label}_dcr", t, sum_interval(dcr.noise, t, LEVEL), total - levels[t - 1])
         if "hdcr" in only:

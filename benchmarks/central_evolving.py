@@ -4,10 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 from changeling_central import BestEstimates, answer_query, best_hierarchy, hierarchy
+from changeling_central.testing import SeededNoise
 from changeling_papers import Assumed, Domain, Evolving, Query
 from changeling_protocol import AtMost, Calendar
-
-from tests.seeded_noise import SeededNoise
 
 EPSILON, SEED = Fraction(1), 3
 

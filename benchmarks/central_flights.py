@@ -25,10 +25,9 @@ from changeling_central import (
     hierarchy,
     retrospective,
 )
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Changelog, Floats, read_csv
-
-from tests.seeded_noise import SeededNoise
 
 DATA = Path(__file__).parents[1] / "data" / "flights_in_air_2013_01.csv.gz"
 OUTPUT = Path("build/bench")

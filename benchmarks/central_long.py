@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 from changeling_central import Blocks, Mechanism, Shape, counting, drawn_ahead, release, square_root
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import format_instant, read_frame
-
-from tests.seeded_noise import SeededNoise
 
 from .central_scale import PERIODS, made_up
 

@@ -10,6 +10,7 @@ package is offered to `changeling release` by `register`, and proves itself with
 
 from .afterwards import COLOURS
 from .ahead import AheadTree, drawn_ahead
+from .api import Frame, Released, ReleaseOptions, release, release_with
 from .budget import ENTRY, check_output, check_periods, pure_of, total_of, whole
 from .composition import Composition, Cost, Loss, parallel, supremum
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
@@ -49,7 +50,6 @@ from .noise import (
 from .offers import Asked, Made, MechanismChoice, Offer, Option, PeriodChange, ReleaseMechanism, all_offers, register
 from .output import Row, read_about, read_rows
 from .queries import Comparison, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
-from .release import Frame, Released, ReleaseOptions, release, release_with
 from .release_mechanisms import compared
 from .saved import held, replaced
 from .sensitivity import square_root_coefficients

@@ -283,15 +283,19 @@ def retrospective(nodes: Sequence[NodeRelease], periods: int, window: int | None
 
 
 def online_variance(branching: int, layers: int, periods: int) -> Floats:
-    """The variance of the best online estimate at t = 1..periods, in variances of one node; shape (periods,).
+    """The variance of the best online estimate at t = 1..periods, in variances of one node; shape (periods,)."""
+    return online_variances(branching, layers, np.arange(1, periods + 1))
+
+
+def online_variances(branching: int, layers: int, t: Indices) -> Floats:
+    """The same at the ends of these periods.
 
         Σ_i d_i(t) v_i,   v_0 = 1,  v_i = c·v_{i-1} / (c·v_{i-1} + 1)
 
     d_i: the digits of t to base c, the last being all that is left. What has closed by t is a forest of whole
     trees, one for each node of the cover of (0, t], and a tree of c trees beside its root is two resistors in parallel.
     """
-    t = np.arange(1, periods + 1)
-    variance, v = np.zeros(periods), 1.0
+    variance, v = np.zeros(len(t)), 1.0
     for layer in range(layers):
         digit = t % branching if layer < layers - 1 else t
         variance += digit * v

@@ -185,7 +185,7 @@ class Offer(Generic[State]):
     good_for: str = ""
 
 
-MOST_STEPS = 128
+MOST_STEPS = 1000
 PLUGINS = "changeling.mechanisms"
 """The group of entry points by which mechanisms of other packages are found."""
 _OFFERS: dict[str, Offer[object]] = {}

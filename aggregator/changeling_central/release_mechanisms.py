@@ -35,7 +35,7 @@ from .nodes import (
     best_hierarchy,
     hierarchy,
     hierarchy_shifts,
-    online_variance,
+    online_variances,
     sliding_windows,
 )
 from .noise import Law, NodeNoise, Noise
@@ -133,7 +133,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         """Of the best online estimate at the end of this period, in units squared."""
         widths = self.mechanism.widths
         branching = widths[1] if len(widths) > 1 else 2
-        return float(online_variance(branching, len(widths), step)[-1] * self.mechanism.noise.variance)
+        return float(online_variances(branching, len(widths), np.array([step]))[0] * self.mechanism.noise.variance)
 
 
 def _hdcr(asked: Asked) -> HierarchyRelease:

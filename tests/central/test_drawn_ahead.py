@@ -24,12 +24,10 @@ from changeling_central import (
 from changeling_central.ahead import estimated_changes, level_weights
 from changeling_central.linear_query import Reach
 from changeling_central.shape import best_shape, laplace_variance, mean_variance, reached_at_most, weights
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 
-from tests.seeded_noise import SeededNoise
-
 from .examples import histories
-from .stand_ins import Forbidden, NoNoise
 
 ONE = Fraction(1)
 COUNT = counting(["a", "b"], ["a"], "a")

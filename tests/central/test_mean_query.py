@@ -18,7 +18,6 @@ from changeling_central import (
     sliding_windows,
     square_root,
 )
-from changeling_central.changes import disjoint_release
 from changeling_central.linear_query import check_within
 from changeling_central.nodes import hierarchy_shifts
 from changeling_central.queries import column_of, mean_of, mean_query, names_in
@@ -118,7 +117,7 @@ def test_a_mean_errs_less_than_with_columns_that_know_nothing_of_each_other(rele
     for form, query in ((plain, of_today(plain, fixed)), (mean, mean_query(mean, {}, [], fixed))):
         match release:
             case "dcr":
-                drawn = disjoint_release(query, range(33), constraint, *budget, Law(law or "laplace"))
+                drawn = hierarchy(query, calendar, constraint, *budget, law=Law(law or "laplace"))
             case "swcr":
                 drawn = sliding_windows(query, Windows(0, 4, 1, 29), constraint, *budget)
             case "hdcr":

@@ -5,10 +5,7 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 from changeling_central import OpenDPNoise
-
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import NoNoise
+from changeling_central.testing import NoNoise, SeededNoise
 
 
 def test_noise_of_opendp_does_not_stop_at_32_bits():

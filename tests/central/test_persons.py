@@ -18,11 +18,11 @@ from changeling_central import (
 )
 from changeling_central.budget import Unit
 from changeling_central.guard import beyond, first_beyond
+from changeling_central.testing import Forbidden
 from changeling_protocol import AtMost
 from changeling_statistics import Columns, read_frame
 
 from .examples import CALENDAR, histories, transcript
-from .stand_ins import Forbidden
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "d", "b"],

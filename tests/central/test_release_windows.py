@@ -16,10 +16,9 @@ from changeling_central import (
     square_root_coefficients,
 )
 from changeling_central.square_root import window_variances
+from changeling_central.testing import NoNoise
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
-
-from .stand_ins import NoNoise
 
 HOURS = 24
 ROWS = {

@@ -4,10 +4,18 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from changeling_central import Asked, BadState, Law, MechanismChoice, best_hierarchy, compared, counting
+from changeling_central import (
+    Asked,
+    BadState,
+    Law,
+    MechanismChoice,
+    best_hierarchy,
+    compared,
+    counting,
+    release_mechanisms,
+)
 from changeling_central.nodes import BRANCHINGS
 from changeling_central.release_mechanisms import HierarchyRelease, in_words
-from changeling_central.releasing import hierarchies
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
@@ -54,8 +62,8 @@ def test_a_begun_release_keeps_its_shape_and_its_noise_whatever_would_be_chosen_
     first = wished.made(COUNT, CALENDAR, TWICE, ONE, delta)
     wider = replace(first.mechanism.noise, scale=first.mechanism.noise.scale * (1 + 1e-15))
     begun = HierarchyRelease(replace(first.mechanism, noise=wider)).made_with()
-    monkeypatch.setattr(hierarchies, "best_hierarchy", None)
-    monkeypatch.setattr(hierarchies, "hierarchy", None)
+    monkeypatch.setattr(release_mechanisms, "best_hierarchy", None)
+    monkeypatch.setattr(release_mechanisms, "hierarchy", None)
     for asked in (
         wished,
         MechanismChoice("hdcr", law),

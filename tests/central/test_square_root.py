@@ -27,11 +27,10 @@ from changeling_central.square_root import (
     level_variances,
     told_apart,
 )
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.stats import norm
-
-from tests.seeded_noise import SeededNoise
 
 from .examples import histories
 

@@ -26,12 +26,10 @@ from changeling_central.budget import Unit, spending
 from changeling_central.composition import number, refuse_beyond, total
 from changeling_central.ledger import Ledger
 from changeling_central.noise import concentrated_epsilon, pure_epsilon
-from changeling_central.run import Release
+from changeling_central.testing import Forbidden, Release, Statement
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
-
-from .stand_ins import Forbidden
 
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
 ROWS = {
@@ -198,8 +196,8 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
     if mechanism is None:
         assert made.made_with()["kind"] == "square-root", "less noise than a pure epsilon of 1 over 40 periods"
     changelog = read_rows([("x", 1, "a")])
-    with pytest.raises(ValueError, match="more than rho"):
-        Release(changelog, query, "q", calendar, AtMost(2), made, None, None, rho=Fraction(1, 4))
+    with pytest.raises(ValueError, match="more than the budget"):
+        Release(changelog, Statement("q", query, calendar, AtMost(2), spent.each, Fraction(1, 4)), made, None)
 
 
 def released(log, name, **more):
@@ -208,7 +206,7 @@ def released(log, name, **more):
 
 def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch):
     """In its head with the epsilon that follows, in its ledger; another rho, or epsilon, is another release."""
-    first = released(log_, "one.csv", rho="1/2", total="rho=1", through="2026-01-01T08:00")
+    first = released(log_, "one.csv", rho="1/2", budget="rho=1", through="2026-01-01T08:00")
     again = released(log_, "one.csv", rho=0.5)
     assert dict(first.about) == dict(again.about)
     assert dict(first.about)["guarantee"].startswith("rho 0.5 (zCDP), so epsilon 5.2")
@@ -222,7 +220,7 @@ def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch
     with pytest.raises(BudgetExhausted, match=r"costs rho 0\.6; left is 0\.5"):
         released(log_, "two.csv", rho="0.6")
     with pytest.raises(ValueError, match="set once, as rho 1"):
-        released(log_, "two.csv", epsilon="0.1", total=3)
+        released(log_, "two.csv", epsilon="0.1", budget=3)
     assert len(read_ledger(log_.with_name("log.csv.ledger")).charges) == 1
 
 

@@ -27,12 +27,11 @@ from changeling_central import (
     calibrated,
     check_counts,
 )
-from changeling_central.releasing import offers as table
+from changeling_central.testing import MechanismContract, registered
 from changeling_commands.__main__ import main
 from changeling_protocol import AtMost, Calendar, Constraint
 from changeling_statistics import read_rows
 
-from .mechanism_contract import MechanismContract
 from .mechanisms import CALENDAR, HISTOGRAM, TWICE, Example, of_level, periods_of
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -128,9 +127,8 @@ class TestEverySecondLevel(MechanismContract):
 @pytest.fixture
 def offered():
     """Registered while a test runs."""
-    central.register(TOY)
-    yield
-    del table._OFFERS[TOY.name]
+    with registered(TOY):
+        yield
 
 
 LOG = [(str(n), 10 * n + 1, "ab"[n % 2]) for n in range(20)]

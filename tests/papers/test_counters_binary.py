@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_central import BadState, BudgetExhausted, Law, OpenDPNoise
+from changeling_central.testing import CountedNoise, Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
@@ -16,8 +17,6 @@ from changeling_papers import (
 )
 
 from tests.central.saved_fields import fields_of, resumed
-from tests.central.stand_ins import CountedNoise, Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 

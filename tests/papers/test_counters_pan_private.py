@@ -5,11 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from changeling_central import BadState, BudgetExhausted, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import PanPrivateCounter, PanPrivateMemory, overwrite, read_over
 
 from tests.central.saved_fields import resumed
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 EPSILON = Fraction(1)
 

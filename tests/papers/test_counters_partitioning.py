@@ -7,6 +7,7 @@ from math import log, pi
 import numpy as np
 import pytest
 from changeling_central import BadState, BudgetExhausted, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
@@ -18,8 +19,6 @@ from changeling_papers import (
 )
 
 from tests.central.saved_fields import fields_of, resumed
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact

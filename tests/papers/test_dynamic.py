@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from changeling_central import BadState, ConstraintBroken, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     FullyDynamic,
@@ -23,8 +24,6 @@ from changeling_papers import (
 from changeling_statistics import BadChangelog
 
 from tests.central.saved_fields import fields_of, resumed
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact

@@ -6,6 +6,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 from changeling_central import BadState, BudgetExhausted, Law
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BASEL,
     BasicCounting,
@@ -26,8 +27,6 @@ from changeling_papers import (
 )
 
 from tests.central.saved_fields import fields_of, resumed
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 

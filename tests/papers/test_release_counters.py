@@ -7,14 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_central import ConstraintBroken, LinearQuery, MechanismChoice, PeriodChange, answer_query, read_rows
-from changeling_central.run import run
+from changeling_central.testing import Forbidden, SeededNoise, run
 from changeling_protocol import AtMost, Calendar, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 
 from tests.central.examples import histories
-from tests.central.stand_ins import Forbidden
 from tests.central.test_release import release_in
-from tests.seeded_noise import SeededNoise
 
 CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
 ANSWERS = ["x", "y"]

@@ -6,9 +6,8 @@ from math import sqrt
 import numpy as np
 import pytest
 from changeling_central import Law, OpenDPNoise, concentrated_budget, implied_delta
+from changeling_central.testing import Scales
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
-
-from tests.central.stand_ins import Scales
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 

@@ -353,7 +353,7 @@ def _named(answers: Sequence[str] | None) -> list[str] | None:
         return None
     names = [name.strip() for name in answers.split(",")] if isinstance(answers, str) else list(answers)
     if not all(names):
-        raise ValueError(f"the answers are names, none of them empty, got {answers!r}")
+        raise ValueError(f"one of the answers has no name: {answers!r}")
     return names
 
 

@@ -1,19 +1,155 @@
-"""What every central mechanism must satisfy: guarantee, start, steps, saved states, refusals, and stated variances."""
+"""The door for tests of central mechanisms: the contract that each of them keeps, stand-ins for noise, and releases.
 
+A mechanism proves itself by inheriting `MechanismContract` and naming examples. A release is run with noise of one's own
+by `run(Release(…), noise)`. Needs pytest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pytest
-from changeling_central import BadState, BudgetExhausted, CentralError, written_state
+from changeling_statistics import Counts, Floats
+from numpy.typing import NDArray
 
-from tests.central.stand_ins import Forbidden
-from tests.seeded_noise import SeededNoise
+from .errors import BadState, BudgetExhausted, CentralError
+from .mechanism import Mechanism, State, written_state
+from .noise import Noise
+from .offers import _OFFERS, Offer, register
+from .output import Output
+from .release_mechanisms import HierarchyRelease
+from .run import Release, run
+from .statement import Statement
 
-from .mechanisms import Example
+__all__ = [
+    "CountedNoise",
+    "Example",
+    "Forbidden",
+    "HierarchyRelease",
+    "MechanismContract",
+    "NoNoise",
+    "Output",
+    "Release",
+    "Scales",
+    "SeededNoise",
+    "Statement",
+    "registered",
+    "run",
+]
+
+
+@contextmanager
+def registered(offer: Offer[State]) -> Iterator[None]:
+    """Offer a mechanism to `changeling release` for a while."""
+    register(offer)
+    try:
+        yield
+    finally:
+        del _OFFERS[offer.name]
+
+
+AnyMechanism: TypeAlias = Mechanism[object, object, object]
+
+
+class NoNoise:
+    """Every draw is 0, so that a release is the truth."""
+
+    def laplace(self, scale: float, size: int) -> Counts:  # noqa: ARG002
+        """Nothing."""
+        return np.zeros(size, np.int64)
+
+    gaussian = laplace
+
+
+class CountedNoise(NoNoise):
+    """Remembers how many draws were asked for."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Nothing, and counted."""
+        self.drawn += size
+        return super().laplace(scale, size)
+
+    gaussian = laplace
+
+
+class Forbidden:
+    """Fails the test when anything is drawn."""
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Never anything."""
+        raise AssertionError(f"drew {size} at scale {scale}")
+
+    gaussian = laplace
+
+
+class Scales(NoNoise):
+    """Remembers the laws and scales that were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float, int]] = []
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Nothing, and remembered."""
+        self.asked.append(("laplace", scale, size))
+        return np.zeros(size, np.int64)
+
+    def gaussian(self, scale: float, size: int) -> Counts:
+        """Nothing, and remembered."""
+        self.asked.append(("gaussian", scale, size))
+        return np.zeros(size, np.int64)
+
+
+class SeededNoise:
+    """OpenDP's laws from a seeded generator, much faster and repeatable; never for releases.
+
+    Discrete Laplace as a difference of two geometric variables; discrete Gaussian as a rounded normal one, whose law
+    is the same to 1e-8 at scales of 2 and above.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Draws of the discrete Laplace law."""
+        stop = -np.expm1(-1 / scale)
+        drawn: Counts = self._random.geometric(stop, size) - self._random.geometric(stop, size)
+        return drawn
+
+    def gaussian(self, scale: float, size: int) -> Counts:
+        """Draws of the discrete Gaussian law, nearly."""
+        variance = scale**2 - 1 / 12
+        drawn: Counts = np.rint(self._random.normal(0, np.sqrt(variance), size)).astype(np.int64)
+        return drawn
+
+
+@dataclass(frozen=True)
+class Example:
+    """A mechanism and inputs for its steps.
+
+    epsilon, delta: the budget it was made with. ends: whether one step more than `values` is beyond the budget.
+    beyond: that step's input, if not the last one again. bad: inputs that are refused at the start. other: the same
+    mechanism at another budget. numbers: those that a release holds, whose variance is the stated one.
+    """
+
+    name: str
+    mechanism: AnyMechanism
+    values: Sequence[object]
+    epsilon: Fraction = Fraction(1)
+    delta: Fraction = Fraction(0)
+    ends: bool = True
+    beyond: object = None
+    bad: Sequence[object] = ()
+    other: AnyMechanism | None = None
+    numbers: Callable[[object], Sequence[float]] = lambda release: np.ravel(release).tolist()  # type: ignore[call-overload]
+
 
 RUNS = 1500
 REACH = 5.5
@@ -21,15 +157,20 @@ REACH = 5.5
 
 
 class MechanismContract:
-    """Inherit it, and name examples."""
+    """The suite that every mechanism passes: inherit it, and name examples.
+
+    class TestMine(MechanismContract):
+        examples = [Example("mine", mine(epsilon=1), values=[3, -1, 0])]
+    """
 
     examples: ClassVar[list[Example]] = []
 
-    def pytest_generate_tests(self, metafunc):
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Every test is given every example."""
         if "example" in metafunc.fixturenames:
             metafunc.parametrize("example", self.examples, ids=lambda example: example.name)
 
-    def test_the_guarantee_is_the_budget_exactly_with_its_neighbours_and_source(self, example):
+    def test_the_guarantee_is_the_budget_exactly_with_its_neighbours_and_source(self, example: Example) -> None:
         """In fractions, never rounded; and in words what it speaks of and where it is proved."""
         stated = example.mechanism.guarantee
         assert (type(stated.epsilon), type(stated.delta)) == (Fraction, Fraction)
@@ -37,13 +178,13 @@ class MechanismContract:
         assert "differ" in stated.neighbours or "lacks" in stated.neighbours
         assert stated.source
 
-    def test_the_start_draws_nothing_and_is_always_the_same(self, example):
+    def test_the_start_draws_nothing_and_is_always_the_same(self, example: Example) -> None:
         """It takes no noise; what it holds is decided by the mechanism alone."""
         mechanism = example.mechanism
         assert mechanism.saved(mechanism.start()) == mechanism.saved(mechanism.start())
         mechanism.check(mechanism.start())
 
-    def test_a_step_is_a_function_and_leaves_the_old_state(self, example):
+    def test_a_step_is_a_function_and_leaves_the_old_state(self, example: Example) -> None:
         """The same state, input and draws give the same; only a mechanism that says so writes over its old state."""
         mechanism = example.mechanism
         state, noise = mechanism.start(), SeededNoise(1)
@@ -57,7 +198,7 @@ class MechanismContract:
             mechanism.check(after)
             state = after
 
-    def test_who_writes_over_an_input_or_a_release_changes_no_state(self, example):
+    def test_who_writes_over_an_input_or_a_release_changes_no_state(self, example: Example) -> None:
         """As one does who clips what was released in place, or takes one array for every step's input."""
         mechanism, state, noise = example.mechanism, example.mechanism.start(), SeededNoise(4)
         for value in map(deepcopy, example.values):
@@ -71,12 +212,12 @@ class MechanismContract:
             assert (mechanism.saved(state) == before) != mechanism.overwrites
             state = after
 
-    def test_a_state_that_was_saved_goes_on_as_if_it_had_not_been(self, example):
+    def test_a_state_that_was_saved_goes_on_as_if_it_had_not_been(self, example: Example) -> None:
         """At every step, with the same draws: the same releases, and nothing is drawn a second time."""
         mechanism = example.mechanism
         assert _released(example, SeededNoise(3)) == _released(example, SeededNoise(3), through=mechanism.saved)
 
-    def test_damaged_bytes_are_refused_or_another_whole_state(self, example):
+    def test_damaged_bytes_are_refused_or_another_whole_state(self, example: Example) -> None:
         """Cut anywhere, longer, or with any byte changed: what is taken reads exactly as those bytes."""
         mechanism, saved = example.mechanism, _last_saved(example)
         for cut in range(0, len(saved), max(1, len(saved) // 40)):
@@ -94,7 +235,7 @@ class MechanismContract:
                 continue
             assert mechanism.saved(state) == changed
 
-    def test_a_foreign_state_is_refused(self, example):
+    def test_a_foreign_state_is_refused(self, example: Example) -> None:
         """That of any other mechanism, and of the same one at another budget."""
         mechanism = example.mechanism
         others = [other.mechanism for other in self.examples if other.mechanism.identity() != mechanism.identity()]
@@ -102,7 +243,7 @@ class MechanismContract:
             with pytest.raises(BadState):
                 mechanism.resumed(other.saved(other.start()))
 
-    def test_beyond_the_budget_nothing_is_drawn(self, example):
+    def test_beyond_the_budget_nothing_is_drawn(self, example: Example) -> None:
         """One step more is refused, and the state is as it was."""
         if not example.ends:
             pytest.skip("has no last step")
@@ -112,7 +253,7 @@ class MechanismContract:
             mechanism.step(state, example.values[-1] if example.beyond is None else example.beyond, Forbidden())
         assert mechanism.saved(state) == _last_saved(example)
 
-    def test_what_is_no_input_is_refused_before_anything_is_drawn(self, example):
+    def test_what_is_no_input_is_refused_before_anything_is_drawn(self, example: Example) -> None:
         """A ValueError or a CentralError, and the state is as it was."""
         mechanism = example.mechanism
         for bad in example.bad:
@@ -121,7 +262,7 @@ class MechanismContract:
                 mechanism.step(state, bad, Forbidden())
             assert mechanism.saved(state) == mechanism.saved(mechanism.start())
 
-    def test_the_stated_variance_is_the_measured_one(self, example):
+    def test_the_stated_variance_is_the_measured_one(self, example: Example) -> None:
         """Of every number of every release, over 1,500 runs; or the mechanism says that it knows none."""
         mechanism, noise = example.mechanism, SeededNoise(7)
         stated = [mechanism.variance(step) for step in range(1, len(example.values) + 1)]
@@ -134,9 +275,9 @@ class MechanismContract:
         assert np.all(np.abs(runs.var(0) - expected) <= expected * REACH * sqrt(5 / RUNS))
 
 
-def _released(example, noise, through=None):
+def _released(example: Example, noise: Noise, through: Callable[[object], bytes] | None = None) -> list[bytes]:
     """The releases as bytes; through: with the state saved and resumed before each step."""
-    mechanism, releases = example.mechanism, []
+    mechanism, releases = example.mechanism, list[bytes]()
     state = mechanism.start()
     for value in example.values:
         state, release = mechanism.step(mechanism.resumed(through(state)) if through else state, value, noise)
@@ -144,21 +285,21 @@ def _released(example, noise, through=None):
     return releases
 
 
-def _last_saved(example):
+def _last_saved(example: Example) -> bytes:
     state, noise = example.mechanism.start(), SeededNoise(2)
     for value in example.values:
         state, _ = example.mechanism.step(state, value, noise)
     return example.mechanism.saved(state)
 
 
-def _numbers(example, noise):
+def _numbers(example: Example, noise: Noise) -> Iterator[Floats]:
     state = example.mechanism.start()
     for value in example.values:
         state, release = example.mechanism.step(state, value, noise)
         yield np.asarray(example.numbers(release), np.float64)
 
 
-def _arrays(value):
+def _arrays(value: object) -> Iterator[NDArray[np.generic]]:
     """Every array that can be written to in a value of dataclasses, tuples and lists."""
     if isinstance(value, np.ndarray):
         yield from [value] if value.flags.writeable else []

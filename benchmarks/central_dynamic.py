@@ -15,8 +15,8 @@ import numpy as np
 from changeling_central.testing import SeededNoise
 from changeling_papers import (
     FullyDynamic,
-    InsertionMinusDeletion,
     MultiplicativeWeights,
+    PartitionedRelease,
     Update,
     fully_dynamic,
     insertion_minus_deletion,
@@ -139,7 +139,7 @@ def gathered(
 
 def compared(
     dynamic: FullyDynamic[Counts],
-    difference: InsertionMinusDeletion[Counts],
+    difference: PartitionedRelease[Counts],
     stream: list[Step],
     table: Counts,
     seed: int,

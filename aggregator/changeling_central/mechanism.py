@@ -23,7 +23,7 @@ from .noise import Noise
 
 State = TypeVar("State")
 Input = TypeVar("Input", contravariant=True)
-Release = TypeVar("Release", covariant=True)
+Result = TypeVar("Result", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Guarantee:
     rho: Fraction | None = None
 
 
-class Mechanism(ABC, Generic[State, Input, Release]):
+class Mechanism(ABC, Generic[State, Input, Result]):
     """A mechanism that takes one input a step and releases one output a step; of a static one there is one step.
 
     A step that would break the guarantee raises BudgetExhausted. Whatever a step raises, it raises before it draws.
@@ -65,7 +65,7 @@ class Mechanism(ABC, Generic[State, Input, Release]):
         """The state before any input. Draws nothing."""
 
     @abstractmethod
-    def step(self, state: State, value: Input, noise: Noise) -> tuple[State, Release]:
+    def step(self, state: State, value: Input, noise: Noise) -> tuple[State, Result]:
         """One more input: the state after it, and what is released.
 
         The same state, value and draws give the same result. The old state stays as it was, unless `overwrites`.

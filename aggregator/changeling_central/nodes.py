@@ -225,7 +225,7 @@ class BestEstimates:
 
     def start(self) -> Frontier:
         """Before the first period, where the query is 0."""
-        return Frontier.before(self.columns, 0)
+        return Frontier.before(self.columns)
 
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
         """One more period: the query at its end."""
@@ -233,7 +233,6 @@ class BestEstimates:
             np.array([release.node.start for release in nodes], np.intp),
             np.array([release.variance for release in nodes]),
             np.array([release.values for release in nodes], np.float64).reshape(len(nodes), self.columns),
-            np.zeros((len(nodes), 0)),
         )
         after, online = advance(frontier, closing, _last_uses(self.periods, self.widths))
         if online is None:
@@ -278,7 +277,7 @@ def retrospective(nodes: Sequence[NodeRelease], periods: int, window: int | None
         sources = np.zeros((periods + 1, len(times)))
         sources[times, np.arange(len(times))] = 1.0
         sources[0 if window is None else times - window, np.arange(len(times))] -= 1.0
-        variances[times] = network.spread(sources, network.variance[:, None])[:, 0]
+        variances[times] = network.rows(sources) ** 2 @ network.variance
     return values, variances
 
 

@@ -1,7 +1,7 @@
 """The door for tests of central mechanisms: the contract that each of them keeps, stand-ins for noise, and releases.
 
-A mechanism proves itself by inheriting `MechanismContract` and naming examples. A release is run with noise of one's own
-by `run(Release(…), noise)`. Needs pytest.
+A mechanism proves itself by inheriting `MechanismContract` and naming examples. A release is run with noise of one's
+own by `run(Release(…), noise)`. Needs pytest.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -24,9 +24,9 @@ from changeling_central import (
     read_ledger,
     release,
     square_root,
+    total,
 )
 from changeling_central.budget import Unit
-from changeling_central.composition import total
 from changeling_central.ledger import Ledger
 from changeling_central.testing import Forbidden
 from changeling_protocol import AtMost, Calendar

@@ -1,4 +1,4 @@
-"""Noisy changes of nodes: no history of an entry costs more than is stated, and some cost as much; estimates from them."""
+"""Noisy changes of nodes: no history of an entry costs more than is stated, and some cost as much; and estimates."""
 
 from fractions import Fraction
 from itertools import product
@@ -48,7 +48,7 @@ def released(release):
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 @pytest.mark.parametrize("shape", [1, 2, 3, *WINDOWS], ids=str)
 def test_the_loss_of_every_transcript_is_at_most_epsilon(query, constraint, shape):
-    """All layers of a hierarchy, or all windows, over every history of one entry: the sum of its shifts over the scale."""
+    """All layers of a hierarchy, or all windows, over every history: an entry's shifts over the scale."""
     if isinstance(shape, int):
         mechanism, calendar, seconds = hierarchy(query, CALENDAR, constraint, EPSILON, layers=shape), CALENDAR, 8
     else:
@@ -317,7 +317,7 @@ def test_the_chosen_hierarchy_is_the_best_of_all_by_its_exact_variance():
 
 
 def test_impossible_releases_are_refused():
-    """No budget, Gaussian noise without delta, more layers than periods, windows of no length, nothing that is counted."""
+    """No budget, Gaussian noise without delta, too many layers, windows of no length, nothing that is counted."""
     for given, fault in (
         ({"epsilon": Fraction(0)}, "epsilon > 0"),
         ({"law": Law.GAUSSIAN}, "delta above 0"),

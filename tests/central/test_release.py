@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, held, hierarchy, read_rows
 from changeling_central.saved import load, save
-from changeling_central.statement import begun
+from changeling_central.statement import Statement, begun
 from changeling_central.testing import (
     CountedNoise,
     Forbidden,
@@ -22,7 +22,6 @@ from changeling_central.testing import (
     Output,
     Release,
     SeededNoise,
-    Statement,
     run,
 )
 from changeling_protocol import AtMost, Calendar

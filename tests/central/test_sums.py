@@ -20,10 +20,11 @@ from changeling_central import (
     implied_delta,
     read_ledger,
     release,
+    total,
     total_of,
 )
 from changeling_central.budget import Unit, spending
-from changeling_central.composition import number, refuse_beyond, total
+from changeling_central.composition import number, refuse_beyond
 from changeling_central.ledger import Ledger
 from changeling_central.noise import concentrated_epsilon, pure_epsilon
 from changeling_central.testing import Forbidden, Release, Statement

@@ -50,7 +50,7 @@ def relay(
     uploads for a token is shown the relay's own.
     """
     from ..relay import Batching, Relay, Settings, Upstream, make_app
-    from ..server.listening import Front, listen, server_of
+    from ..server import Front, listen, make_server
 
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
@@ -66,7 +66,7 @@ def relay(
     )
     relaying = Relay(spool, Upstream(upstream, token_in(token_file)), settings)
     listening, here = listen(host, port)
-    server = server_of(make_app(relaying), front)
+    server = make_server(make_app(relaying), front)
     signal.signal(signal.SIGTERM, interrupt)
     typer.echo(f"changeling relays to {upstream} and listens on {here}")
     try:

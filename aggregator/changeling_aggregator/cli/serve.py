@@ -92,7 +92,7 @@ def serve(
 
     from ..fold import FoldProcess
     from ..logs import log_in_json
-    from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_server
+    from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_app, make_server
     from ..server.metrics import telling
     from ..store import Store
     from ..store.clock import kept_time
@@ -124,7 +124,7 @@ def serve(
             segments=segments,
         )
         service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
-        server = make_server(service, front)
+        server = make_server(make_app(service), front)
         log_in_json()
         if metrics_address is not None:
             until_the_end.enter_context(telling(service, *host_and_port(metrics_address)))

@@ -29,7 +29,7 @@ from ..store.opened import connected
 from ..store.recovery import silent_streams
 from ..store.schema import VERSION
 from ..store.sealing_keys import KeyState, key_lives, private_keys
-from .guarded_clock import MOST_STEP
+from .clock import MOST_STEP
 from .health import MOST_SILENT_SECONDS, Severity, covered_until, held_up, troubles_of_keys
 
 ENOUGH_FREE_BYTES = 2**30

@@ -19,7 +19,7 @@ from ..store.catalogue import segment_bytes
 from ..store.log import first_unfolded, unfolded
 from ..store.schema import refusals, segments, streams
 from .health import Severity, covered_until, troubles_of
-from .refusals import refused_so_far
+from .responses import turned_down_so_far
 from .service import Service
 
 
@@ -82,10 +82,8 @@ def _of_the_process(service: Service) -> Iterator[Metric]:
     for name, severity in worst.items():
         trouble.add_metric([name], severity)
     yield trouble
-    turned_down = CounterMetricFamily(
-        "changeling_turned_down", "Requests that were turned down, connections that were closed.", labels=["reason"]
-    )
-    for reason, count in refused_so_far().items():
+    turned_down = CounterMetricFamily("changeling_turned_down", "Requests that were turned down.", labels=["reason"])
+    for reason, count in turned_down_so_far.items():
         turned_down.add_metric([reason.value], count)
     yield turned_down
     folding, now = service.folding, service.clock()

@@ -13,7 +13,7 @@ from changeling_central.regions import stream_bound
 from changeling_central.static import BasicCounting
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import NodeTally
-from changeling_statistics.estimation.decoding import input_counts
+from changeling_statistics.estimation.releases import input_counts
 
 from tests.seeded_noise import SeededNoise
 

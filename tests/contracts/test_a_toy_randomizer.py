@@ -22,11 +22,11 @@ from changeling_protocol.randomizers import register
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, loss_statement, read_rows, series
-from changeling_statistics.planning.randomizer_choice import best_state
-from changeling_statistics.randomizers import Offer, PairKind, class_variances, offer_of
-from changeling_statistics.randomizers import register as register_counterpart
+from changeling_statistics.planning.responses import best_state
 from changeling_statistics.randomizers.counted import Counted
-from changeling_statistics.randomizers.likelihoods import Likelihoods, merged, one_pair
+from changeling_statistics.randomizers.counterpart import Likelihoods, PairKind, merged, one_pair
+from changeling_statistics.randomizers.registry import Offer, class_variances, offer_of
+from changeling_statistics.randomizers.registry import register as register_counterpart
 
 from demo.deployment import Deployment
 from demo.replay import joined, replay

@@ -15,8 +15,7 @@ from statistics import median
 
 import httpx
 from changeling_aggregator.fold import fold
-from changeling_aggregator.server import GuardedClock
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import GuardedClock, Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.log import unfolded

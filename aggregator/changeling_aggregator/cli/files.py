@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from ..core_dumps import leave_no_core
 
 if TYPE_CHECKING:
-    from ..store.at_rest import AtRest
+    from ..store import AtRest
 
 KEY_BYTES = 32
 STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
@@ -56,7 +56,7 @@ def read_store_key(path: Path | None) -> "AtRest":
     Raises ValueError, which says where no store key is, or OSError.
     """
     leave_no_core()
-    from ..store.at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
+    from ..store import IN_CLEAR, STORE_KEY_BYTES, AtRest
 
     where = f"${STORE_KEY_VARIABLE}" if path is None else str(path)
     digits = (os.environ.get(STORE_KEY_VARIABLE, "") if path is None else path.read_text()).strip()

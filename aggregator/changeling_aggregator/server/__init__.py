@@ -2,6 +2,7 @@
 
 from .app import ROUTES, Front, listen, make_app, make_server
 from .clock import Clock, GuardedClock, MovableClock, real_time
+from .fold_loop import FoldLoop
 from .front_door import FrontDoor
 from .limits import Bodies, Rates, network_of
 from .operations import show_alive
@@ -14,6 +15,7 @@ __all__ = [
     "ROUTES",
     "Bodies",
     "Clock",
+    "FoldLoop",
     "Front",
     "FrontDoor",
     "GuardedClock",

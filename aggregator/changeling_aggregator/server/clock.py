@@ -16,7 +16,7 @@ from typing import TypeAlias
 from changeling_protocol import LAST_INSTANT, UnixMilliseconds, UnixSeconds
 from changeling_statistics import format_instant
 
-from ..store.clock import KeptTime
+from ..store import KeptTime
 
 Clock: TypeAlias = Callable[[], UnixSeconds]
 """A function that gives Unix time in seconds."""

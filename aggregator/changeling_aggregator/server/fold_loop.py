@@ -9,12 +9,8 @@ from changeling_protocol import SurveyId, UnixSeconds
 
 from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold
-from ..fold.closing import recover_journals
 from ..ingest import Registry
 from ..store import Store
-from ..store.clock import keep_time
-from ..store.log import unfolded
-from ..store.recovery import Silent, silent_streams
 from .clock import Clock, GuardedClock
 
 EVERY_SECONDS = 1.0
@@ -31,8 +27,7 @@ class FoldLoop:
     """Has the log of a store folded, and looks whether other processes published something on it.
 
     process: folds; where there is none the loop's own thread does. folds: False where another process is to fold: this
-    one then looks whether it does. flush: lets the fold find all that was acknowledged. silent: the streams of which the
-    store may not have all, with the time up to which it has, in Unix milliseconds.
+    one then looks whether it does. flush: lets the fold find all that was acknowledged.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
@@ -50,7 +45,6 @@ class FoldLoop:
         self._guarded = clock if isinstance(clock, GuardedClock) else None
         self.folds = folds
         self._flush = flush
-        self.silent: list[Silent] = []
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
@@ -109,8 +103,8 @@ class FoldLoop:
         doubt = self._guarded.doubt if self._guarded else None
         if doubt or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
             return False
-        with self._store.reading() as connection:
-            if unfolded(connection):
+        with self._store.view() as view:
+            if view.unfolded():
                 return False
         self._registry.refresh()
         self.last_fold, self._folded = now, monotonic()
@@ -132,8 +126,6 @@ class FoldLoop:
                 self.failures += 1
                 raise
             self.uncounted |= report.uncounted.keys()
-            with self._store.reading() as connection:
-                self.silent = silent_streams(connection)
             if report.envelopes:
                 refused = {reason.value: count for reason, count in sorted(report.refused.items())}
                 folded = {"envelopes": report.envelopes, "reports": report.reports, "refused": refused}
@@ -149,15 +141,14 @@ class FoldLoop:
         if self._guarded is None or (self._kept_time and monotonic() - self._kept_time < KEEP_TIME_SECONDS):
             return
         if (kept := self._guarded.kept()) is not None:
-            with self._store.writing() as connection:
-                keep_time(connection, kept)
+            with self._store.transaction() as writing:
+                writing.keep_time(kept)
         self._kept_time = monotonic()
 
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
         if not self.folds:
-            recover_journals(self._store, now)
-            with self._store.reading() as connection:
-                return FoldReport(stood_by=unfolded(connection) > 0)
+            with self._store.view() as view:
+                return FoldReport(stood_by=view.unfolded() > 0)
         if self._process is not None:
             return self._process.fold(now, closing=closing)
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)

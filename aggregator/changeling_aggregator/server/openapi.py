@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..store.tokens import TokenScope
+from ..store import TokenScope
 from .responses import json
 
 DIALECT = "3.1.1"

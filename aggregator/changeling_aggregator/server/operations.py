@@ -11,9 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import TurnedDown
-from ..store.counted import refusals_of
-from ..store.log import unfolded
-from ..store.tokens import TokenScope
+from ..store import TokenScope
 from .health import Severity, status_of, troubles_of
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
 from .requests import may, read_body, require, require_reader, service_of, survey_in_path
@@ -114,8 +112,8 @@ def show_status(request: Request) -> Response:
         closings=_heard(shown),
     )
     if may(request, TokenScope.FOLD):
-        with service.store.reading() as connection:
-            refused, status.unfolded_requests = refusals_of(connection, survey.id), unfolded(connection)
+        with service.store.view() as view:
+            refused, status.unfolded_requests = view.refusals(survey.id), view.unfolded()
         status.refused = {reason.value: count for reason, count in sorted(refused.items())}
         last = service.folding.last_fold
         status.last_fold = None if last is None else format_instant(last)

@@ -15,10 +15,7 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..fold.closing import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
-from ..store.early_ends import add_end
-from ..store.sealing_keys import publish_key
-from ..store.surveys import add_survey
-from ..store.tokens import TokenScope
+from ..store import TokenScope
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
 from .requests import id_in_path, read_body, reading_signed, require, service_of, survey_in_path
 from .responses import cache_control_of_keys, is_kept, json, packed, tag_of
@@ -163,8 +160,8 @@ def _check_new(survey: Survey, service: Service) -> None:
 
 
 def _publish(service: Service, survey: Survey, signed: bytes, public: bool | None) -> bool:
-    with service.store.writing() as connection:
-        added = add_survey(connection, survey.id, signed, public)
+    with service.store.transaction() as writing:
+        added = writing.add_survey(survey.id, signed, public)
     service.registry.refresh()
     return added
 
@@ -204,8 +201,8 @@ def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> N
 
 
 def _publish_end(service: Service, end: EarlyEnd, signed: bytes) -> bool:
-    with service.store.writing() as connection:
-        added = add_end(connection, end, signed)
+    with service.store.transaction() as writing:
+        added = writing.add_early_end(end, signed)
     service.registry.refresh()
     return added
 
@@ -247,7 +244,7 @@ async def put_key(request: Request) -> Response:
 
 
 def _publish_key(service: Service, key: SealingKey, signed: bytes) -> bool:
-    with service.store.writing() as connection:
-        added = publish_key(connection, key, signed)
+    with service.store.transaction() as writing:
+        added = writing.publish_key(key, signed)
     service.registry.refresh()
     return added

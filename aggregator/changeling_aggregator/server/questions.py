@@ -49,6 +49,7 @@ class Format(StrEnum):
 
 MEDIA_TYPES = {Format.JSON: JSON, Format.MSGPACK: MSGPACK, Format.CSV: "text/csv"}
 MOST_PERIODS = 999_999_999
+_CHOICES = {"method": [*Method], "format": [*Format], "covariance": ["true", "false"]}
 _Last: TypeAlias = Annotated[
     int, Meta(ge=0, le=MOST_PERIODS, description="By default the last of which anything is shown.")
 ]
@@ -185,7 +186,10 @@ def _converted(query: QueryParams, kind: type[AnyQuery]) -> AnyQuery:
         return msgspec.convert(asked, kind, strict=False)
     except msgspec.ValidationError as error:  # such as "Expected `int` >= 0 - at `$.until`"
         expected, _, place = str(error).partition(" - at `$.")
-        raise ValueError(f"{place.rstrip('`')}: {expected}"[:200] if place else f"{error}"[:200]) from error
+        name = place.rstrip("`").partition("[")[0]
+        if name in _CHOICES:
+            expected = f"it is {' or '.join(_CHOICES[name])}"
+        raise ValueError(f"{name}: {expected}, got {str(asked[name])[:40]!r}" if name else f"{error}") from error
 
 
 def _strata(asked: Sequence[str], published: PublishedSurvey) -> tuple[StratumNumber, ...] | None:

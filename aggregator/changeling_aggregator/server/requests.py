@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from ..errors import Overloaded, TurnedDown
 from ..ingest import PublishedSurvey, Registry
-from ..store.tokens import Token, TokenScope, hash_of
+from ..store import Token, TokenScope, hash_of
 from . import limits
 from .service import Admission, Service
 

@@ -32,8 +32,6 @@ import msgspec
 from changeling_protocol import SealingKey, UnixSeconds
 from changeling_protocol.wire import JSON, MSGPACK, PROBLEM, STATUS, ErrorAnswer, ErrorCode
 from changeling_statistics import NotEstimable
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,7 +39,7 @@ from starlette.routing import Match
 
 from ..errors import Overloaded, StoreError, TurnedDown, Unwritable
 from ..ingest import PublishedSurvey
-from ..store.snapshots import Looked
+from ..store import NO_ANSWER, Looked
 
 RETRY_AFTER_SECONDS = 5
 UNKEPT = "no-store"
@@ -152,8 +150,7 @@ HANDLERS: dict[Any, Any] = {
     Overloaded: _come_again,
     Unwritable: _come_again,
     StoreError: _come_again,
-    DBAPIError: _come_again,
-    NoConnection: _come_again,
+    **dict.fromkeys(NO_ANSWER, _come_again),
     Exception: _failed,
 }
 """By the exception that an endpoint raises."""

@@ -39,7 +39,7 @@ from starlette.responses import Response
 
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
-from ..store.tokens import TokenScope
+from ..store import TokenScope
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
 from .questions import MEDIA_TYPES, QUERIES, Format, Kind, Method, Question, format_of, parse
 from .requests import require_reader, service_of, survey_in_path
@@ -123,8 +123,11 @@ class Estimate(Body, kw_only=True):
     missing: MissingNode | UnsetType | None = UNSET
 
 
-class OneEstimate(Answer, Estimate, kw_only=True):
-    """A histogram, or a change."""
+_FIELDS = [(each.name, each.type, each.default) for each in msgspec.structs.fields(Estimate) if not each.required]
+OneEstimate = msgspec.defstruct(  # a struct has one base only
+    "OneEstimate", [("values", list[float] | None), *_FIELDS], bases=(Answer,), kw_only=True, module=__name__
+)
+"""A histogram, or a change: the head of an answer, and one estimate."""
 
 
 class ManyEstimates(Answer, kw_only=True):
@@ -221,7 +224,7 @@ def _made(question: Question, published: PublishedSurvey, shown: Shown, form: Fo
     return _rows(content).encode()
 
 
-def answered(question: Question, published: PublishedSurvey, shown: Shown) -> OneEstimate | ManyEstimates:
+def answered(question: Question, published: PublishedSurvey, shown: Shown) -> Answer:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
     survey = published.survey
     solution = shown.solution(question.strata, question.method)
@@ -230,7 +233,8 @@ def answered(question: Question, published: PublishedSurvey, shown: Shown) -> On
         figures, nodes = span_figures(solution, Node(question.after, question.until))
         (estimate,) = _estimates(question, survey, solution, figures, shown)
         head = _head(published, question, shown, solution, nodes)
-        return OneEstimate(**head, **msgspec.structs.asdict(estimate))
+        answer: Answer = OneEstimate(**head, **msgspec.structs.asdict(estimate))  # type: ignore[assignment]
+        return answer
     if question.kind is Kind.SERIES:
         figures, gaps = histogram_figures(solution, question.until)
     else:
@@ -336,7 +340,7 @@ def _nulls(nested: Any) -> Any:
 _COLUMNS = ("upper_bound", "provisional", "enrolled", "heard", "false_entries")
 
 
-def _rows(answer: OneEstimate | ManyEstimates) -> str:
+def _rows(answer: Answer) -> str:
     """CSV: a row for each estimate and answer, without the nodes and covariances."""
     content = msgspec.to_builtins(answer)
     estimates = content.get("series", [content])

@@ -8,8 +8,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from ..fold import FoldProcess
-from ..ingest import Committer, Registry
-from ..ingest.committer import MOST_STORE_BYTES
+from ..ingest import MOST_STORE_BYTES, Committer, Registry
 from ..store import Store
 from .clock import Clock, GuardedClock, MovableClock
 from .fold_loop import FoldLoop

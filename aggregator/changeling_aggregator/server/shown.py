@@ -30,8 +30,7 @@ from changeling_statistics import (
 
 from ..errors import Overloaded
 from ..ingest import PublishedSurvey
-from ..store import Store
-from ..store.snapshots import Looked, Lot, LotKey, looked_at_survey, shown_lots
+from ..store import Looked, Lot, LotKey, Store
 from .questions import Method
 
 MOST_SURVEYS = 32
@@ -136,12 +135,12 @@ class Showing:
         survey = published.survey
         with self._lock:
             known = self._known.get(survey.id)
-        with self._store.reading() as connection:
-            looked = looked_at_survey(connection, survey.id)
+        with self._store.view() as view:
+            looked = view.looked_at_survey(survey.id)
             if known is not None and known.revision == looked.revision:
                 return known
             before = known if known is not None and known.revision < looked.revision else Shown(survey, Looked(), {})
-            lots = shown_lots(connection, survey.id, since=before.revision)
+            lots = view.shown_lots(survey.id, since=before.revision)
         shown = Shown(survey, looked, {**before.lots, **lots})
         with self._lock:
             self._known[survey.id] = shown

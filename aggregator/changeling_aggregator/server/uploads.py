@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import TurnedDown
 from ..ingest import refusals_of, takes_whole
-from ..store.tokens import TokenScope
+from ..store import TokenScope
 from .openapi import Binary, Body, Count, Described, described
 from .requests import check_scope, read_from, require_admission, token_in
 from .responses import answer_to

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from ...errors import TurnedDown
 from ...ingest import PublishedSurvey
-from ...store.tokens import TokenScope, hash_of
+from ...store import TokenScope, hash_of
 from ..requests import needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
 from ..responses import UNKEPT, is_kept, json, tag_of
 from ..sessions import LIFE_SECONDS

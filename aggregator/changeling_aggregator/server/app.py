@@ -7,7 +7,7 @@ bodies, and a time-out for a body that does not come. Clients that are slow on p
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -33,7 +33,7 @@ from changeling_protocol.wire.paths import (
 )
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import openapi, operations, page, publishing, results
@@ -101,11 +101,17 @@ def make_app(service: Service) -> ASGIApp:
         finally:
             service.close()
 
-    routes = [Route(UPLOADS, Uploads(service), methods=["POST"]), *ROUTES, *page.ROUTES]
+    uploads = Uploads(service)
+    routes = [Route(UPLOADS, uploads, methods=["POST"]), *ROUTES, *page.ROUTES]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
     app.router.redirect_slashes = False  # it would name the host that the request named, and plain HTTP at times
     app.state.service = service
-    return FrontDoor(app, service.clock, service.rates, service.traffic)
+
+    def uploads_first(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        is_upload = scope["type"] == "http" and scope["path"] == UPLOADS and scope["method"] == "POST"
+        return (uploads if is_upload else app)(scope, receive, send)
+
+    return FrontDoor(uploads_first, service.clock, service.rates, service.traffic)
 
 
 def listen(host: str, port: int, secure: bool = False) -> tuple[socket.socket, str]:

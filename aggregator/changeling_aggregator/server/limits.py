@@ -7,11 +7,8 @@ a network is known by a keyed hash of its prefix, under a key that is drawn anew
 import ipaddress
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import blake2b
-
-from ..errors import Overloaded
 
 BODY_SECONDS = 60.0
 """A body that takes longer is refused: what has arrived of it is in memory meanwhile."""
@@ -27,28 +24,12 @@ MOST_NETWORKS = 100_000
 
 
 class Bodies:
-    """The memory that bodies take which have not arrived whole."""
+    """The memory that bodies take which have not arrived whole. size: in bytes."""
+
+    __slots__ = ("size",)
 
     def __init__(self) -> None:
         self.size = 0
-        """Bytes."""
-
-    @contextmanager
-    def arriving(self) -> Iterator[Callable[[int], None]]:
-        """Count a body while it arrives; gives what is told the size of each piece, which raises Overloaded."""
-        taken = 0
-
-        def take(size: int) -> None:
-            nonlocal taken
-            taken += size
-            self.size += size
-            if self.size > MOST_BODIES_BYTES:
-                raise Overloaded("more bodies are on their way than this server keeps in memory: come again later")
-
-        try:
-            yield take
-        finally:
-            self.size -= taken
 
 
 def network_of(host: str) -> str | None:

@@ -42,10 +42,10 @@ def service_of(request: Request) -> Service:
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request, as `read_from` reads it."""
     bodies: limits.Bodies = request.app.state.service.bodies
-    return await read_from(request.receive, request.headers.get("content-length", ""), bodies, most)
+    return await read_from(request.receive, request.headers.get("content-length", "").encode(), bodies, most)
 
 
-async def read_from(receive: Receive, stated: str, bodies: limits.Bodies, most: int) -> bytes:
+async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most: int) -> bytes:
     """A body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long.
 
     stated: the header `content-length`, or nothing. Raises Overloaded where bodies on their way leave no room.
@@ -53,25 +53,26 @@ async def read_from(receive: Receive, stated: str, bodies: limits.Bodies, most: 
     if stated.isdigit() and int(stated) > most:
         raise _too_large(most)
     pieces: list[bytes] = []
-    size = 0
+    size, more = 0, True
     try:
         async with asyncio.timeout(limits.BODY_SECONDS):
-            with bodies.arriving() as take:
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise TurnedDown(ErrorCode.MALFORMED, "the body broke off")  # which nobody is there to hear
-                    piece = message.get("body", b"")
-                    more = message.get("more_body", False)
-                    size += len(piece)
-                    if size > most:
-                        raise _too_large(most)
-                    take(len(piece))
-                    pieces.append(piece)
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise TurnedDown(ErrorCode.MALFORMED, "the body broke off")  # which nobody is there to hear
+                piece, more = message.get("body", b""), message.get("more_body", False)
+                if size + len(piece) > most:
+                    raise _too_large(most)
+                pieces.append(piece)
+                size += len(piece)
+                bodies.size += len(piece)
+                if bodies.size > limits.MOST_BODIES_BYTES:
+                    raise Overloaded("more bodies are on their way than are kept in memory: come again later")
     except TimeoutError as error:
         sentence = f"a body here arrives within {limits.BODY_SECONDS:g} seconds"
         raise TurnedDown(ErrorCode.TOO_SLOW, sentence, {"connection": "close"}) from error
+    finally:
+        bodies.size -= size
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

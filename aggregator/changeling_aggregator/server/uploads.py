@@ -19,6 +19,7 @@ from changeling_protocol.wire import (
     encode_upload_request,
 )
 from msgspec import Meta
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from ..errors import TurnedDown
@@ -75,12 +76,14 @@ class Uploads:
     async def _taken(self, scope: Scope, receive: Receive) -> bytes:
         """Appends what a request brings; returns the acknowledgement."""
         service, settings = self._service, self._service.settings
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         if settings.uploads_need_token:
-            check_scope(token_in(service.registry, headers.get("authorization", "")), TokenScope.UPLOAD)
-        body = await read_from(receive, headers.get("content-length", ""), service.bodies, MOST_BODY_BYTES)
+            shown = headers.get(b"authorization", b"").decode("latin-1")
+            check_scope(token_in(service.registry, shown), TokenScope.UPLOAD)
+        body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
+        service.traffic.upload_bytes.inc(len(body))
         if settings.admission is not None:
-            await require_admission(settings.admission, headers, body)
+            await require_admission(settings.admission, Headers(scope=scope), body)
         if takes_whole(body, service.registry, service.clock()):
             await service.committer.append(body)
             return _ALL_TAKEN

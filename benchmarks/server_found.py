@@ -21,8 +21,16 @@ from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import HEAD_BYTES, Node, SealingKey, UnixSeconds, seal
-from changeling_protocol.wire import encode_upload_request, survey_path
-from changeling_protocol.wire.paths import HISTOGRAM, KEYS, SERIES, STATUS, SURVEYS, UPLOADS
+from changeling_protocol.wire import (
+    HISTOGRAM,
+    KEYS,
+    SERIES,
+    STATUS,
+    SURVEYS,
+    UPLOADS,
+    encode_upload_request,
+    survey_path,
+)
 
 from tests.aggregator.devices import Log, envelope, report
 from tests.aggregator.hostile import resident
@@ -76,7 +84,7 @@ def _jumped() -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as place:
         machine = [float(DUE), 0.0]
         log = Log.of(Store.open(Path(place) / "server.db"), ASKED, expires=int(DUE) + 3600)
-        clock = GuardedClock(NEVER, lambda: UnixSeconds(machine[0]), lambda: machine[1])
+        clock = GuardedClock(NEVER, None, lambda: UnixSeconds(machine[0]), lambda: machine[1])
         service = Service(log.store, Settings(PINNED, clock))
         with in_process(service):
             log.append_reports(machine[0], [report(1, 1)])

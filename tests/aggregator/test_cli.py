@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar, SealingKey, Survey
-from changeling_protocol.wire import decode_key_list
-from changeling_protocol.wire.paths import KEYS
+from changeling_protocol.wire import KEYS, decode_key_list
 from changeling_statistics import parse_instant, predict, read_survey, write_survey
 
 from ..protocol.examples import AUTHORITY, survey

@@ -16,9 +16,7 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_commands.__main__ import main
-from changeling_protocol import Coins, KaryResponse, Losses, Odds, Space, StateSpace, Survey
-from changeling_protocol.canonical import Fields
-from changeling_protocol.randomizers import register
+from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, loss_statement, read_rows, series

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from changeling_protocol.randomizers import registered
+from changeling_protocol import registered
 
 ROOT = Path(__file__).parents[2]
 KINDS = {kind.__name__ for kind in registered().values() if kind.__module__.startswith("changeling_")}

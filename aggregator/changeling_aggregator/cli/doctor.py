@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from changeling_protocol import UnixSeconds, __version__
-from changeling_protocol.wire.paths import READY
+from changeling_protocol.wire import READY
 from changeling_statistics import format_instant
 
 from .files import read_store_key

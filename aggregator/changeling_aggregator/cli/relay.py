@@ -8,7 +8,6 @@ import typer
 from changeling_protocol import ID_BYTES, SurveyId
 from changeling_statistics import parse_duration
 
-from ..core_dumps import leave_no_core
 from .files import read_public_key
 from .remote import TokenFile, token_in
 from .serve import interrupt
@@ -55,7 +54,6 @@ def relay(
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())
-    leave_no_core()
     settings = Settings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),

@@ -8,7 +8,8 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from changeling_protocol import UnixSeconds, authority_key, is_loopback
+from changeling_protocol import UnixSeconds, authority_key
+from changeling_protocol.wire import is_loopback
 
 from .files import forget_store_key, read_public_key, read_store_key
 from .segments import SEGMENTS_HELP

@@ -14,8 +14,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import uvicorn
-from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import (
+from changeling_protocol.wire import (
     ALIVE,
     CHANGE,
     CLOCK,
@@ -30,6 +29,7 @@ from changeling_protocol.wire.paths import (
     SURVEYS,
     UPLOADS,
     WINDOWS,
+    survey_path,
 )
 from starlette.applications import Starlette
 from starlette.routing import Route

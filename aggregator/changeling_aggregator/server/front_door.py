@@ -14,8 +14,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 import prometheus_client as prometheus
-from changeling_protocol.wire import ErrorCode
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import UPLOADS, ErrorCode
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .clock import Clock

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from changeling_protocol import VERSION
-from changeling_protocol.wire import ADVICE, JSON, PROBLEM, STATUS, ErrorCode
+from changeling_protocol.wire import ADVICE, HTTP_STATUS, JSON, PROBLEM, ErrorCode
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -137,7 +137,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": msgspec.json.schema_components(types, ref_template=_REFERENCE)[1],
-            "responses": {str(status): _turned_down(status) for status in sorted({*STATUS.values()})},
+            "responses": {str(status): _turned_down(status) for status in sorted({*HTTP_STATUS.values()})},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "What `changeling token new` showed."}
             },
@@ -181,7 +181,7 @@ def _responses(description: Described, route: Route) -> dict[str, Any]:
     codes |= {*ANY_BODY} if description.takes else set()
     codes |= {ErrorCode.NOT_FOUND} if route.param_convertors else set()
     responses: dict[int, dict[str, Any]] = {
-        STATUS[code]: {"$ref": f"#/components/responses/{STATUS[code]}"} for code in codes
+        HTTP_STATUS[code]: {"$ref": f"#/components/responses/{HTTP_STATUS[code]}"} for code in codes
     }
     for status, bodies in description.gives.items():
         given = {"description": _GIVEN[status], "content": _content(bodies)}
@@ -198,7 +198,7 @@ def _responses(description: Described, route: Route) -> dict[str, Any]:
 def _turned_down(status: int) -> dict[str, Any]:
     """All errors of a status."""
     return {
-        "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if STATUS[code] == status),
+        "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if HTTP_STATUS[code] == status),
         "content": {PROBLEM: {"schema": _schema(Problem)}},
     }
 

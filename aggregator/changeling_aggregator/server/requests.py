@@ -5,8 +5,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, SurveyId, is_loopback
-from changeling_protocol.wire import ErrorCode
+from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, SurveyId
+from changeling_protocol.wire import ErrorCode, is_loopback
 from starlette.requests import Request
 from starlette.types import Receive
 

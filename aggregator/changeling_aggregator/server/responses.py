@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 from changeling_protocol import SealingKey, UnixSeconds
-from changeling_protocol.wire import JSON, MSGPACK, PROBLEM, STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import HTTP_STATUS, JSON, MSGPACK, PROBLEM, ErrorAnswer, ErrorCode
 from changeling_statistics import NotEstimable
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -76,7 +76,7 @@ def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None 
     """The answer to a request that is turned down, which is counted; no cache keeps it."""
     turned_down_so_far[code] += 1
     unkept = {**(headers or {}), "cache-control": UNKEPT}
-    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], unkept, media_type=PROBLEM)
+    return Response(ErrorAnswer(code, detail).encode(), HTTP_STATUS[code], unkept, media_type=PROBLEM)
 
 
 def tag_of(content: bytes) -> str:

@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.id_files import write_ids
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import IdFile, replace_files
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol import UnixSeconds
 from changeling_simulations.fleet.sealing import Load
+from changeling_spark.folding import SparkFold
+from changeling_spark.session import Cluster
 
 from tests.aggregator.segmented import append
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all

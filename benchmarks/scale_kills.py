@@ -18,12 +18,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from changeling_aggregator.errors import SparkTrouble
 from changeling_aggregator.fold import fold
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
 from changeling_protocol import UnixSeconds
+from changeling_spark.errors import SparkTrouble
+from changeling_spark.folding import SparkFold
+from changeling_spark.session import Cluster
 
 from tests.spark.cluster import SparkCluster, cluster
 from tests.spark.hostile_log import AFTER, contents, prepared

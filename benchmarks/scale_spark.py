@@ -18,11 +18,11 @@ from typing import Any
 
 from changeling_aggregator.fold import FoldReport, fold
 from changeling_aggregator.opening import OpeningProcesses
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.schema import attendance, refusals, tallies
 from changeling_protocol import UnixSeconds
+from changeling_spark.folding import SparkFold
+from changeling_spark.session import Cluster
 from sqlalchemy import select
 
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all

@@ -7,8 +7,6 @@
     ├── FoldOver           what folds has died, and this process cannot start it again
     ├── Overloaded         more uploads wait for the disk, or more estimates for a thread, than we keep in memory
     ├── Unwritable         the store's file is gone, or its disk is full: nothing that is appended would be kept
-    ├── KeysWithheld       an executor of the fold on Spark could not get the run's private keys from the driver
-    ├── SparkTrouble       the fold on Spark did not come to its end; nothing of it was kept
     ├── SegmentLost        a segment that the catalogue names is not where it was written, or is damaged
     ├── TurnedDown         a request that the server answers with an error
     ├── SpoolError         a relay's folder that another process uses, or that is of another authority
@@ -51,14 +49,6 @@ class Overloaded(AggregatorError):
 
 class Unwritable(AggregatorError):
     """What is appended to the store now would be lost; the sender should come again."""
-
-
-class KeysWithheld(AggregatorError):
-    """An executor could not get the run's private keys from the driver; the task is tried again elsewhere."""
-
-
-class SparkTrouble(AggregatorError):
-    """Spark, or Java, is missing or has failed; the log is as it was before, and can be folded again."""
 
 
 class SegmentLost(AggregatorError):

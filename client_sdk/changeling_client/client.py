@@ -257,7 +257,7 @@ class SurveyHandle:
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """
-        from changeling_protocol import told_by
+        from changeling_protocol import stratum_values
 
         from . import entries, outbox
         from .ledger import Ledger, cost_if_restored
@@ -269,7 +269,7 @@ class SurveyHandle:
             kept = entries.load(db, self._device.store.wrapping, self.id, entry)
             waiting = len(outbox.waiting(db, self.id, kept.number))
         costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-        return Ledger(*costs, kept.answered, waiting, kept.dropped, told_by(survey.breakdowns, kept.stratum))
+        return Ledger(*costs, kept.answered, waiting, kept.dropped, stratum_values(survey.breakdowns, kept.stratum))
 
     def _known(self) -> Known | None:
         return self._device.find(self.id)

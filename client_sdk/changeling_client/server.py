@@ -29,8 +29,14 @@ from changeling_protocol import (
     UnixMilliseconds,
     UnixSeconds,
 )
-from changeling_protocol.wire import decode_acknowledgement, decode_key_list, encode_upload_request, survey_path
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol.wire import (
+    KEYS,
+    UPLOADS,
+    decode_acknowledgement,
+    decode_key_list,
+    encode_upload_request,
+    survey_path,
+)
 
 from .errors import ServerTrouble
 from .transport import Deadline, Endpoint, Exchanges, Response

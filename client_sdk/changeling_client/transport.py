@@ -22,7 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import changeling_protocol
+from changeling_protocol import wire
 from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK
 
 from .errors import ServerTrouble
@@ -101,7 +101,7 @@ class Endpoint:
 
 def is_loopback(url: str) -> bool:
     """Whether a URL's host is this machine."""
-    return changeling_protocol.is_loopback(urlsplit(url).hostname or "")
+    return wire.is_loopback(urlsplit(url).hostname or "")
 
 
 def _trusting_nobody() -> ssl.SSLContext:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from changeling_aggregator.spark.pieces import Piece
-from changeling_aggregator.spark.running import Executors
-from changeling_aggregator.spark.tasks import LOTS, Run, count_lots, open_pieces
 from changeling_aggregator.store.id_files import IdFile
+from changeling_spark.pieces import Piece
+from changeling_spark.running import Executors
+from changeling_spark.tasks import LOTS, Run, count_lots, open_pieces
 
 
 class Here(Executors):

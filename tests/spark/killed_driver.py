@@ -8,11 +8,11 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from changeling_aggregator.errors import SparkTrouble
-from changeling_aggregator.spark import folding
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import Store
+from changeling_spark import folding
+from changeling_spark.errors import SparkTrouble
+from changeling_spark.folding import SparkFold
+from changeling_spark.session import Cluster
 
 from ..processes import offspring
 from .hostile_log import AFTER

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import FoldReport
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.id_files import registered_files
 from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_spark.folding import SparkFold
+from changeling_spark.session import Cluster
 
 from .cluster import SparkCluster
 from .conftest import Pair

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_aggregator.errors import SparkTrouble
-from changeling_aggregator.spark import running, session
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.key_service import KeyService
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_spark import running, session
+from changeling_spark.errors import SparkTrouble
+from changeling_spark.folding import SparkFold
+from changeling_spark.key_service import KeyService
+from changeling_spark.session import Cluster
 
 from ..processes import offspring
 from .cluster import WHY_NOT, SparkCluster

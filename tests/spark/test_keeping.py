@@ -3,19 +3,20 @@
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import SegmentLost, SparkTrouble, StoreError
+from changeling_aggregator.errors import SegmentLost, StoreError
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.server import examining
 from changeling_aggregator.server.health import Severity
-from changeling_aggregator.spark import session
-from changeling_aggregator.spark.folding import fold_once
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.backups import back_up
 from changeling_aggregator.store.migrating import migrate
 from changeling_aggregator.store.opened import connected
 from changeling_commands.__main__ import main as run
+from changeling_spark import session
+from changeling_spark.errors import SparkTrouble
+from changeling_spark.folding import fold_once
+from changeling_spark.session import Cluster
 
 from .here import Here
 from .hostile_log import AFTER, contents, prepared
@@ -73,7 +74,7 @@ def test_without_its_ids_nothing_is_folded(folded: Path, tmp_path: Path) -> None
     store.close()
 
 
-def test_the_doctor_names_a_missing_java(folded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_names_a_missing_java(folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without being alarmed: a server needs none."""
 
     def found() -> list[tuple[Severity, str]]:
@@ -82,7 +83,10 @@ def test_the_doctor_names_a_missing_java(folded: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert found() == [(Severity.DEGRADED, session.NEEDS_JAVA)]
-    monkeypatch.setattr(examining, "missing", lambda: None)
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     ((severity, detail),) = found()
     assert severity is Severity.OK
     assert detail.endswith("files hold ids")

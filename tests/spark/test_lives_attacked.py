@@ -14,10 +14,6 @@ from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.id_files import read_ids
-from changeling_aggregator.spark import pieces, running
-from changeling_aggregator.spark.folding import fold_once
-from changeling_aggregator.spark.pieces import Piece
-from changeling_aggregator.spark.tasks import Run
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.id_files import IdFile, registered_files
@@ -26,6 +22,10 @@ from changeling_aggregator.store.runs import read_run
 from changeling_aggregator.store.schema import runs
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import UnixMilliseconds
+from changeling_spark import pieces, running
+from changeling_spark.folding import fold_once
+from changeling_spark.pieces import Piece
+from changeling_spark.tasks import Run
 from sqlalchemy import Connection, select
 
 from ..aggregator import segmented
@@ -131,8 +131,8 @@ def lying(life: Life) -> set[str]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many files, tasks and buckets."""
-    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 3)
-    monkeypatch.setattr("changeling_aggregator.spark.ids_of_runs._FILE_BYTES", 16 * 20)
+    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 3)
+    monkeypatch.setattr("changeling_spark.ids_of_runs._FILE_BYTES", 16 * 20)
     monkeypatch.setattr(pieces, "TASK_BYTES", 3000)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 700)
 

@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.spark import offers
-from changeling_aggregator.spark.offers import Offer, Offers
-from changeling_aggregator.spark.pieces import Piece
-from changeling_aggregator.spark.source import LogReader
+from changeling_spark import offers
+from changeling_spark.offers import Offer, Offers
+from changeling_spark.pieces import Piece
+from changeling_spark.source import LogReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 PIECES = [[Piece("/a", "1.parquet", 1, 0, 9, 100, 5, 7)], [Piece("/a", "2.parquet", 2, 3, 4, 50)]]

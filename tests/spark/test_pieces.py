@@ -8,12 +8,12 @@ from changeling_aggregator.errors import SegmentLost
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row, encoded
-from changeling_aggregator.spark.folding import fold_once
-from changeling_aggregator.spark.pieces import Piece, batches_of, moves_of, tasks_of
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import Segment, add_segment, move_frontier
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.schema import streams
+from changeling_spark.folding import fold_once
+from changeling_spark.pieces import Piece, batches_of, moves_of, tasks_of
 from sqlalchemy import update
 
 from .here import Here

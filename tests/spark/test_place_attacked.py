@@ -9,14 +9,14 @@ from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.place import Kept
-from changeling_aggregator.spark.folding import fold_once
-from changeling_aggregator.spark.pieces import Piece
-from changeling_aggregator.spark.tasks import Run
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import IdFile, registered_files
 from changeling_aggregator.store.log import advance_arrival, open_stream
 from changeling_aggregator.store.run_files import begin_run
 from changeling_aggregator.store.schema import segments
+from changeling_spark.folding import fold_once
+from changeling_spark.pieces import Piece
+from changeling_spark.tasks import Run
 from sqlalchemy import Connection, delete
 
 from ..aggregator import segmented
@@ -62,7 +62,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr("changeling_aggregator.spark.unread._SEGMENT_REQUESTS", 6)
+    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 6)
     case.append()
     before, put = contents(case.store), Folder.put
     for room in range(3):

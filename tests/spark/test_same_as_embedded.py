@@ -8,14 +8,14 @@ import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
-from changeling_aggregator.spark import running
-from changeling_aggregator.spark.folding import fold_once
-from changeling_aggregator.spark.pieces import Piece
-from changeling_aggregator.spark.tasks import Run
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import IdFile, registered_files
 from changeling_aggregator.store.run_files import begin_run
 from changeling_aggregator.store.schema import runs
+from changeling_spark import running
+from changeling_spark.folding import fold_once
+from changeling_spark.pieces import Piece
+from changeling_spark.tasks import Run
 from sqlalchemy import func, select
 
 from ..aggregator.devices import Log, report
@@ -225,7 +225,7 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(
     pair: Pair, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of it is counted, though one bucket alone fails; its ids stay what they were."""
-    from changeling_aggregator.spark import tasks
+    from changeling_spark import tasks
 
     pair.append(0, 30)
     on_spark(pair.ours, place)

@@ -13,12 +13,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import SparkTrouble
-from changeling_aggregator.spark.folding import SparkFold
-from changeling_aggregator.spark.session import Cluster
 from changeling_aggregator.store.id_files import registered_files
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_spark.errors import SparkTrouble
+from changeling_spark.folding import SparkFold
+from changeling_spark.session import Cluster
 
 from ..processes import offspring
 from .cluster import SparkCluster, command_of

@@ -2,27 +2,14 @@
 
 import signal
 from contextlib import closing, suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .files import forget_store_key, read_store_key
 from .serve import interrupt
 from .store import STORE_HELP
-
-if TYPE_CHECKING:
-    from ..spark.folding import SparkFold
-    from ..spark.session import Cluster
-    from ..store import Store
-
-
-class Engine(StrEnum):
-    """What folds: processes of this machine, or the executors of an Apache Spark cluster."""
-
-    EMBEDDED = "embedded"
-    SPARK = "spark"
 
 
 def fold(
@@ -32,7 +19,9 @@ def fold(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
-    engine: Annotated[Engine, typer.Option(help="What folds: this machine, or Apache Spark.")] = Engine.EMBEDDED,
+    engine: Annotated[
+        str, typer.Option(help="What folds: embedded, processes of this machine; or spark, an Apache Spark cluster.")
+    ] = "embedded",
     master: Annotated[str | None, typer.Option(help="URL of the Spark cluster's master, as spark://HOST:7077.")] = None,
     shared: Annotated[
         str | None,
@@ -49,26 +38,26 @@ def fold(
     Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
     into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
     """
-    from ..fold import FoldEngine, FoldProcess
+    from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
     from ..fold.check import check as check_store
     from ..ingest import Registry
     from ..logs import log_in_json
     from ..opening import OpeningProcesses
     from ..server import GuardedClock
     from ..server.fold_loop import FoldLoop
-    from ..spark.session import Cluster
     from ..store import Store
     from ..store.clock import kept_time
     from ..store.sealing_keys import private_keys
 
     if follow and check:
         raise ValueError("--check is done once: leave out --follow")
-    on_spark = engine is Engine.SPARK
-    if on_spark and check:
+    on_cluster = engine != "embedded"
+    if on_cluster and check:
         raise ValueError("--check folds on this machine: leave out --engine")
-    if on_spark != (master is not None) or on_spark != (shared is not None):
+    plugin = engine_plugin(engine) if on_cluster else None
+    if on_cluster != (master is not None) or on_cluster != (shared is not None):
         raise ValueError("--engine spark comes with --master and --shared, and they with it")
-    if (checkpoint is not None) != (on_spark and follow):
+    if (checkpoint is not None) != (on_cluster and follow):
         raise ValueError("--engine spark with --follow comes with --checkpoint, and that with them")
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
@@ -85,9 +74,11 @@ def fold(
                 raise typer.Exit(1)
             typer.echo("folding the kept log again comes to the same")
             return
-        process: FoldEngine = FoldProcess(store, at_rest)
-        if master is not None and shared is not None:
-            process = _spark_fold(opened, Cluster(master, executor_memory), shared, checkpoint)
+        process: FoldEngine
+        if plugin is not None and master is not None and shared is not None:
+            process = plugin.start(opened, EngineOptions(master, shared, checkpoint, executor_memory))
+        else:
+            process = FoldProcess(store, at_rest)
         loop = FoldLoop(opened, Registry(opened), GuardedClock(kept), process)
         try:
             if not follow:
@@ -103,19 +94,3 @@ def fold(
             typer.echo("changeling has stopped folding")
         finally:
             loop.close()
-
-
-def _spark_fold(store: "Store", cluster: "Cluster", shared: str, checkpoint: str | None) -> "SparkFold":
-    from ..errors import SparkTrouble
-    from ..spark.session import missing
-
-    lacking = missing()
-    if lacking is not None:
-        raise SparkTrouble(lacking)
-    from ..segments import checked_place
-    from ..spark.folding import SparkFold
-
-    place = checked_place(shared)
-    if "://" not in place:
-        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-    return SparkFold(store, cluster, place, checkpoint)

@@ -1,7 +1,15 @@
 """The fold: from the log to tallies, exactly once."""
 
-from .engine import FoldEngine
+from .engine import EngineOptions, EnginePlugin, FoldEngine, engine_plugin
 from .folding import FoldReport, fold
 from .process import FoldProcess
 
-__all__ = ["FoldEngine", "FoldProcess", "FoldReport", "fold"]
+__all__ = [
+    "EngineOptions",
+    "EnginePlugin",
+    "FoldEngine",
+    "FoldProcess",
+    "FoldReport",
+    "engine_plugin",
+    "fold",
+]

@@ -14,9 +14,9 @@ from changeling_protocol import UnixSeconds, __version__
 from changeling_statistics import format_instant
 
 from ..errors import StoreError
+from ..fold import engine_plugin
 from ..ingest import Registry
 from ..segments import place_at
-from ..spark.session import missing
 from ..store import AtRest, Store
 from ..store.catalogue import places_of, segment_bytes
 from ..store.clock import kept_time
@@ -101,7 +101,7 @@ def _of_spark(files: Sequence[IdFile]) -> Iterator[Finding]:
     """Where Spark folds the store: whether what that needs is here, and the files with ids that it wrote."""
     if not files:
         return
-    lacking = missing()
+    lacking = engine_plugin("spark").missing()
     if lacking is not None:
         yield Finding("spark", Severity.DEGRADED, lacking, "needed where `changeling fold --engine spark` is run")
     else:

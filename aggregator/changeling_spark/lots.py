@@ -1,0 +1,168 @@
+"""Closings on their way from the task that opens them to the task that counts them, some of a group and bucket a lot.
+
+A lot has its closings as records of a fixed width and, for each track of their group, the symbols of those at whose
+period a node of it ends. What counts them gets each as an upload of its own, of one closing: so `fold.counting` counts
+them as it counts any.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from changeling_aggregator.fold.columns import UploadRows
+from changeling_aggregator.opening import Kind, Opened, Sheaf, upload_number
+from changeling_aggregator.store import LoggedRequest
+from changeling_protocol import Group, Survey, SurveyId, Track, UnixMilliseconds, symbol_bytes
+from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
+from numpy.typing import NDArray
+
+from .spread import Spread
+
+Records = NDArray[np.void]
+CLOSING = np.dtype(
+    [
+        ("id", [("high", ">u8"), ("low", ">u8")]),
+        ("period", "<i4"),
+        ("arrival", "<i8"),
+        ("stream", "<i4"),
+        ("position", "<i8"),
+        ("place", "<u2"),
+        ("standing", "u1"),
+        ("stratum", "<u2"),
+    ]
+)
+"""A closing, with where its upload stands in the log: the last of it, `place`, is the envelope's in its request."""
+_ROW = np.dtype([("id", [("high", ">u8"), ("low", ">u8")]), ("standing", "u1"), ("stratum", ">u2")])
+"""An upload's columns of closings, where it has one closing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Closings of one group that are counted in one bucket.
+
+    closings: records of CLOSING. symbols: by the tracks of the group, big-endian, as uploads have them.
+    """
+
+    bucket: int
+    survey: SurveyId
+    group: int
+    closings: bytes
+    symbols: Sequence[bytes]
+
+
+def lots_of(
+    survey: Survey, rows: UploadRows, fresh: pl.DataFrame, requests: Sequence[LoggedRequest], spread: Spread
+) -> Iterator[Lot]:
+    """The closings that may count, cut into lots.
+
+    fresh: rows of `rows.closings`. requests: those that the uploads came in, by their numbers.
+    """
+    streams = np.array([each.stream for each in requests], np.int64)
+    positions = np.array([each.position for each in requests], np.int64)
+    for group in rows.groups:
+        of_group = fresh.filter(pl.col("group") == group)
+        columns = {name: of_group[name].to_numpy() for name in of_group.columns}
+        ids = rows.ids[columns["row"]]
+        bucket = spread.bucket(ids[:, 0], ids[:, 1], columns["period"])
+        order = np.argsort(bucket, kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+        ids, bucket = ids[order], bucket[order]
+        records = np.empty(len(order), CLOSING)
+        records["id"]["high"], records["id"]["low"] = ids[:, 0], ids[:, 1]
+        request, records["place"] = np.divmod(columns["upload"], MOST_ENVELOPES_TAKEN)
+        records["stream"], records["position"] = streams[request], positions[request]
+        for name in ("period", "arrival", "standing", "stratum"):
+            records[name] = columns[name]
+        symbols = [
+            _symbols(rows, group, place, track, columns["row"], columns["period"])
+            for place, track in enumerate(survey.plan.groups[group].tracks)
+        ]
+        begins = np.flatnonzero(np.r_[True, bucket[1:] != bucket[:-1]][: len(bucket)]).tolist()
+        for begin, end in pairwise([*begins, len(bucket)]):
+            cut = [written[ends[begin] : ends[end]].tobytes() for written, ends in symbols]
+            yield Lot(int(bucket[begin]), survey.id, group, records[begin:end].tobytes(), cut)
+
+
+def _symbols(
+    rows: UploadRows, group: int, place: int, track: Track, chosen: NDArray[np.int64], period: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of the symbols at these closings, where a node ends; and how many there are before each closing."""
+    reports = rows.reports(group, place)
+    written = np.zeros(len(rows.answered), np.uint64)
+    written[reports.closing] = reports.symbol + np.uint64(1)
+    ends = _node_ends(track, period)
+    packed = written[chosen[ends]].astype(">u8").view(np.uint8).reshape(-1, 8)
+    return packed[:, 8 - symbol_bytes(track.randomizer) :], np.r_[0, np.cumsum(ends)]
+
+
+def _node_ends(track: Track, period: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a node of the track ends at each period."""
+    past = period - track.first
+    ends: NDArray[np.bool_] = (past > 0) & (past % track.width == 0) & (past <= track.count * track.width)
+    return ends
+
+
+def uploads_of(survey: Survey, lots: Iterable[Lot]) -> tuple[list[LoggedRequest], Opened]:
+    """The closings of these lots, each as an upload of its own, in the log's order.
+
+    lots: of this survey. Returns the requests that they came in, without what was in them, and what was.
+    """
+    by_group: dict[int, list[Lot]] = {}
+    for lot in lots:
+        by_group.setdefault(lot.group, []).append(lot)
+    groups = [(group, *_joined(survey.plan.groups[group], some)) for group, some in sorted(by_group.items())]
+    records = [closings for _, closings, _ in groups]
+    requests, numbers = _numbered(np.concatenate(records) if records else np.empty(0, CLOSING))
+    opened, begin = Opened(), 0
+    for group, closings, symbols in groups:
+        number = numbers[begin : begin + len(closings)]
+        begin += len(closings)
+        order = np.lexsort((number, closings["period"]))
+        number, closings = number[order], closings[order]
+        symbols = [each[order] for each in symbols]
+        period = closings["period"]
+        begins = np.flatnonzero(np.r_[True, period[1:] != period[:-1]]).tolist()
+        rows = np.empty(len(closings), _ROW)
+        for name in ("id", "standing", "stratum"):
+            rows[name] = closings[name]
+        for at, end in pairwise([*begins, len(period)]):
+            last = int(period[at])
+            some = [
+                [each[at:end].tobytes() if _node_ends(track, period[at : at + 1])[0] else b""]
+                for track, each in zip(survey.plan.groups[group].tracks, symbols, strict=True)
+            ]
+            kind = Kind(survey.id, group, last - 1, last)
+            opened.sheaves[kind] = Sheaf(number[at:end].tolist(), [rows[at:end].tobytes()], some)
+    return requests, opened
+
+
+def _joined(group: Group, lots: Sequence[Lot]) -> tuple[Records, list[NDArray[np.uint8]]]:
+    """The records of a group's lots, and for each track the bytes of every closing's symbol; zeros for none."""
+    records = np.frombuffer(b"".join(lot.closings for lot in lots), CLOSING)
+    symbols = []
+    for place, track in enumerate(group.tracks):
+        width = symbol_bytes(track.randomizer)
+        packed = np.zeros((len(records), width), np.uint8)
+        written = np.frombuffer(b"".join(lot.symbols[place] for lot in lots), np.uint8).reshape(-1, width)
+        packed[_node_ends(track, records["period"].astype(np.int64))] = written
+        symbols.append(packed)
+    return records, symbols
+
+
+def _numbered(records: Records) -> tuple[list[LoggedRequest], NDArray[np.int64]]:
+    """The requests that closings came in, in the log's order; and of each closing the number of its upload."""
+    names = ("arrival", "stream", "position")
+    columns = [records[name].astype(np.int64) for name in names]
+    order = np.lexsort(columns[::-1])
+    ordered = [column[order] for column in columns]
+    fresh = np.zeros(len(order), bool)
+    fresh[:1] = True
+    for column in ordered:
+        fresh[1:] |= column[1:] != column[:-1]
+    request = np.empty(len(order), np.int64)
+    request[order] = np.cumsum(fresh) - 1
+    firsts = zip(*(column[fresh].tolist() for column in ordered), strict=True)
+    requests = [LoggedRequest(UnixMilliseconds(at), stream, position, b"") for at, stream, position in firsts]
+    return requests, upload_number(1, 0) * request + records["place"]

@@ -1,0 +1,149 @@
+"""The Spark session of a fold, and its settings: what bounds an executor's memory, and what keeps answers off disks.
+
+Blocks that Spark writes to disk, as a shuffle's and what does not fit into memory, hold opened reports: Spark encrypts
+them, under a key of the application. Nothing is logged of tasks, and no history of the application is written.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from changeling_aggregator.errors import AggregatorError, FoldOver
+
+from .errors import SparkTrouble
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OURS = ("changeling_aggregator.errors.", "changeling_spark.errors.")
+_DEATH_SECONDS = 1.0
+"""So long after its last word a Java process may still be there."""
+NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
+NEEDS_JAVA = "the fold on Spark needs Java 17: install a Java runtime, or set JAVA_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which cluster folds. master: Spark's URL of it. executor_memory: of each executor's Java process, as Spark writes
+    it, such as 1g. host: the address by which executors reach the driver; None for what Spark finds out.
+    """
+
+    master: str
+    executor_memory: str = "1g"
+    host: str | None = None
+
+
+def missing() -> str | None:
+    """What a driver lacks here, and how to get it; None where nothing is missing."""
+    from importlib.util import find_spec
+
+    if any(find_spec(each) is None for each in ("pyspark", "pyarrow")):
+        return NEEDS
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(os.path.join(home, "bin", "java") if home else "java") is None:
+        return NEEDS_JAVA
+    return None
+
+
+@contextmanager
+def session(cluster: Cluster) -> "Iterator[SparkSession]":
+    """A session on the cluster for as long as the context lasts. Raises SparkTrouble."""
+    lacking = missing()
+    if lacking is not None:
+        raise SparkTrouble(lacking)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(cluster.master).appName("changeling fold").config(map=_settings(cluster))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Spark's own, as of a native library that is not there
+            spark = builder.getOrCreate()
+    except (Py4JError, PySparkException, OSError, RuntimeError) as error:
+        raise SparkTrouble(f"Spark at {cluster.master} cannot be used: {first_line(error)}") from None
+    if spark.sparkContext.getConf().get("spark.io.encryption.enabled") != "true":
+        raise SparkTrouble("Spark does not encrypt what it writes: a session that is not ours runs in this process")
+    try:
+        spark.sparkContext.setLogLevel("OFF")
+        yield spark
+    finally:
+        with suppress(Py4JError, OSError):  # its Java process may have died
+            spark.stop()
+
+
+def see_alive(spark: "SparkSession", patience: float = 0.0) -> None:
+    """Raises FoldOver where the session's Java process has died, or dies within so many seconds."""
+    java = getattr(spark.sparkContext._gateway, "proc", None)
+    if isinstance(java, subprocess.Popen):
+        with suppress(subprocess.TimeoutExpired):
+            java.wait(patience)
+            raise FoldOver("Spark's Java process beside this one has died: run the command again, nothing is lost")
+
+
+def end_java() -> None:
+    """Kill the Java process of this one, if it has one: a session that is being started ends at once."""
+    from pyspark import SparkContext
+
+    java = getattr(SparkContext._gateway, "proc", None)
+    if isinstance(java, subprocess.Popen):
+        java.kill()
+
+
+def trouble_of(spark: "SparkSession", what: str, error: BaseException) -> AggregatorError:
+    """The error to raise where Spark has raised one: FoldOver where the session's Java process has died.
+
+    what: has failed, in words.
+    """
+    try:
+        see_alive(spark, _DEATH_SECONDS)
+    except FoldOver as over:
+        return over
+    return SparkTrouble(f"{what} has failed, and changed nothing: {first_line(error)}")
+
+
+def is_stopped(spark: "SparkSession") -> bool:
+    """Whether Spark has ended the session by itself, as where its master is gone for good."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of Spark's says: the sentence of ours that a task ended with, or its first line; no trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = (line.removeprefix(module) for line in lines for module in _OURS if line.startswith(module))
+    return next(ours, lines[0] if lines else type(error).__name__)[:300]
+
+
+def _settings(cluster: Cluster) -> dict[str, bool | float | int | str | None]:
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.executor.memory": cluster.executor_memory,
+        "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "false",
+        "spark.io.encryption.enabled": "true",
+        "spark.redaction.regex": "(?i)secret|password|token|key",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "32",
+        "spark.sql.streaming.stopTimeout": "10s",
+        "spark.python.worker.reuse": "true",
+        "spark.python.worker.faulthandler.enabled": "false",
+    }
+    if cluster.host is not None:
+        settings["spark.driver.host"] = cluster.host
+    return settings

@@ -180,7 +180,7 @@ class Answerer:
     def answer(self, server: Server, may_drop: bool) -> tuple[list[ClientError], bool]:
         """Answers what is due and goes to one server, an upload's worth in each transaction.
 
-        may_drop: whether what is too late may be dropped, if the server has told the time.
+        may_drop: whether what is too late may be dropped, now that the time was asked.
         Returns what there is to tell the app, and whether anything was answered or dropped.
         """
         with self._store.transaction() as db:
@@ -196,7 +196,7 @@ class Answerer:
         changed = False
         while due:
             with self._store.transaction() as db:
-                drew = self._answer_some(db, server, due, may_drop and server.has_told_time)
+                drew = self._answer_some(db, server, due, may_drop)
             if drew:
                 changed = True
                 with self._store.transaction() as db:

@@ -114,7 +114,7 @@ class Flush:
         if doubtful:
             self._note(self._ask_the_time(server, deadline))
         heard_before = server.has_told_time
-        told, changed = self._answerer.answer(server, may_drop=doubtful)
+        told, changed = self._answerer.answer(server, may_drop=doubtful and heard_before)
         self._store.erase_past(changed)  # the network may take its time
         self._sender.send(server, deadline)
         with self._store.transaction() as db:

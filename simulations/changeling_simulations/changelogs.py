@@ -1,8 +1,16 @@
-"""A changelog of made-up entries, for designers who have none yet."""
+"""The changelogs of a simulation: made up, bundled or a designer's own; and the calendars that fit them.
+
+Where a changelog says nothing nobody changes, so a survey of other dates would look more accurate than it is: dates are
+checked, and a changelog can be moved.
+"""
+
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
 
 import numpy as np
 from changeling_protocol import Calendar
-from changeling_statistics import MICROSECONDS, Changelog
+from changeling_statistics import MICROSECONDS, SECONDS, Changelog, format_instant
 from numpy.typing import NDArray
 
 SWING = 0.8
@@ -110,3 +118,91 @@ def _drawn(
     rounded = new == states  # at the edge of the own share
     new[rounded] = new[rounded] % len(chances) + 1
     return new
+
+
+FOLDER = Path(__file__).parent / "data"
+
+
+def bundled_names() -> list[str]:
+    """The names that `changeling-sim run NAME` knows."""
+    return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.csv"))
+
+
+def changelog_path(name: str) -> Path:
+    """Where a changelog is: the file of that path if there is one, else the bundled changelog of that name.
+
+    name: a path, or one of `bundled_names()`.
+    Raises FileNotFoundError, which lists the bundled names, if there is neither.
+    """
+    path = Path(name)
+    if path.exists():
+        return path
+    if name in bundled_names():
+        return FOLDER / f"{name.replace('-', '_')}.csv"
+    raise FileNotFoundError(
+        f"no file {name!r}, and no bundled changelog of that name: there is {', '.join(bundled_names())}"
+    )
+
+
+FITTED_PERIODS = 24
+"""About how many periods a fitted calendar has."""
+MOST_SIMULATED_PERIODS = 100_000
+"""A simulation holds every period of every history in memory."""
+
+
+def calendar_for(
+    changelog: Changelog, period: int | None = None, start: int | None = None, periods: int | None = None
+) -> Calendar:
+    """A calendar that spans the whole changelog, as far as the parts that are given allow.
+
+    period: in seconds; if not given, about a 24th of the changelog.
+    start: in Unix seconds; if not given, such that the first period ends in the second of the first mutation.
+    periods: how many; if not given, as many as it takes to hold the last mutation.
+    Raises ValueError for more than MOST_SIMULATED_PERIODS periods.
+    """
+    first, last = ceil(changelog.time.min() / MICROSECONDS), ceil(changelog.time.max() / MICROSECONDS)
+    if period is None:
+        period = _rounded(max(1, ceil((last - (first if start is None else start)) / (periods or FITTED_PERIODS))))
+    if start is None:
+        start = max(0, first - period)
+    if periods is None:
+        periods = max(1, ceil((last - start) / period))
+    if periods > MOST_SIMULATED_PERIODS:
+        raise ValueError(
+            f"a simulation has at most {MOST_SIMULATED_PERIODS:,} periods, got {periods:,}: choose wider ones"
+        )
+    return Calendar(start, period, periods)
+
+
+def _rounded(seconds: int) -> int:
+    """Rounded up to whole weeks, days, hours or minutes: the widest unit that fits into it four times."""
+    unit = next((unit for unit in SECONDS.values() if seconds >= 4 * unit), 1)
+    return ceil(seconds / unit) * unit
+
+
+COVERED = 0.9
+"""Of how many of a calendar's periods a changelog has to tell something: these lie between its first mutation and its
+last."""
+
+
+def aligned(changelog: Changelog, calendar: Calendar) -> Changelog:
+    """The changelog, moved in time so that its first mutation lies at the end of the calendar's first period."""
+    first = ceil(changelog.time.min() / MICROSECONDS)
+    return replace(changelog, time=changelog.time + (calendar.time(1) - first) * MICROSECONDS)
+
+
+def check_dates(changelog: Changelog, calendar: Calendar) -> None:
+    """Raises ValueError for a changelog that tells nothing of more than a tenth of a calendar's periods."""
+    first, last = changelog.time.min() / MICROSECONDS, changelog.time.max() / MICROSECONDS
+    told = min(calendar.period_of(last), calendar.periods) - max(calendar.period_of(first), 1) + 1
+    if told >= COVERED * calendar.periods:
+        return
+    if last - first < COVERED * calendar.period * (calendar.periods - 1):
+        hint = "choose fewer or shorter periods"
+    else:
+        hint = "move it with --align"
+    raise ValueError(
+        f"the changelog tells of {format_instant(first)} to {format_instant(last)}, which is {max(told, 0)} of the "
+        f"{calendar.periods} periods from {format_instant(calendar.start)} to "
+        f"{format_instant(calendar.time(calendar.periods))}: {hint}"
+    )

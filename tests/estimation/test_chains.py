@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from changeling_statistics.estimation.chains import Routes
+from changeling_statistics.estimation.chains import Chains
 
 from .graphs import hierarchy, scattered
 
@@ -28,12 +28,12 @@ def test_chains_are_the_shortest_and_lead_from_one_time_to_the_other(crossing, s
     length, tells = generator.uniform(0.1, 1.0, len(network.start)), generator.random(len(network.start)) > 0.3
     times = np.sort(generator.choice(np.arange(PERIODS + 1, dtype=np.intp), 9, replace=False))
     order = generator.permutation(len(network.start))
-    ways = Routes(PERIODS, network.start[order], network.end[order], length[order], tells[order], times)
+    ways = Chains(PERIODS, network.start[order], network.end[order], length[order], tells[order], times)
     spans = list(zip(ways.start.tolist(), ways.end.tolist(), strict=True))
     first_of = {span: spans.index(span) for span in spans}
     distinct = np.array(sorted(first_of.values()))
-    lengths = _all_lengths(Routes(PERIODS, ways.start[distinct], ways.end[distinct], 0, 0, 0), ways.length[distinct])
-    chains = ways.chains()
+    lengths = _all_lengths(Chains(PERIODS, ways.start[distinct], ways.end[distinct], 0, 0, 0), ways.length[distinct])
+    chains = ways.edges()
     for pair, (source, target) in enumerate(zip(times[ways.first], times[ways.second], strict=True)):
         assert ways.expected[pair] == pytest.approx(lengths[source, target])
         edges = sorted(chains[pair].indices.tolist(), key=lambda edge: ways.start[edge])
@@ -45,4 +45,4 @@ def test_chains_are_the_shortest_and_lead_from_one_time_to_the_other(crossing, s
             assert stops[-1] == target
             assert sum(ways.length[edge] for edge in edges) == pytest.approx(lengths[source, target])
     some = np.array([3, 0, 17], np.intp)
-    np.testing.assert_array_equal(ways.chains(some).toarray(), chains[some].toarray())
+    np.testing.assert_array_equal(ways.edges(some).toarray(), chains[some].toarray())

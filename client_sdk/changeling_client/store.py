@@ -219,7 +219,7 @@ class Store:
                 with self.reporting.tried() as taken:
                     if taken and not self.file.exists():
                         _make(self.file, self.wrapping.check())
-                if time.monotonic() > deadline:
+                if not taken and time.monotonic() > deadline:
                     raise StoreBusy(f"another process has been making {self.file} for {BUSY_SECONDS:g} seconds")
         except (FileExistsError, NotADirectoryError) as error:
             raise StoreReadOnly(f"no store can be made at {self.file}: one of the folders named is a file") from error

@@ -1,4 +1,7 @@
-"""Exchanges with one server: a request and its answer, by a deadline, and ended by any thread at once.
+"""The way to one server, and exchanges over it: a request and its answer, by a deadline, ended by any thread at once.
+
+The HTTP client that sends is our own. Nothing that the app has set up for its own requests reaches ours: no cookies, no
+hooks, no headers, and no credentials but what it passed for uploads.
 
 An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
 daemon thread and over a connection of its own, and who asked waits until the deadline. An exchange that is ended has
@@ -13,22 +16,24 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from changeling_protocol import wire
 from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK
 
 from .errors import ServerTrouble
-from .obstacles import Obstacle
-from .route import Route
 
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     import httpx
 
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 MOST_CONNECT_SECONDS = 10.0
 """How long a connection may take to be made; it bounds how long a thread that cannot be ended stays."""
 _FAREWELL_SECONDS = 0.1
@@ -42,6 +47,86 @@ _HEADERS = (
     ("connection", "close"),
 )
 """Sent with every request, in this order. Nothing in them, nor in what an upload adds, tells devices apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How to get to a server.
+
+    url: its base URL; HTTPS, or on loopback.
+    transport: sends our requests in place of httpx's own; it is closed with the client.
+    proxy: the URL of a proxy for all requests; None goes by the environment, but never to a server on this machine.
+    verify: whether certificates are checked, or the context that checks them.
+    upload_token: shown with uploads, and with nothing else; None for none.
+    Raises ValueError for a URL or a token that will not do, or for a proxy beside a transport.
+    """
+
+    url: str
+    transport: httpx.BaseTransport | None = None
+    proxy: str | None = None
+    verify: ssl.SSLContext | bool = True
+    upload_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_server(self.url)
+        token = self.upload_token
+        if token is not None and not (token and all("!" <= sign <= "~" for sign in token)):
+            raise ValueError("the upload token must be the server's own text: printable ASCII, without spaces")
+        if self.proxy is not None:
+            _check_proxy(self.proxy)
+            if self.transport is not None:
+                raise ValueError("a transport of the app's own goes through no proxy of ours: pass one of the two")
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, for words about the server."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def open(self) -> httpx.Client:
+        """A new client that goes this way, and keeps neither connections nor cookies. Imports httpx."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+        import httpx
+
+        return httpx.Client(
+            transport=self.transport,
+            proxy=self.proxy,
+            verify=self.verify if urlsplit(self.url).scheme == "https" else _trusting_nobody(),
+            trust_env=not is_loopback(self.url),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL's host is this machine."""
+    return wire.is_loopback(urlsplit(url).hostname or "")
+
+
+def _trusting_nobody() -> ssl.SSLContext:
+    """For plain HTTP, which checks no certificate: loading those of all authorities takes 40 ms and a megabyte."""
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _check_server(url: str) -> None:
+    parts = urlsplit(url)
+    _ = parts.port  # raises ValueError where it is no number
+    if parts.username or parts.password:
+        raise ValueError("the server's URL must not hold credentials")
+    if parts.query or parts.fragment or not parts.hostname or parts.scheme not in ("https", "http"):
+        raise ValueError(f"the server's URL must be like https://host/path, got {url!r}")
+    if parts.scheme == "http" and not is_loopback(url):
+        raise ValueError(f"the server's URL must be https, but on loopback, got {url!r}")
+
+
+def _check_proxy(url: str) -> None:
+    """Its URL may hold credentials, which are the proxy's alone, so no error repeats it."""
+    parts = urlsplit(url)
+    if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
+        raise ValueError(f"the proxy's URL must be like http://host:port, with one of {', '.join(PROXY_SCHEMES)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +153,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What a server answered.
 
     status: of HTTP. headers: their names in any case. body: empty unless the status is 200.
@@ -80,7 +165,7 @@ class Answer:
 
 
 class Exchanges:
-    """Exchanges with the server at the end of a route, one at a time; threads may share it, and take turns.
+    """Exchanges with one server, one at a time; threads may share it, and take turns.
 
     A process that forks leaves its exchanges to the parent: the child uses none of its connections.
     """
@@ -88,12 +173,12 @@ class Exchanges:
     _call: _Call | None
     _http: httpx.Client | None
 
-    def __init__(self, route: Route) -> None:
-        self._route = route
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._closed = False
         self._begin()
 
-    def ask(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:
         """Sends a request, and returns the answer, whatever its status.
 
         path: behind the server's base URL. body: an upload, in MessagePack, or None.
@@ -102,13 +187,13 @@ class Exchanges:
         self._begin_if_forked()
         turn = self._turn
         if not turn.acquire(timeout=deadline.left()):
-            raise ServerTrouble("another exchange with the server took all the time", Obstacle.HANGING)
+            raise ServerTrouble("another exchange with the server took all the time", is_failure=False)
         try:
             if deadline.left() == 0:
-                raise ServerTrouble("no time was left to ask the server", Obstacle.ENDED)
+                raise ServerTrouble("no time was left to ask the server", is_failure=False)
             call = self._begun(method, path, body, deadline)
             try:
-                return call.wait(deadline)
+                return call.wait()
             finally:
                 if call.is_through():
                     self._call = None
@@ -116,7 +201,7 @@ class Exchanges:
             turn.release()
 
     def interrupt(self) -> None:
-        """Ends the exchange under way, if there is one. Returns at once."""
+        """Ends the exchange under way in another thread, if there is one. Returns at once."""
         self._begin_if_forked()
         if (call := self._call) is not None:
             call.end(_ended())
@@ -143,8 +228,10 @@ class Exchanges:
 
     def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
         if self._call is not None and not self._call.is_through():
-            raise ServerTrouble("an earlier exchange with the server still hangs", Obstacle.HANGING)
-        call = _Call(lambda call: self._send(call, method, path, body, deadline), self._route.origin)
+            raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
+        call = _Call(
+            lambda call: self._send(call, method, path, body, deadline.left()), self._endpoint.origin, deadline
+        )
         self._call = call  # from here on who closes will find it
         if self._closed:
             self._call = None
@@ -153,22 +240,25 @@ class Exchanges:
             call.start()
         except RuntimeError:  # the interpreter ends, or there are threads enough
             self._call = None
-            raise ServerTrouble("no thread can be started to ask the server", Obstacle.ENDED) from None
+            raise ServerTrouble("no thread can be started to ask the server", is_failure=False) from None
         return call
 
-    def _send(self, call: _Call, method: str, path: str, body: bytes | None, deadline: Deadline) -> Answer:
+    def _send(self, call: _Call, method: str, path: str, body: bytes | None, seconds: float) -> Response:
         import httpx
 
         if self._http is None:
-            self._http = self._route.open()
-        left = deadline.left()
+            self._http = self._endpoint.open()
+        token = self._endpoint.upload_token
+        headers = list(_HEADERS)
+        if body is not None:
+            headers += [("content-type", MSGPACK), *([] if token is None else [("authorization", f"Bearer {token}")])]
         request = httpx.Request(
             method,
-            self._route.to(path),
+            self._endpoint.url.rstrip("/") + path,
             content=body,
-            headers=[*_HEADERS, *(self._upload_headers() if body is not None else ())],
+            headers=headers,
             extensions={
-                "timeout": httpx.Timeout(left, connect=min(left, MOST_CONNECT_SECONDS)).as_dict(),
+                "timeout": httpx.Timeout(seconds, connect=min(seconds, MOST_CONNECT_SECONDS)).as_dict(),
                 "trace": call.trace,
             },
         )
@@ -177,11 +267,7 @@ class Exchanges:
         response = self._http.send(request, auth=None, follow_redirects=False, stream=True)
         with closing(response):
             content = _content(response, call) if response.status_code == 200 else b""
-            return Answer(response.status_code, response.headers, content)
-
-    def _upload_headers(self) -> list[tuple[str, str]]:
-        token = self._route.upload_token
-        return [("content-type", MSGPACK), *([] if token is None else [("authorization", f"Bearer {token}")])]
+            return Response(response.status_code, response.headers, content)
 
 
 class _Call:
@@ -191,10 +277,10 @@ class _Call:
     What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
-    def __init__(self, work: Callable[[_Call], Answer], origin: str) -> None:
-        self._work, self._origin = work, origin
+    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline) -> None:
+        self._work, self._origin, self._deadline = work, origin, deadline
         self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
-        self._outcomes: SimpleQueue[Answer | ServerTrouble] = SimpleQueue()  # the first is the one that counts
+        self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
         self._reaching = threading.RLock()
         self._socket: socket.socket | None = None
         self.is_over = False
@@ -204,21 +290,19 @@ class _Call:
         """Starts the thread. Raises RuntimeError if there can be none."""
         self._thread.start()
 
-    def wait(self, deadline: Deadline) -> Answer:
+    def wait(self) -> Response:
         """The answer, once it is there. Raises ServerTrouble if there is none by the deadline or the call is ended."""
-        too_slow = ServerTrouble(f"{self._origin} did not answer in time", Obstacle.TOO_SLOW)
         try:
-            outcome = self._outcomes.get(timeout=deadline.left())
+            outcome = self._outcomes.get(timeout=self._deadline.left())
         except Empty:
-            self.end(too_slow)
+            self.end(self._too_slow())
             outcome = self._outcomes.get()
         except BaseException:  # such as KeyboardInterrupt
             self.end(_ended())
             raise
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, Response):
             return outcome
-        gave_up = outcome.obstacle is Obstacle.UNREACHABLE and deadline.left() == 0  # the socket, at the same moment
-        raise too_slow if gave_up else outcome
+        raise outcome
 
     def end(self, trouble: ServerTrouble) -> None:
         """Ends the call with this outcome, unless it has one. Returns at once."""
@@ -249,18 +333,23 @@ class _Call:
                 self._shut_down()
 
     def _run(self) -> None:
-        outcome: Answer | ServerTrouble
+        outcome: Response | ServerTrouble
         try:
             outcome = self._work(self)
         except ServerTrouble as trouble:
             outcome = trouble.with_traceback(None)
         except BaseException as error:  # a transport or a certificate check of the app's may raise what it likes
-            outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}", Obstacle.UNREACHABLE)
+            outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}")
+            if self._deadline.left() == 0:  # the socket gave up at the same moment
+                outcome = self._too_slow()
         with self._reaching:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
         self._outcomes.put(outcome)
+
+    def _too_slow(self) -> ServerTrouble:
+        return ServerTrouble(f"{self._origin} did not answer in time")
 
     def _shut_down(self) -> None:
         """Ends every read and write on the connection, now and later, in whichever thread."""
@@ -279,18 +368,18 @@ def _cause(error: BaseException) -> str:
 
 
 def _ended() -> ServerTrouble:
-    return ServerTrouble("the exchange with the server was ended", Obstacle.ENDED)
+    return ServerTrouble("the exchange with the server was ended", is_failure=False)
 
 
 def _content(response: httpx.Response, call: _Call) -> bytes:
     """The body of an answer. Raises ServerTrouble for one that is compressed or too long, or that nobody waits for."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise ServerTrouble("the server packed an answer that was to be plain", Obstacle.UNREADABLE)
+        raise ServerTrouble("the server packed an answer that was to be plain")
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk
         if len(body) > MOST_BODY_BYTES:
-            raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes", Obstacle.UNREADABLE)
+            raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes")
         if call.is_over:
             raise _ended()
     return bytes(body)

@@ -1,19 +1,25 @@
-"""Sending: kept until acknowledged or past grace, polite, and the same size whatever is said."""
+"""Sending, and a server's ways: kept until acknowledged or past grace, polite, and the same size whatever is said."""
 
+import contextlib
 import gzip
+import threading
 import time
 from dataclasses import replace
 from email.utils import formatdate
 
 import httpx
 import pytest
-from changeling_client import Client
+from changeling_client import BadSurvey, Client, ClientClosed
+from changeling_client.server import MOST_PAUSE_MS, MOST_SILENCE_MS, NEVER_FAILED
 from changeling_protocol import CannotOpen, decode, encode, head_of, open_envelope
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ..protocol.examples import PINNED, hierarchical, survey
+from ..coins import ListedCoins, SeededCoins
+from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
 from .device import (
     LATE,
     PLAIN,
@@ -28,6 +34,9 @@ from .device import (
     client,
     signed_key,
 )
+from .loopback import BAD, serving
+
+NOW = 1_700_000_000_000
 
 
 def raising(error):
@@ -107,29 +116,6 @@ def test_what_is_acknowledged_is_gone_and_not_sent_again(tmp_path):
         before = len(server.requests)
         assert device.flush().sent == 0
         assert len(server.requests) == before
-
-
-def test_retry_after_is_honoured(tmp_path):
-    """Seconds or a date: the server is not asked before, and everything waits; at most for a day."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id)
-        clock.now = LATE
-        for header, seconds in (
-            ("120", 120),
-            (formatdate(LATE + 120 + 1 + 300, usegmt=True), 300),
-            ("99999999999999", 86_400),
-            (formatdate(LATE + 10**7, usegmt=True), 86_400),
-        ):
-            server.reply = answering(503, **{"retry-after": header})
-            device.flush()
-            server.reply = lambda _: None
-            before = len(server.requests)
-            clock.now += seconds - 0.5
-            assert "left alone" in device.flush().trouble
-            assert len(server.requests) == before
-            clock.now += 1.5
-        assert device.flush().sent == 8
 
 
 def test_some_refused_means_the_others_are_done(tmp_path):
@@ -517,3 +503,277 @@ def test_a_body_that_is_too_large_goes_in_parts(tmp_path):
         server.bodies.clear()
         assert device.flush().sent == 80
     assert len({closing.id for closing in server.closings()}) == 80
+
+
+def asking(tmp_path, server, clock, **options):
+    """A client that has asked for PLAIN and not got it, so that each flush asks the server for that alone."""
+    device = client(tmp_path, server, clock, **options)
+    device.join(PLAIN.id, signed=None)
+    return device
+
+
+TODAY = formatdate(START, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"date": ""},
+        {"date": "yesterday"},
+        {"date": "Sun, 99 Foo 2026 08:49:37 GMT"},
+        {"date": TODAY, "age": "1"},
+        {"date": TODAY, "age": "86400"},
+        {"date": TODAY, "age": "0, 7"},
+        {"date": TODAY, "age": "old"},
+    ],
+)
+def test_an_answer_without_a_date_of_its_own_tells_no_time(tmp_path, headers):
+    """None, one that cannot be read, or one of a cached answer: by the device's clock alone nothing is joined."""
+    server = FakeServer(PLAIN)
+    with asking(tmp_path, server, Clock()) as device:
+        server.headers = headers
+        assert device.flush().trouble == "the server told no time"
+        server.headers = {"date": TODAY, "age": "0"}
+        assert device.flush().trouble is None
+
+
+@pytest.mark.parametrize("status", [200, 302, 404, 429, 503])
+def test_any_fresh_answer_tells_the_time(tmp_path, status):
+    """Whatever its status: a device that is a minute ahead answers nothing more before the server's time comes."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        server.reply = lambda _: httpx.Response(status, headers={"date": formatdate(START + 20, usegmt=True)})
+        assert device.flush().waiting == 1
+        clock.now = START + 140
+        server.reply = raising(httpx.ConnectError(""))
+        assert device.flush().waiting == 1
+
+
+def test_a_clock_that_is_set_back_meanwhile_makes_no_false_lead(tmp_path):
+    """The device's time when it asked is what the present clock would have shown then, at the latest."""
+    server, clock = FakeServer(PLAIN), Clock(START + 10**8)
+
+    def set_right(_request):
+        clock.now = START
+        server.headers = {"date": TODAY}
+
+    server.reply = set_right
+    with asking(tmp_path, server, clock) as device:
+        assert device.flush().trouble is None
+        server.reply = lambda _: None
+        server.headers, clock.now = None, START + 80
+        assert device.flush().sent == 1
+
+
+def test_every_server_is_left_in_peace_by_itself(tmp_path):
+    """What a relay asked for does not silence the app's own server."""
+    relayed, urls = replace(PLAIN, relay="https://relay.example/"), []
+    server, clock = FakeServer(relayed, PLAIN), Clock()
+
+    def reply(request):
+        urls.append(request.url.host)
+        busy = request.url.host == "relay.example"
+        return httpx.Response(503, headers={"retry-after": "60"}) if busy else None
+
+    server.reply = reply
+    with client(tmp_path, server, clock) as device:
+        device.join(relayed.id)
+        device.join(PLAIN.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        clock.now += 1
+        assert "left alone" in device.flush().trouble
+    assert urls.count("relay.example") == 1
+
+
+def after(failures, coins, silence_ms=0):
+    backoff = NEVER_FAILED
+    for _ in range(failures):
+        backoff = backoff.after_failure(NOW, silence_ms, coins)
+    return backoff
+
+
+class Edge:
+    """Coins that fall as low or as high as they can."""
+
+    def __init__(self, high):
+        self.high = high
+
+    def below(self, n):
+        return n - 1 if self.high else 0
+
+
+def test_pauses_double_from_ten_seconds_to_an_hour():
+    """Each is drawn from the upper half of what it may be, both ends included, as one exact integer of the coins."""
+    longest = [after(n, Edge(high=False)).wait_ms(NOW) for n in range(1, 12)]
+    shortest = [after(n, Edge(high=True)).wait_ms(NOW) for n in range(1, 12)]
+    assert longest == [10_000 * 2**n for n in range(9)] + [3_600_000] * 2
+    assert shortest == [most // 2 for most in longest]
+    assert after(300, Edge(high=False)).wait_ms(NOW) == MOST_PAUSE_MS
+    coins = ListedCoins([1234])
+    assert after(1, coins).wait_ms(NOW) == 10_000 - 1234
+    assert coins.asked == [5001]
+
+
+def test_our_own_pause_does_not_bind_who_asks_on_purpose():
+    """The server's silence binds everybody, and the pause comes after it."""
+    backoff = after(1, Edge(high=False), silence_ms=60_000)
+    assert [backoff.allows(NOW + later) for later in (0, 59_999, 60_000)] == [False, False, True]
+    assert [backoff.wait_ms(NOW + later) for later in (60_000, 70_000)] == [10_000, 0]
+
+
+@given(st.integers(0, 40), st.integers(-1, 2 * MOST_SILENCE_MS), st.integers(0), st.integers(-10 * NOW, 10 * NOW))
+def test_whatever_a_clock_does_nobody_waits_longer(failures, silence_ms, seed, later):
+    """A clock that was set back ends the wait; one that runs on shortens it; a day and an hour are the most."""
+    backoff = after(failures, SeededCoins(seed)).after_failure(NOW, silence_ms, SeededCoins(seed))
+    whole = backoff.wait_ms(NOW)
+    assert whole <= MOST_SILENCE_MS + MOST_PAUSE_MS
+    assert backoff.wait_ms(later) == (max(0, whole - (later - NOW)) if later >= NOW else 0)
+    assert backoff.allows(later) or 0 <= later - NOW < backoff.silence_ms <= MOST_SILENCE_MS
+
+
+@pytest.mark.parametrize("age", ["5", None], ids=["cached", "without a date"])
+def test_by_a_clock_a_year_ahead_nothing_is_dropped_before_the_time_was_heard(tmp_path, age):
+    """A server that answers and does not tell the time is no reason to drop: all waits until it tells it."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        clock.now = LATE
+        server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
+        assert device.flush().waiting == 8
+        clock.now = LATE + 365 * 86_400
+        server.headers = {"date": formatdate(clock.now, usegmt=True), "age": age} if age else {"date": ""}
+        flushed = device.flush()
+        assert (flushed.waiting, flushed.dropped) == (8, 0)
+        server.headers, server.reply = {"date": formatdate(LATE, usegmt=True)}, lambda _: None
+        assert device.flush().sent == 8
+        assert handle.ledger().dropped == 0
+
+
+def test_no_status_drops_anything(tmp_path):
+    """For every status that means something, in a row, on the keys and on uploads: all is kept, and sent at last."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        for path in ("/v1/keys", "/v1/uploads"):
+            for status in [201, 204, 304, *range(400, 430), 451, *range(500, 512)]:
+                server.reply = lambda request: httpx.Response(status) if request.url.path == path else None  # noqa: B023
+                flushed = device.flush()
+                assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 8, 0)
+                assert str(status) in flushed.trouble
+        server.reply = lambda _: None
+        assert device.flush().sent == 8
+
+
+@pytest.mark.parametrize("relay", ["http://relay.example", "relay.example", "https://alice@relay.example", "ftp://x"])
+def test_a_relay_is_https_or_on_loopback_like_a_server(tmp_path, relay):
+    """A survey's word for it is not enough: a survey with another is refused."""
+    bad = replace(PLAIN, relay=relay)
+    with client(tmp_path, FakeServer(bad), Clock()) as device, pytest.raises(BadSurvey, match="the server's URL must"):
+        device.join(bad.id)
+
+
+def test_a_survey_with_a_relay_goes_there_alone(tmp_path):
+    """Its envelopes, the keys and the time; another survey of the same store goes to the server."""
+    asked, urls = replace(PLAIN, relay="https://relay.example/"), []
+    server, clock = FakeServer(asked, PLAIN), Clock()
+    server.reply = lambda request: urls.append(str(request.url))
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        assert set(urls) == {"https://relay.example/v1/keys", "https://relay.example/v1/uploads"}
+        urls.clear()
+        clock.now = START
+        device.join(PLAIN.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        assert set(urls) == {f"{URL}/v1/keys", f"{URL}/v1/uploads"}
+
+
+def test_a_servers_wish_for_silence_outlives_the_client(tmp_path):
+    """Though the survey itself could not be fetched; a clock that is set back ends the wait."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.reply = lambda _: httpx.Response(503, headers={"retry-after": "3600"})
+    for passed in (0, 10, 3599):
+        clock.now = START + passed
+        with client(tmp_path, server, clock) as device:
+            device.join(PLAIN.id, signed=None)
+            assert ("503" if passed == 0 else "left alone") in device.flush().trouble
+    assert len(server.requests) == 1
+    server.reply = lambda _: None
+    clock.now = START - 1
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, signed=None)
+        assert device.flush().trouble is None
+
+
+@pytest.mark.timed
+def test_a_flush_has_one_timeout_and_closing_ends_it(tmp_path):
+    """Whatever the server does; the client closes at once, from another thread, and everything is kept."""
+    with serving(BAD["102 without end"]) as slow:
+        options = {"path": tmp_path / "store.db", "server": slow.url, "authority": PINNED, "max_epsilon": 10_000}
+        clock = Clock()
+        options |= {"clock": clock, "background": False, "witness": None}
+        device = Client(**options)
+        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY))
+        clock.now = LATE
+        begun = time.monotonic()
+        assert "in time" in device.flush(timeout=0.2).trouble
+        assert time.monotonic() - begun < 1.5
+        slow.reached.clear()
+
+        def flush():
+            with contextlib.suppress(ClientClosed):
+                device.flush()
+
+        flushing = threading.Thread(target=flush)
+        flushing.start()
+        assert slow.reached.wait(5)
+        begun = time.monotonic()
+        device.close()
+        flushing.join(5)
+        assert time.monotonic() - begun < 1
+    server = FakeServer(PLAIN)
+    server.clock = clock
+    with Client(transport=server.transport(), **options) as device:
+        assert device.flush().sent == 8
+
+
+@pytest.mark.parametrize("status", [429, 503, 302])
+@pytest.mark.parametrize(
+    ("after", "date", "silence"),
+    [
+        ("120", None, 120),
+        ("0", None, 0),
+        ("86401", None, 86_400),
+        ("9" * 30, None, 86_400),
+        (formatdate(START + 300, usegmt=True), None, 300),
+        (formatdate(START + 300, usegmt=True), START + 100, 200),
+        (formatdate(START - 300, usegmt=True), None, 0),
+        (formatdate(START + 10**8, usegmt=True), None, 86_400),
+        ("soon", None, 0),
+        ("-5", None, 0),
+        ("1.5", None, 0),
+        ("²", None, 0),
+        ("", None, 0),
+    ],
+)
+def test_retry_after_is_honoured(tmp_path, status, after, date, silence):
+    """On any status but 200, in seconds or as a date by the server's own clock, for a day at the most."""
+    told = {} if date is None else {"date": formatdate(date, usegmt=True)}
+    server, clock = FakeServer(PLAIN), Clock()
+    server.reply = lambda _: httpx.Response(status, headers=[*told.items(), ("retry-after", after.encode("utf-8"))])
+    with asking(tmp_path, server, clock) as device:
+        assert str(status) in device.flush().trouble
+        server.reply = lambda _: None
+        if silence:
+            clock.now += silence - 0.001
+            assert "left alone" in device.flush().trouble
+            clock.now += 0.001
+        assert len(server.requests) == 1
+        assert device.flush().trouble is None

@@ -17,8 +17,7 @@ from changeling_protocol import VERSION, Coins, MalformedBytes, Refusal, SurveyI
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import Overloaded, UpstreamTrouble
-from ..server import Clock, real_time
-from ..server.bodies import Bodies
+from ..server import Bodies, Clock, real_time
 from .copies import Copies, Copy
 from .forwarding import Batching, Forwarding
 from .upstream import Upstream

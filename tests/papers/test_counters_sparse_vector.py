@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from changeling_central import BudgetExhausted
 from changeling_central.testing import Forbidden, NoNoise
-from changeling_papers import SparseVector, SparseVectorState
+from changeling_papers import SparseVector
+from changeling_papers.partitioning import SparseVectorState
 
 EPSILON = Fraction(2)
 

@@ -8,18 +8,20 @@ import pytest
 from changeling_central import BudgetExhausted, Law
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
-    BASEL,
     BasicCounting,
     Born,
-    DeletingNode,
     InfiniteMechanism,
     IntervalTree,
     LinearQueries,
     Protects,
     Segment,
+    fully_dynamic,
+)
+from changeling_papers.dynamic import (
+    BASEL,
+    DeletingNode,
     TreeState,
     error_bound,
-    fully_dynamic,
     least_variance,
     left_ancestor,
     left_path,

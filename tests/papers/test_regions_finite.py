@@ -210,7 +210,7 @@ def test_a_ratio_below_one_is_refused():
 
 def test_a_plot_shows_every_region_and_the_lines_of_a_lone_one(tmp_path):
     """The picture's polygon has the region's vertices, its dashed lines are the tangents, labelled (ε, δ)."""
-    from changeling_papers import draw_regions
+    from changeling_papers.regions import draw_regions
 
     region = region_of(FiniteMechanism.of([["1/10", 0], ["6/10", "3/10"], ["3/10", "6/10"], [0, "1/10"]]))
     axes = draw_regions({"canonical": region}, "One").axes[0]

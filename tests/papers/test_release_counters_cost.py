@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from changeling_central import LinearQuery, PeriodChange, answer_query
 from changeling_central.testing import Forbidden
-from changeling_papers import InfiniteMechanism, Partitioning, PartitionState, SparseVectorState, binary_mechanism
+from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
+from changeling_papers.partitioning import PartitionState, SparseVectorState
 from changeling_protocol import AtMost, Hybrid, TimeBounded
 from changeling_statistics import read_rows
 

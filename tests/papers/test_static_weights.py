@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from changeling_central import concentrated_budget
 from changeling_central.testing import NoNoise, Scales, SeededNoise
-from changeling_papers import MultiplicativeWeights, PricedWeights
+from changeling_papers import MultiplicativeWeights
+from changeling_papers.static import PricedWeights
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 

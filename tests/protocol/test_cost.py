@@ -31,6 +31,8 @@ from tests.enumeration import (
     worst_transcript_ratio,
 )
 
+from .loss_cases import loss_cases
+
 ODDS = Odds(3, 1)
 ROUNDING = Decimal("1e-40")
 
@@ -43,8 +45,6 @@ def hierarchy(z: int, T: int, c: int, h: int) -> Group:
 def worst_over_pairs(group: Group, T: int, k: int, closed: bool = False) -> Decimal:
     return enumerated_loss(ReleasePlan((group,)), Calendar(0, 10, T), AtMost(k), closed)
 
-
-from .loss_cases import loss_cases
 
 CASES = {case.name: case for case in loss_cases()}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from changeling_simulations.field_sampler import sample_field
+from changeling_simulations import sample_field
 from changeling_statistics import Floats, NotEstimable, Solution, releases
 from scipy.stats import binomtest, norm
 from threadpoolctl import threadpool_limits

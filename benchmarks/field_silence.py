@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from changeling_simulations.field import Field
-from changeling_simulations.field_sampler import sample_field
+from changeling_simulations import Field, sample_field
 from changeling_statistics import Floats, Histogram, intervals, series
 from threadpoolctl import threadpool_limits
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Survey, TrackNumber
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import full_attendance
+from changeling_simulations import Population, full_attendance
 from changeling_statistics import (
     Attendance,
     GroupClosing,

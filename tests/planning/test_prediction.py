@@ -19,8 +19,7 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_simulations.known import known_error
-from changeling_simulations.population import Population
+from changeling_simulations import Population, exact_error
 from changeling_statistics import (
     Attendance,
     NodeTally,
@@ -136,7 +135,7 @@ def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symb
     survey = of.survey(mixed_plan(answers, periods))
     states = np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
     population = Population(survey.answers, states, states, np.ones(3, np.int64))
-    predicted = known_error(population, survey, retrospective=retrospective)
+    predicted = exact_error(population, survey, retrospective=retrospective)
     K, _ = PlannedEdges(survey).weights(retrospective)
     held = population.histogram() / 3
     for at in range(periods):
@@ -159,7 +158,7 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     survey = of.survey(optimal_plan(of).plan)
     population = cohort(200, 3, 8, 2, generator)
     population = Population(survey.answers, population.true, population.frozen, population.weights)
-    found = known_error(population, survey, retrospective=retrospective)
+    found = exact_error(population, survey, retrospective=retrospective)
     edges = PlannedEdges(survey)
     K, _ = edges.weights(retrospective)
     kept, scatter = draws(survey.plan.tracks)

@@ -17,8 +17,7 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import sample_tallies
+from changeling_simulations import Population, sample_tallies
 from changeling_statistics import Estimate, Gap, Histogram, check_successor, next_calendar, offsets, series, total_cost
 from changeling_statistics.succession import change_across, joined_series
 

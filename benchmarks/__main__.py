@@ -44,10 +44,7 @@ SUITES = {
         "client_kills",
         "client_blocking",
         "client_costs",
-        "client_forks",
-        "client_traffic",
         "client_audit",
-        "client_audit_lives",
     ),
     "server": (
         "server_appending",

@@ -17,7 +17,6 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 import msgpack
-from changeling_aggregator.core_dumps import leave_no_core
 from changeling_protocol import hpke_seal, hpke_unseal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -106,11 +105,10 @@ class KeyService:
 
 @lru_cache(maxsize=1)
 def keys_from(source: KeySource) -> dict[bytes, X25519PrivateKey]:
-    """The private keys of a run, by id; asked for once in a process, which leaves no core dump from then on.
+    """The private keys of a run, by id; asked for once in a process.
 
     Raises KeysWithheld where there are none.
     """
-    leave_no_core()
     ephemeral = X25519PrivateKey.generate()
     public = ephemeral.public_key().public_bytes_raw()
     end = monotonic() + _PATIENCE_SECONDS

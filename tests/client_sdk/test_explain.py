@@ -10,9 +10,7 @@ from itertools import product
 from math import prod
 
 import pytest
-from changeling_client.conclusion import BEFORE, PLACES, conclude, percent_down, percent_up
-from changeling_client.explain import explain
-from changeling_client.truthfulness import truthfulness
+from changeling_client.explanation import BEFORE, PLACES, conclude, explain, percent_down, percent_up, truthfulness
 from changeling_protocol import (
     AtMost,
     Breakdown,
@@ -30,10 +28,11 @@ from changeling_protocol import (
     Track,
     UnaryEncoding,
 )
+from changeling_statistics.testing import name, possible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..contracts.randomizers import LARGER, RANDOMIZERS, name, possible
+from ..contracts.randomizers import LARGER, RANDOMIZERS
 from ..enumeration import all_inputs, changelogs, literal_transcript_ratio, probability, worst_transcript_ratio
 from ..joint_enumeration import agrees, defined_law, worst_joint_ratio
 from ..protocol.examples import joint_plan, mixed, survey

@@ -17,10 +17,11 @@ from changeling_protocol import (
 )
 from changeling_statistics import EmptyNode, Estimate, NodeTally, counterpart_of, histogram_change
 from changeling_statistics.randomizers.kary import KaryCounterpart
+from changeling_statistics.testing import matrices
 
 from tests.report_variances import mean_report_variances
 
-from ..contracts.randomizers import matrices, steep
+from ..contracts.randomizers import steep
 
 RANDOMIZERS = [
     KaryResponse(MutationSpace(1), Odds(3, 1)),

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 from changeling_protocol import UnixSeconds
 
-from ..core_dumps import leave_no_core
 from ..errors import FoldDied
 from ..logs import log_in_json
 from ..opening import OpeningProcesses
@@ -126,7 +125,6 @@ def _serve(pipe: "Connection[object, object]") -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # a signal to all: whoever started it ends it
     os.nice(NICENESS)
-    leave_no_core()
     log_in_json()
     with suppress(EOFError, OSError):
         place, secret = cast(Any, pipe.recv())

@@ -24,7 +24,6 @@ from typing import TypeAlias
 from changeling_protocol import Survey, SurveyId
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..core_dumps import leave_no_core
 from .requests import Opened, Opener, open_requests
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
@@ -145,7 +144,6 @@ def _open(opener: Opener, first: int, requests: Sequence[bytes]) -> Opened:
 def _serve(pipe: _Pipe) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # whoever started it ends it
-    leave_no_core()
     if sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # so whoever wakes up need not wait for its turn
     coming: SimpleQueue[object] = SimpleQueue()

@@ -1,20 +1,37 @@
-"""A server at the edge of httpx: it keeps surveys and keys, takes uploads and opens them, and fails as a test says."""
+"""A server at the edge of httpx: it keeps surveys and keys, takes uploads and opens them, and fails as a test says.
+
+It sees what a test wants to see of an upload, and opens what a real server only counts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 from changeling_protocol import (
+    CLOSING_ID_BYTES,
     CannotOpen,
+    Closing,
     MalformedBytes,
+    Node,
+    NodeNumber,
     Refusal,
+    ReleasePlan,
+    Report,
     SealingKey,
+    Standing,
+    StratumNumber,
     Survey,
     SurveyId,
+    Track,
+    closings,
+    column_bytes,
+    decode_upload,
     head_of,
     open_envelope,
+    symbol_bytes,
 )
 from changeling_protocol.wire import (
     KEYS,
@@ -26,9 +43,8 @@ from changeling_protocol.wire import (
 )
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from .clock import ManualClock
-from .surveys import AUTHORITY
-from .uploads import ReceivedReport, received
+from ..explanation import said
+from .clients import AUTHORITY, ManualClock
 
 if TYPE_CHECKING:
     import httpx
@@ -45,6 +61,23 @@ class Request:
     method: str
     path: str
     body_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedReport:
+    """One report that a fake server was sent.
+
+    survey: the survey's id. node: the periods (start, end] that it is about. closing: the id of the answer that it came
+    with, 16 bytes: another for each entry and period, the same when it is sent again.
+    track, symbol: as the protocol has them. says: what it says, in words, such as "from tea to coffee".
+    """
+
+    survey: SurveyId
+    node: Node
+    closing: bytes
+    track: int
+    symbol: int
+    says: str
 
 
 class FakeServer:
@@ -149,3 +182,52 @@ class FakeServer:
             if key not in self._seen:
                 self._seen.add(key)
                 self.reports.append(report)
+
+
+def received(survey: Survey, plaintext: bytes) -> list[ReceivedReport]:
+    """The reports in an upload, in the order of their nodes' ends. Raises MalformedBytes."""
+    _, answered, reports = read_upload(survey.plan, plaintext)
+    ids, tracks = {closing.period: closing.id for closing in answered}, survey.plan.tracks
+    nodes = [tracks[report.track].node(report.node) for report in reports]
+    return sorted(
+        (
+            ReceivedReport(survey.id, node, ids[node.end], report.track, report.symbol, said(survey, report))
+            for report, node in zip(reports, nodes, strict=True)
+        ),
+        key=lambda report: (report.node.end, report.track),
+    )
+
+
+def read_upload(plan: ReleasePlan, plaintext: bytes) -> tuple[int, list[Closing], list[Report]]:
+    """The group, the answered closings and the reports in an upload's plaintext. Raises MalformedBytes."""
+    upload = decode_upload(plaintext)
+    if not 0 <= upload.group < len(plan.groups):
+        raise MalformedBytes("a group of another plan")
+    if column_bytes(plan, upload.group, upload.span) != (len(upload.closings), *map(len, upload.symbols)):
+        raise MalformedBytes("columns of a wrong length")
+    periods = closings(plan, upload.span.start, upload.span.end)
+    n, column = len(periods), upload.closings
+    ids, standings, strata = column[: CLOSING_ID_BYTES * n], column[CLOSING_ID_BYTES * n : -2 * n], column[-2 * n :]
+    answered = [
+        Closing(
+            period,
+            ids[CLOSING_ID_BYTES * i : CLOSING_ID_BYTES * (i + 1)],
+            Standing(standings[i] - 1),
+            StratumNumber(int.from_bytes(strata[2 * i : 2 * i + 2])),
+        )
+        for i, period in enumerate(periods)
+        if standings[i]
+    ]
+    reports = [
+        Report(number, node, written - 1)
+        for (number, track), symbols in zip(plan.numbered(upload.group), upload.symbols, strict=True)
+        for node, written in _written(track, upload.span, symbols)
+        if written
+    ]
+    return upload.group, answered, reports
+
+
+def _written(track: Track, span: Node, column: bytes) -> Iterator[tuple[NodeNumber, int]]:
+    width, first = symbol_bytes(track.randomizer), max((span.start - track.first) // track.width + 1, 1)
+    for at in range(0, len(column), width):
+        yield NodeNumber(first + at // width), int.from_bytes(column[at : at + width])

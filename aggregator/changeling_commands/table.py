@@ -18,7 +18,7 @@ from changeling_aggregator.cli import (
     survey,
 )
 from changeling_aggregator.cli.settings import SettingsCommand
-from changeling_central.releasing import command as release
+from changeling_central import command as release
 from changeling_papers import commands as papers
 
 from .dev import dev

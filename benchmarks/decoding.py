@@ -4,8 +4,7 @@ from time import perf_counter
 
 import numpy as np
 from changeling_protocol import KaryResponse, MutationSpace, Odds
-from changeling_statistics import NodeTally, histogram_change
-from changeling_statistics.randomizers.kary import KaryCounterpart
+from changeling_statistics import KaryCounterpart, NodeTally, histogram_change
 
 ANSWERS = 99
 """The paper's alphabet of (z + 1)² = 10⁴ symbols."""

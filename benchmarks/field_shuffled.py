@@ -24,8 +24,8 @@ from changeling_protocol import (
     Track,
     most_telling,
 )
-from changeling_statistics import delta_at, epsilon_at
-from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon, shuffled_loss
+from changeling_statistics import delta_at, epsilon_at, shuffled_loss
+from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
 
 from tests.accounting.known_draws import TooLarge, group_deltas, worst_deltas
 

@@ -22,8 +22,16 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_statistics import Attendance, NodeTally, PlanNode, StratifiedTallies, counterpart_of, series
-from changeling_statistics.publishing import ClosingCell, NodeCell
+from changeling_statistics import (
+    Attendance,
+    ClosingCell,
+    NodeCell,
+    NodeTally,
+    PlanNode,
+    StratifiedTallies,
+    counterpart_of,
+    series,
+)
 from numpy.typing import NDArray
 
 from tests.client_sdk.attack import Device

@@ -16,6 +16,7 @@ from changeling_statistics import (
     GroupClosing,
     NodeTally,
     PlanNode,
+    Releases,
     Solution,
     Tallies,
     conserves,
@@ -23,7 +24,6 @@ from changeling_statistics import (
     releases,
     without_sum,
 )
-from changeling_statistics.estimation.releases import Releases
 from changeling_statistics.estimation.sampling import weighed
 from numpy.typing import NDArray
 

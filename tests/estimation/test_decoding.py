@@ -16,8 +16,15 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics import EmptyNode, Estimate, NodeTally, class_variances, counterpart_of, histogram_change
-from changeling_statistics.randomizers.kary import KaryCounterpart
+from changeling_statistics import (
+    EmptyNode,
+    Estimate,
+    KaryCounterpart,
+    NodeTally,
+    class_variances,
+    counterpart_of,
+    histogram_change,
+)
 from changeling_statistics.testing import matrices
 
 from ..contracts.randomizers import steep

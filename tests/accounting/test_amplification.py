@@ -44,6 +44,28 @@ def test_enumerated_histograms_stay_within_both_bounds(m, a, entries):
     assert by_blanket[0] <= exact[0] * 1.2
 
 
+@pytest.mark.parametrize(("m", "a", "entries"), [(3, 5, 4), (4, 9, 4), (5, 20, 3)])
+def test_the_counts_of_two_symbols_alone_are_no_bound(m, a, entries):
+    """The pair of multinomials over x and x' with clones of both at q each, which leaves the other symbols out, is
+    exceeded by the enumerated δ: why the blanket is used for k-RR."""
+    from collections import Counter
+    from itertools import product
+    from math import comb
+
+    q = 1 / (a + m - 1)
+    laws = []
+    for own in ((a * q, q), (q, a * q)):
+        law = Counter()
+        for c in range(entries):
+            for k, (dx, dy, chance) in product(range(c + 1), ((1, 0, own[0]), (0, 1, own[1]), (0, 0, 1 - sum(own)))):
+                others = comb(entries - 1, c) * (2 * q) ** c * (1 - 2 * q) ** (entries - 1 - c) * comb(c, k) / 2**c
+                law[k + dx, c - k + dy] += others * chance
+        laws.append(law)
+    ratios = np.exp(EPSILONS)
+    claimed = sum(np.maximum(0.0, laws[0][key] - ratios * laws[1][key]) for key in laws[0] | laws[1])
+    assert (exactly(states(m, a), entries) > claimed * (1 + 1e-9) + 1e-12).any()
+
+
 def test_other_randomizers_stay_within_the_clones_bound():
     """Signed subsets, shuffled and enumerated, with the loss of their worst pair."""
     signed = SignedSubset(MutationSpace(1), Odds(4, 1))

@@ -14,8 +14,7 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, private_keys
 from changeling_aggregator.store.surveys import published_surveys
-from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import CHANGE, KEYS
+from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_simulations.capacity.costs import Cost
 from changeling_simulations.fleet.sealing import Load
 from changeling_simulations.fleet.sending import send

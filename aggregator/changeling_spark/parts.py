@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from changeling_aggregator.fold.counting import Counted
 from changeling_aggregator.store.id_files import IdFile
-from changeling_protocol import NodeNumber, Refusal, StratumNumber, SurveyId, TrackNumber, UnixMilliseconds, canonical
+from changeling_protocol import (
+    NodeNumber,
+    Refusal,
+    StratumNumber,
+    SurveyId,
+    TrackNumber,
+    UnixMilliseconds,
+    decode,
+    encode,
+)
 from changeling_statistics import Attendance, NodeTally
 
 At = tuple[int, int]
@@ -66,7 +75,7 @@ class Part:
     def packed(self) -> bytes:
         """Its bytes."""
         counted = self.counted
-        return canonical.encode(
+        return encode(
             [
                 counted.envelopes,
                 [list(at) for at in counted.rubbish],
@@ -85,9 +94,7 @@ class Part:
     @classmethod
     def unpacked(cls, packed: bytes) -> "Part":
         """The part in such bytes. Raises MalformedBytes."""
-        envelopes, rubbish, refused, judged, tallies, attendance, held, along, uploads, failed, files = (
-            canonical.decode(packed)
-        )
+        envelopes, rubbish, refused, judged, tallies, attendance, held, along, uploads, failed, files = decode(packed)
         counted = Counted(
             Counter({(survey, Refusal(reason)): count for survey, reason, count in refused}),
             {

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from changeling_protocol import Survey, UnixSeconds
-from changeling_statistics import lots_to_show
+from changeling_statistics import batches_to_show
 from sqlalchemy import Connection
 
 from ..store import Store
@@ -76,7 +76,7 @@ def _fresh(connection: Connection, survey: Survey, before: Looked, after: Looked
     shown = _by_closing(shown_lots(connection, survey.id, after=span[0], until=span[1]))
     fresh: dict[LotKey, Lot] = {}
     for period, lots in counted.items():
-        chosen = lots_to_show(
+        chosen = batches_to_show(
             {key: lot.counts for key, lot in shown[period].items()},
             {key: lot.counts for key, lot in lots.items()},
             max(1, survey.minimum),

@@ -18,7 +18,8 @@ from changeling_protocol import (
     StratumNumber,
     SurveyId,
     TrackNumber,
-    canonical,
+    decode,
+    encode,
 )
 from changeling_statistics import Attendance, Cell, NodeTally, PlanNode, Tallies
 from sqlalchemy import Row, Table, and_, bindparam, delete, func, insert, or_, select, true, update
@@ -148,7 +149,7 @@ class ReadCounts(Bound):
         for row in self._connection.execute(query):
             nodes: dict[PlanNode, NodeTally] = {
                 (TrackNumber(track), NodeNumber(node)): NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
-                for track, node, reports, slots in canonical.decode(row.cells)
+                for track, node, reports, slots in decode(row.cells)
             }
             lots[row.period, row.group, row.stratum] = Lot(_attendance(row), nodes)
         return lots
@@ -200,7 +201,7 @@ class WriteCounts(ReadCounts):
             {
                 **{"survey": survey, "period": period, "group": group, "stratum": stratum, "revision": revision},
                 **_of_attendance(lot.attendance),
-                "cells": canonical.encode(
+                "cells": encode(
                     [
                         [track, node, tally.reports, tally.slots.astype("<i8").tobytes()]
                         for (track, node), tally in sorted(lot.nodes.items())

@@ -10,7 +10,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import ClassVar
 
-from changeling_protocol import HEAD_BYTES, RefusalCounts, SurveyId, UnixMilliseconds, head_of
+from changeling_protocol import HEAD_BYTES, ID_BYTES, RefusalCounts, SurveyId, UnixMilliseconds, head_of
 from changeling_protocol.wire import common_head, decode_upload_request, encode_upload_request
 
 from ..errors import Unwritable
@@ -60,7 +60,7 @@ def writer_for(store: Store, segments: str | None) -> LogWriter:
 def by_survey(body: bytes) -> Iterator[tuple[SurveyId, bytes]]:
     """A request as requests of one survey each: most are that already."""
     if (head := common_head(body, HEAD_BYTES)) is not None:
-        yield head_of(head[0]).survey, body
+        yield SurveyId(head[0][1 : 1 + ID_BYTES]), body
         return
     envelopes: dict[SurveyId, list[bytes]] = {}
     for envelope in decode_upload_request(body):

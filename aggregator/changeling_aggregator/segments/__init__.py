@@ -77,17 +77,22 @@ class Place(ABC):
 class Folder(Place):
     """A folder of this machine, or one that several mount. Its owner alone can read what is in it.
 
-    path: absolute. make: whether to make it where there is none. Raises OSError.
+    path: absolute. make: whether to make it where there is none, and to write to that one alone: never to an empty
+    folder in its place, where a file system is not mounted. Raises OSError.
     """
 
     def __init__(self, path: Path, make: bool = False) -> None:
         self.name, self.path = str(path), path
+        self._made: os.stat_result | None = None
         if make:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._made = path.stat()
 
     def put(self, name: str, content: bytes) -> None:
         """Written aside, brought to the disk, and only then given its name."""
         try:
+            if self._made is not None and not os.path.samestat(self._made, self.path.stat()):
+                raise Unwritable(f"the folder {self.name} is not the one that this server began with")
             write_durably(self.path / name, content)
         except OSError as error:
             raise Unwritable(f"no segment can be written to {self.name}: {error.strerror}") from error

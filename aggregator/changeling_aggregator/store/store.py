@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import Connection
@@ -43,7 +44,7 @@ class Store:
         self._overwritten = True  # by a process that was killed, perhaps
 
     @classmethod
-    def open(cls, place: Path | str, at_rest: AtRest = IN_CLEAR, *, alone: bool = False) -> "Store":
+    def open(cls, place: Path | str, at_rest: AtRest = IN_CLEAR, *, alone: bool = False) -> Self:
         """The store at this place, made if there is none. Raises StoreError, ValueError or OSError.
 
         place: a file's path, or the URL of a PostgreSQL database. at_rest: what its private keys are encrypted under;

@@ -1,13 +1,14 @@
-"""Doors to a store that only tests may use: its tables as they are, and streams whose requests lie in files."""
+"""Doors to a store that only tests may use: its tables as they are, and one whose log lies in segments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from changeling_protocol import UnixMilliseconds
+from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import text
 
-from ..segments import Row, place_at
+from ..segments import Folder, Row
 from ..store import Store, segment_name, written_segment
 
 COUNTED = ("tallies", "attendance", "refusals")
@@ -23,20 +24,27 @@ def sql(store: Store, statement: str, **values: object) -> list[tuple[Any, ...]]
 
 def counted_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What is counted, to the byte: the rows of each such table, in order."""
-    return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}  # noqa: S608
+    return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}
 
 
-def open_stream_at(store: Store, place: str) -> Callable[[Sequence[bytes], UnixMilliseconds], None]:
-    """A new stream in segments at a place; returns what appends requests to it, at a time in Unix milliseconds."""
-    prefix = token_hex(8)
-    with store.transaction() as writing:
-        stream = writing.open_stream(None, place, prefix)
+class SegmentedStore(Store):
+    """A store whose streams lie in segments, each append in one: in a folder beside a store that is a file."""
 
-    def append(bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-        with store.transaction() as writing:
+    def open_stream(self, survey: SurveyId | None) -> int:
+        """As a store's, in segments."""
+        del survey
+        with self.transaction() as writing:
+            return writing.open_stream(None, self._folder.name, token_hex(8))
+
+    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+        """As a store's, in segments."""
+        ((prefix,),) = sql(self, "SELECT prefix FROM streams WHERE id = :stream", stream=stream)
+        with self.transaction() as writing:
             arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
             rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
-            segment = written_segment(place_at(place), segment_name(prefix, first), stream, rows, arrival)
-            assert writing.add_segment(segment)  # noqa: S101
+            segment = written_segment(self._folder, segment_name(prefix, first), stream, rows, arrival)
+            assert writing.add_segment(segment)
 
-    return append
+    @property
+    def _folder(self) -> Folder:
+        return Folder(Path(self.place).absolute().parent / "segments", make=True)

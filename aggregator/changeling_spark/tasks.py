@@ -1,20 +1,18 @@
-"""What executors run: opening the log's requests into lots of closings, and counting a bucket of lots.
+"""What tasks hand on besides lots of closings: what opening found out, and what counting a bucket comes to.
 
-Both work on Arrow batches, and what they hold at once does not grow with the log: opening holds a batch of requests,
-counting holds a bucket, of which a run has more the more it reads.
+Both pass as bytes of canonical MessagePack, through the shuffle to the driver, which adds them up.
 """
 
 import logging
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from changeling_aggregator.fold.checks import early_uploads
 from changeling_aggregator.fold.columns import UploadRows
-from changeling_aggregator.fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
+from changeling_aggregator.fold.counting import OF_A_SURVEY, Counted, count, early_uploads, fresh_closings
 from changeling_aggregator.fold.freed_memory import keep_freed_memory
 from changeling_aggregator.fold.ids import ids_in, merged_ids
 from changeling_aggregator.opening import Kind, Opener, Sheaf, request_number
@@ -23,13 +21,127 @@ from changeling_aggregator.segments.id_files import read_ids, write_ids
 from changeling_aggregator.store import ClosingKey, LoggedRequest
 from changeling_aggregator.store.id_files import IdFile
 from changeling_aggregator.store.surveys import readable
-from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds
+from changeling_protocol import (
+    EarlyEnd,
+    NodeNumber,
+    Refusal,
+    StratumNumber,
+    Survey,
+    SurveyId,
+    TrackNumber,
+    UnixMilliseconds,
+    canonical,
+)
+from changeling_statistics import Attendance, NodeTally
 
-from .key_service import KeySource, keys_from
-from .lots import Lot, lots_of, uploads_of
-from .parts import Part
-from .pieces import Piece, batches_of
-from .spread import Spread
+from .inputs import Piece, batches_of
+from .keys import KeySource, keys_from
+from .shuffle import Lot, Spread, lots_of, uploads_of
+
+# MERGED tasks: What executors run: opening the log's requests into lots of closings, and counting a bucket of lots. Both work on Arrow batches, and what they hold at once does not grow with the log: opening holds a batch of requests, counting holds a bucket, of which a run has more the more it reads.
+
+
+At = tuple[int, int]
+"""A request: its stream, and its position."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What one task found.
+
+    counted: what it adds, without ids; its `refused` has the envelopes that could not be opened. uploads: how many were
+    opened, by survey. failed: the surveys that it could not count. along: for requests that hold a closing from a fast
+    clock, until when they are needed for all else that is in them, in Unix milliseconds. files: of ids, which it wrote.
+    """
+
+    counted: Counted = field(default_factory=lambda: Counted(Counter()))
+    uploads: Counter[SurveyId] = field(default_factory=Counter)
+    failed: set[SurveyId] = field(default_factory=set)
+    along: dict[At, UnixMilliseconds] = field(default_factory=dict)
+    files: list[IdFile] = field(default_factory=list)
+    judged: Counter[tuple[SurveyId, Refusal]] = field(default_factory=Counter)
+    """Closings and reports that were refused: nothing where their survey could not be counted."""
+
+    def add(self, other: "Part") -> None:
+        """Add what another task found."""
+        mine, more = self.counted, other.counted
+        mine.envelopes += more.envelopes
+        mine.refused.update(more.refused)
+        mine.rubbish += more.rubbish
+        for key, tally in more.tallies.items():
+            mine.tallies[key] = mine.tallies[key] + tally if key in mine.tallies else tally
+        for place, here in more.attendance.items():
+            mine.attendance[place] = mine.attendance.get(place, Attendance(0, 0, 0)) + here
+        for at, until in more.held.items():
+            mine.held[at] = max(until, mine.held.get(at, until))
+        for at, until in other.along.items():
+            self.along[at] = max(until, self.along.get(at, until))
+        self.uploads.update(other.uploads)
+        self.judged.update(other.judged)
+        self.failed |= other.failed
+        self.files += other.files
+
+    def whole(self) -> Counted:
+        """What all parts come to, once they are added: without surveys that could not be counted in one of them."""
+        counted = self.counted
+        for survey in self.failed:
+            counted.uncounted[survey] = self.uploads[survey]
+        counted.refused.update({key: count for key, count in self.judged.items() if key[0] not in self.failed})
+        counted.tallies = {key: tally for key, tally in counted.tallies.items() if key[0] not in self.failed}
+        counted.attendance = {key: here for key, here in counted.attendance.items() if key[0] not in self.failed}
+        counted.held = {at: max(until, self.along.get(at, until)) for at, until in counted.held.items()}
+        return counted
+
+    def packed(self) -> bytes:
+        """Its bytes."""
+        counted = self.counted
+        return canonical.encode(
+            [
+                counted.envelopes,
+                [list(at) for at in counted.rubbish],
+                [[survey, reason.value, count] for (survey, reason), count in counted.refused.items()],
+                [[survey, reason.value, count] for (survey, reason), count in self.judged.items()],
+                [[*key, each.reports, each.slots.astype("<i8").tobytes()] for key, each in counted.tallies.items()],
+                [[*key, each.heard, each.new, each.missed] for key, each in counted.attendance.items()],
+                [[*at, until] for at, until in counted.held.items()],
+                [[*at, until] for at, until in self.along.items()],
+                [[survey, count] for survey, count in self.uploads.items()],
+                sorted(self.failed),
+                [list(each) for each in self.files],
+            ]
+        )
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> "Part":
+        """The part in such bytes. Raises MalformedBytes."""
+        envelopes, rubbish, refused, judged, tallies, attendance, held, along, uploads, failed, files = (
+            canonical.decode(packed)
+        )
+        counted = Counted(
+            Counter({(survey, Refusal(reason)): count for survey, reason, count in refused}),
+            {
+                (survey, TrackNumber(track), NodeNumber(node), StratumNumber(stratum)): NodeTally(
+                    reports, np.frombuffer(slots, "<i8").astype(np.int64)
+                )
+                for survey, track, node, stratum, reports, slots in tallies
+            },
+            {
+                (survey, group, period, StratumNumber(stratum)): Attendance(*counts)
+                for survey, group, period, stratum, *counts in attendance
+            },
+            held={(stream, position): until for stream, position, until in held},
+            envelopes=envelopes,
+            rubbish=[(stream, position) for stream, position in rubbish],
+        )
+        return cls(
+            counted,
+            Counter(dict(uploads)),
+            set(failed),
+            {(stream, position): until for stream, position, until in along},
+            [IdFile(*each) for each in files],
+            Counter({(survey, Refusal(reason)): count for survey, reason, count in judged}),
+        )
+
 
 LOTS = pa.schema(
     [

@@ -19,9 +19,8 @@ import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold, folding
 from changeling_aggregator.fold.check import check
-from changeling_aggregator.fold.checks import judged
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
-from changeling_aggregator.fold.counting import count
+from changeling_aggregator.fold.counting import count, judged
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.fold.runs import add_ids, merged
 from changeling_aggregator.fold.seen import SeenIds
@@ -323,7 +322,7 @@ def test_a_folder_that_was_overtaken_changes_nothing(log: Log, monkeypatch: pyte
         fold_batch(log.store)
         return entries
 
-    monkeypatch.setattr("changeling_aggregator.fold.batches.unread", overtaken)
+    monkeypatch.setattr("changeling_aggregator.fold.folding.unread", overtaken)
     with pytest.raises(Overtaken):
         fold_batch(log.store)
     assert log.tallies()[0, 1][0] == 1
@@ -389,7 +388,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(
         lasting.append_reports(now, [report(8)])
         return unread(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("changeling_aggregator.fold.batches.unread", always_more)
+    monkeypatch.setattr("changeling_aggregator.fold.folding.unread", always_more)
     for _ in range(3):
         now += 1
         fold(store, now)

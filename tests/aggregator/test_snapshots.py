@@ -9,8 +9,8 @@ import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.closing import take_snapshots
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.fold.snapshots import take_snapshots
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import folded

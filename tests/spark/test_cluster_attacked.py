@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_spark import running, session
+from changeling_spark import folding as running
+from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
-from changeling_spark.key_service import KeyService
+from changeling_spark.keys import KeyService
 from changeling_spark.session import Cluster
 
 from ..processes import offspring

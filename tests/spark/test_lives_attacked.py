@@ -22,9 +22,10 @@ from changeling_aggregator.store.runs import read_run
 from changeling_aggregator.store.schema import runs
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import UnixMilliseconds
-from changeling_spark import pieces, running
+from changeling_spark import folding as running
+from changeling_spark import inputs as pieces
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
 from sqlalchemy import Connection, select
 
@@ -131,8 +132,8 @@ def lying(life: Life) -> set[str]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many files, tasks and buckets."""
-    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 3)
-    monkeypatch.setattr("changeling_spark.ids_of_runs._FILE_BYTES", 16 * 20)
+    monkeypatch.setattr("changeling_spark.inputs._SEGMENT_REQUESTS", 3)
+    monkeypatch.setattr("changeling_spark.inputs._FILE_BYTES", 16 * 20)
     monkeypatch.setattr(pieces, "TASK_BYTES", 3000)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 700)
 

@@ -13,7 +13,7 @@ from changeling_aggregator.store.catalogue import Segment, add_segment, move_fro
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.schema import streams
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece, batches_of, moves_of, tasks_of
+from changeling_spark.inputs import Piece, batches_of, moves_of, tasks_of
 from sqlalchemy import update
 
 from .here import Here

@@ -15,7 +15,7 @@ from changeling_aggregator.store.log import advance_arrival, open_stream
 from changeling_aggregator.store.run_files import begin_run
 from changeling_aggregator.store.schema import segments
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
 from sqlalchemy import Connection, delete
 
@@ -62,7 +62,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 6)
+    monkeypatch.setattr("changeling_spark.inputs._SEGMENT_REQUESTS", 6)
     case.append()
     before, put = contents(case.store), Folder.put
     for room in range(3):

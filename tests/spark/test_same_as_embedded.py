@@ -12,9 +12,9 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.id_files import IdFile, registered_files
 from changeling_aggregator.store.run_files import begin_run
 from changeling_aggregator.store.schema import runs
-from changeling_spark import running
+from changeling_spark import folding as running
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
 from sqlalchemy import func, select
 

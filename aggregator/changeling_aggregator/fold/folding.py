@@ -1,44 +1,146 @@
-"""Driving the fold over a store: batch by batch to the log's end, each batch one transaction.
-
-Tallies, attendance, ids, refusals and cursors are written together, the cursors by compare-and-set: whatever crashes,
-and however many fold at once, each closing counts exactly once.
-"""
+"""The log's next requests, batch by batch: each is opened while the one before it is counted, and read before that."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from changeling_protocol import Refusal, SurveyId, UnixSeconds
+from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds, UnixSeconds
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Connection
 
 from ..errors import Overtaken
-from ..opening import Open, open_requests
-from ..store import ClosingKey, Store
-from ..store.counted import add_attendance, add_refusals, add_tallies
+from ..opening import Open, Opened, open_requests
+from ..segments import place_at
+from ..store import ClosingKey, LoggedRequest, Store
+from ..store.counted import add_attendance, add_refusals, add_tallies, sealed_period
 from ..store.database import Transactions
-from ..store.log import advance_cursors, cursors_after, unfolded
+from ..store.early_ends import published_ends
+from ..store.id_files import IdFile, registered_files, replace_files
+from ..store.log import advance_cursors, cursors_after, positions_after, unfolded, unread
 from ..store.pruning import discard, hold
-from .batches import BATCH_REQUESTS, Batch, batches, next_batch
+from ..store.sealing_keys import private_keys
+from ..store.surveys import published_surveys, readable
 from .closing import (
     arrivals_are_ahead,
     close_what_ended,
     latest_right,
     recover_journals,
     set_arrivals_right,
+    take_snapshots,
     tidy_segments,
 )
 from .counting import Counted, count
 from .freed_memory import keep_freed_memory
 from .halves import SortedIds
+from .ids import merged_ids
 from .runs import Added, add_ids
 from .seen import SeenIds
 from .short_turns import short_turns
-from .snapshots import take_snapshots
-from .taking_over import take_over_files
+
+# MERGED fold.taking_over: The ids that a fold beyond one machine left in files, taken into the database's runs before it is folded here.
+
+# MERGED fold.folding: Driving the fold over a store: batch by batch to the log's end, each batch one transaction. Tallies, attendance, ids, refusals and cursors are written together, the cursors by compare-and-set: whatever crashes, and however many fold at once, each closing counts exactly once.
+
+
+BATCH_REQUESTS = 5000
+BATCH_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests in the log's order, with what is in them, and the surveys as they were read; none at the log's end."""
+
+    requests: Sequence[LoggedRequest]
+    opened: Opened
+    surveys: Mapping[SurveyId, Survey]
+    ends: Mapping[SurveyId, EarlyEnd]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """What a batch is made of, before its requests are opened."""
+
+    requests: Sequence[LoggedRequest]
+    surveys: Mapping[SurveyId, Survey]
+    ends: Mapping[SurveyId, EarlyEnd]
+    keys: Mapping[bytes, X25519PrivateKey]
+
+    def opened(self, open_: Open) -> Batch:
+        opened = open_([each.body for each in self.requests], self.surveys, self.keys)
+        return Batch(self.requests, opened, self.surveys, self.ends)
+
+
+def next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int]) -> Batch:
+    """The next requests that are not counted, opened.
+
+    most: so many at most. after: the positions by stream of what is being counted, which is left out.
+    """
+    return _next_sealed(store, most, after, None).opened(open_)
+
+
+def _next_sealed(store: Store, most: int, after: Mapping[int, int], until: UnixMilliseconds | None) -> _Sealed:
+    """until: what arrived later is left out, in Unix milliseconds; None for nothing."""
+    with store.reading() as connection:
+        requests = unread(connection, most, BATCH_BYTES, after, until)
+        surveys = readable(published_surveys(connection))
+        ends = published_ends(connection)
+        keys = private_keys(connection, store.at_rest) if requests else {}
+    return _Sealed(requests, surveys, ends, keys)
+
+
+def batches(
+    store: Store, most: int, open_: Open, waiting: int, until: UnixMilliseconds, stop: Callable[[], bool]
+) -> Generator[Batch, None, None]:
+    """Batches up to the log's end, or until so many requests were read.
+
+    most: the most requests of one. waiting: how many requests to read, about. until: what arrived later is left out, in
+    Unix milliseconds. stop: asked before each but the first whether to leave the rest.
+    While one is counted the next is opened, and the one after that is read: so those that open never wait for it.
+    """
+    after: dict[int, int] = {}
+    opening: Future[Batch] | None = None
+    with ThreadPoolExecutor(1, "reading") as reader, ThreadPoolExecutor(1, "opening") as opener:
+        reading: Future[_Sealed] | None = reader.submit(_next_sealed, store, most, after, until)
+        while reading is not None and (sealed := reading.result()).requests:
+            waiting -= len(sealed.requests)
+            after = after | positions_after(sealed.requests)
+            before, opening = opening, opener.submit(sealed.opened, open_)
+            ahead = waiting > 0 and not stop()
+            reading = reader.submit(_next_sealed, store, most, after, until) if ahead else None
+            if before is not None:
+                yield before.result()
+        if opening is not None:
+            yield opening.result()
+
+
+def take_over_files(store: Store, writing: Transactions) -> None:
+    """Put what the registered files hold into runs, if there are any, in one transaction; then delete the files.
+
+    Raises SegmentLost or ValueError where a file is gone or damaged: nothing can be folded without its ids.
+    """
+    with store.reading() as connection:
+        files = registered_files(connection)
+    if not files:
+        return
+    with writing() as connection:
+        replace_files(connection, files, ())
+        for file in files:
+            add_ids(connection, _ids_of(file, sealed_period(connection, file.survey)))
+    for file in files:
+        place_at(file.place).remove(file.name)
+
+
+def _ids_of(file: IdFile, sealed: int) -> Mapping[ClosingKey, bytes]:
+    from ..segments.id_files import read_ids  # its libraries are not installed everywhere
+
+    pieces: dict[ClosingKey, list[bytes]] = {}
+    for period, ids in read_ids(place_at(file.place), file.name, sealed):
+        pieces.setdefault((file.survey, period), []).append(ids)
+    return {key: merged_ids(some) for key, some in pieces.items()}
 
 
 @dataclass(slots=True)

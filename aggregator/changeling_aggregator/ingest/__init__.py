@@ -1,7 +1,16 @@
 """Accepting uploads: checked from outside, appended to the log, acknowledged when on disk."""
 
 from .acceptance import refusal_of, refusals_of, takes_whole
-from .committer import Committer
-from .registry import PublishedSurvey, Registry
+from .committer import MOST_STORE_BYTES, Committer
+from .registry import PublishedSurvey, Registry, most_envelope_bytes
 
-__all__ = ["Committer", "PublishedSurvey", "Registry", "refusal_of", "refusals_of", "takes_whole"]
+__all__ = [
+    "MOST_STORE_BYTES",
+    "Committer",
+    "PublishedSurvey",
+    "Registry",
+    "most_envelope_bytes",
+    "refusal_of",
+    "refusals_of",
+    "takes_whole",
+]

@@ -21,10 +21,73 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
   reading; in SQLite in no file at all, nor does what is pruned.
 """
 
-from .at_rest import AtRest
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnection
+
+from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
+from .backups import Backup, back_up, opened_backup, restore
+from .catalogue import Segment
+from .clock import KeptTime
 from .counted import AttendanceKey, ClosingKey, TallyKey
 from .database import Transactions
-from .log import LoggedRequest
-from .opened import Store
+from .embedded import LEAST_FREE_BYTES
+from .id_files import IdFile
+from .log import LoggedRequest, cursors_after, positions_after
+from .opened import Store, files_of, version_at
+from .runs import CHUNK_BYTES, ID_BYTES, Run, RunName
+from .schema import VERSION
+from .sealing_keys import KeyLife, KeyState, PublishedKey
+from .snapshots import Looked, Lot, LotKey
+from .surveys import readable
+from .tokens import Token, TokenScope, hash_of, new_token
+from .views import LogRange, Transaction, Turn, View
 
-__all__ = ["AtRest", "AttendanceKey", "ClosingKey", "LoggedRequest", "Store", "TallyKey", "Transactions"]
+STORE_FAILURES = (SQLAlchemyError, OSError)
+"""What a store raises that cannot be read or written just now; of these NO_ANSWER, where it is the database's doing."""
+NO_ANSWER = (DBAPIError, NoConnection)
+
+__all__ = [
+    "CHUNK_BYTES",
+    "ID_BYTES",
+    "IN_CLEAR",
+    "LEAST_FREE_BYTES",
+    "NO_ANSWER",
+    "STORE_FAILURES",
+    "STORE_KEY_BYTES",
+    "VERSION",
+    "AtRest",
+    "AttendanceKey",
+    "Backup",
+    "ClosingKey",
+    "IdFile",
+    "KeptTime",
+    "KeyLife",
+    "KeyState",
+    "LogRange",
+    "LoggedRequest",
+    "Looked",
+    "Lot",
+    "LotKey",
+    "PublishedKey",
+    "Run",
+    "RunName",
+    "Segment",
+    "Store",
+    "TallyKey",
+    "Token",
+    "TokenScope",
+    "Transaction",
+    "Transactions",
+    "Turn",
+    "View",
+    "back_up",
+    "cursors_after",
+    "files_of",
+    "hash_of",
+    "new_token",
+    "opened_backup",
+    "positions_after",
+    "readable",
+    "restore",
+    "version_at",
+]

@@ -1,20 +1,25 @@
 """Opening the store, wherever it lies, and transactions on it."""
 
+import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine
+from changeling_protocol import SurveyId, UnixMilliseconds
+from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from ..errors import StoreError
-from . import schema
-from .at_rest import IN_CLEAR, AtRest
+from . import log, schema
+from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .catalogue import segment_bytes
-from .database import Database, Transactions
+from .database import Database
 from .embedded import EmbeddedDatabase
-from .versions import claim
+from .file_lock import SUFFIX
+from .surveys import add_survey
+from .versions import claim, version_of
+from .views import Transaction, Turn, View
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -68,13 +73,44 @@ class Store:
         with self._database.writer(once) as connection, connection.begin():
             yield connection
 
-    def turn_to_fold(self) -> AbstractContextManager[Transactions | None]:
+    @contextmanager
+    def view(self, once: bool = False) -> Iterator[View]:
+        """One state of the store, to read. once: it is asked one thing only."""
+        with self.reading(once) as connection:
+            yield View(connection, self.at_rest)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
+
+        Where the connection is lost as it ends it may be kept or not, and raises: nothing of it is acknowledged then.
+        """
+        with self.writing() as connection:
+            yield Transaction(connection, self.at_rest)
+
+    @contextmanager
+    def turn_to_fold(self) -> Iterator[Turn | None]:
         """The turn of this process to fold, until the context ends; None where another process has it.
 
-        Gives the transactions to fold in. One that begins, or ends, once the turn is lost raises: Overtaken, or what
-        the database raises.
+        A transaction of the turn that begins, or ends, once the turn is lost raises: Overtaken, or what the database
+        raises.
         """
-        return self._database.turn()
+        with self._database.turn() as transactions:
+            yield None if transactions is None else Turn(self, transactions)
+
+    def open_stream(self, survey: SurveyId | None = None) -> int:
+        """The number of a new, empty stream of a survey's requests, which no other process gets."""
+        del survey
+        with self.writing() as connection:
+            return log.open_stream(connection)
+
+    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+        """Put requests at a stream's end; they are on disk when this returns.
+
+        stream: from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
+        """
+        with self.writing(log.is_one_statement(self.engine, bodies)) as connection:
+            log.append(connection, stream, bodies, now)
 
     def forget_overwritten(self, changed: bool) -> None:
         """Take bytes that were overwritten since out of the store's files, as far as the database lets us.
@@ -111,6 +147,55 @@ class Store:
     def close(self) -> None:
         """Close its connections; a transaction in hand is lost."""
         self._database.close()
+
+    def copy_of_counted(self, view: View, path: Path) -> "Store":
+        """A new store in a file, whose fold counts again what this one has counted and not deleted.
+
+        view: of this store. It has the surveys, the keys, under a store key that nobody else has, and the log, without
+        the gaps of what was deleted.
+        """
+        copy = Store.open(path, AtRest(os.urandom(STORE_KEY_BYTES)))
+        with copy.writing() as connection:
+            for id_, signed in view.signed_surveys().items():
+                add_survey(connection, id_, signed)
+            stored = view._connection  # the old way
+            for table in (schema.early_ends,):
+                if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
+                    connection.execute(insert(table), kept)
+            keys = schema.sealing_keys
+            for row in stored.execute(select(keys).where(keys.c.private.is_not(None))).mappings():
+                private = copy.at_rest.kept(self.at_rest.taken(row["private"], row["id"]), row["id"])
+                connection.execute(insert(keys).values({**row, "private": private}))
+            for stream in stored.execute(select(schema.cursors.c.stream)).scalars().all():
+                connection.execute(insert(schema.streams).values(id=stream, length=0))
+                connection.execute(insert(schema.cursors).values(stream=stream, position=0, pruned=0))
+        for rows in log.folded_requests(stored):
+            stream = rows[0].stream
+            with copy.writing() as connection:
+                length = log.length_of(connection, stream)
+                again = [
+                    {"stream": stream, "position": position, "arrival": row.arrival, "envelope": row.body}
+                    for position, row in enumerate(rows, length + 1)
+                ]
+                connection.execute(insert(schema.log), again)
+                connection.execute(
+                    update(schema.streams).where(schema.streams.c.id == stream).values(length=length + len(rows))
+                )
+        return copy
+
+
+def version_at(place: Path | str) -> str | None:
+    """The schema version of the store at a place; None where there is no store. Raises StoreError, ValueError, OSError.
+
+    place: as `Store.open` takes it.
+    """
+    with connected(place) as database, database.reader() as connection, connection.begin():
+        return version_of(connection, database)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a store in a file at this path, those that there may be with those that there are."""
+    return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-fold", SUFFIX))]
 
 
 def database_at(place: Path | str, alone: bool = False) -> Database:

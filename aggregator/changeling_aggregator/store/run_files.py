@@ -6,6 +6,7 @@ has. So several stores may have their files at one place.
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select
 
@@ -14,8 +15,10 @@ from ..segments import Place, place_at
 from .catalogue import RUN_ENDS, doom, forget_doomed
 from .database import Transactions
 from .id_files import registered_files
-from .opened import Store
 from .schema import doomed
+
+if TYPE_CHECKING:
+    from .opened import Store
 
 
 def begin_run(connection: Connection, place: str, run: str) -> None:
@@ -23,7 +26,7 @@ def begin_run(connection: Connection, place: str, run: str) -> None:
     doom(connection, place, f"{run}{RUN_ENDS}")
 
 
-def sweep_runs(store: Store, writing: Transactions, last: str | None = None) -> None:
+def sweep_runs(store: "Store", writing: Transactions, last: str | None = None) -> None:
     """Delete the files of all runs that were begun, but for those with ids that count. For who has the turn to fold.
 
     Files are listed first; then a transaction of the turn says which of them count. It raises for a process that has
@@ -52,7 +55,7 @@ def sweep_runs(store: Store, writing: Transactions, last: str | None = None) -> 
         _remove(place_at(place), names, named)
 
 
-def remove_run(store: Store, place: Place, run: str) -> None:
+def remove_run(store: "Store", place: Place, run: str) -> None:
     """Delete the files of a run that has failed."""
     with store.reading() as connection:
         named = {each.name for each in registered_files(connection)}

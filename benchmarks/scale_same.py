@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store, log

@@ -1,31 +1,28 @@
-"""The part of the log that a run folds, as pieces of segments: what each task reads, each position once."""
+"""The inputs of a run: the log's requests as pieces of segments, each position once, and files with ids.
+
+Executors read files alone. So requests and ids that lie in the database are written to files in the shared place first.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from changeling_aggregator.fold.ids import merged_ids
+from changeling_aggregator.fold import merged_ids
 from changeling_aggregator.segments import Place, place_at
-from changeling_aggregator.segments.form import Row, check_rows, decoded, encoded, rows_after
-from changeling_aggregator.segments.id_files import write_ids
-from changeling_aggregator.store import ClosingKey, LoggedRequest
-from changeling_aggregator.store.id_files import IdFile
-from changeling_aggregator.store.log import requests_after
-from changeling_aggregator.store.runs import ID_BYTES, read_run
-from changeling_aggregator.store.schema import runs
-from changeling_aggregator.store.stretches import Stretch
+from changeling_aggregator.segments.parquet import Row, check_rows, decoded, encoded, rows_after, write_ids
+from changeling_aggregator.store import ID_BYTES, ClosingKey, IdFile, LoggedRequest, LogRange, View
 from changeling_protocol import SurveyId, UnixMilliseconds
-from sqlalchemy import Connection, select
-
-# MERGED unread: What of the log a run folds. Requests that lie in the database's table are written to segments, for executors.
-
-# MERGED ids_of_runs: The ids that the database's runs hold, written to files for executors to read.
-
 
 BATCH_REQUESTS = 20_000
 BATCH_BYTES = 8 * 2**20
 """So much is opened at once."""
 TASK_BYTES = 16 * 2**20
 """About so much of the log is one task's."""
+SEGMENT_REQUESTS = 50_000
+SEGMENT_BYTES = 8 * 2**20
+ID_FILE_BYTES = 2**20 * ID_BYTES
+NumberedRun: TypeAlias = tuple[ClosingKey, int]
+"""A run of a closing, by its number."""
 _BEGINNING, _END = UnixMilliseconds(0), UnixMilliseconds(2**63 - 1)
 
 
@@ -68,7 +65,7 @@ class Piece:
 def moves_of(pieces: Iterable[Piece]) -> dict[int, tuple[int, int]]:
     """Per stream, the cursor before and after these pieces."""
     moves: dict[int, tuple[int, int]] = {}
-    for piece in sorted(pieces, key=lambda each: (each.stream, each.after)):
+    for piece in _in_order(pieces):
         before, _ = moves.get(piece.stream, (piece.after, 0))
         moves[piece.stream] = before, piece.until
     return moves
@@ -78,7 +75,7 @@ def tasks_of(pieces: Iterable[Piece]) -> list[list[Piece]]:
     """The pieces in groups of about TASK_BYTES, those of a stream together."""
     tasks: list[list[Piece]] = []
     size = TASK_BYTES
-    for piece in sorted(pieces, key=lambda each: (each.stream, each.after)):
+    for piece in _in_order(pieces):
         if size >= TASK_BYTES:
             tasks.append([])
             size = 0
@@ -87,85 +84,63 @@ def tasks_of(pieces: Iterable[Piece]) -> list[list[Piece]]:
     return tasks
 
 
-def batches_of(pieces: Sequence[Piece]) -> Iterator[list[LoggedRequest]]:
-    """The requests of a task, some at a time, each time of one stream and in the log's order."""
+def _in_order(pieces: Iterable[Piece]) -> list[Piece]:
+    return sorted(pieces, key=lambda each: (each.stream, each.after))
+
+
+def batches_of(requests: Iterable[LoggedRequest], most: int, most_bytes: int) -> Iterator[list[LoggedRequest]]:
+    """Requests some at a time, of one stream: at most so many, or up to the one that reaches so many bytes."""
     batch: list[LoggedRequest] = []
     size = 0
-    for piece in pieces:
-        for request in piece.read():
-            if batch and (request.stream != batch[0].stream or len(batch) == BATCH_REQUESTS or size >= BATCH_BYTES):
-                yield batch
-                batch, size = [], 0
-            batch.append(request)
-            size += len(request.body)
+    for request in requests:
+        if batch and (request.stream != batch[0].stream or len(batch) == most or size >= most_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(request)
+        size += len(request.body)
     if batch:
         yield batch
 
 
-_SEGMENT_BYTES = 8 * 2**20
-_SEGMENT_REQUESTS = 50_000
-
-
-def pieces_of(connection: Connection, stretches: Iterable[Stretch], place: Place, run: str) -> list[Piece]:
-    """The requests in these stretches. run: names the segments that are written to the place."""
+def pieces_of(view: View, ranges: Iterable[LogRange], place: Place, run: str) -> list[Piece]:
+    """The requests in these ranges of the log. run: names the segments that are written to the place."""
     pieces: list[Piece] = []
-    for stretch in stretches:
-        stream, after, until, segment = stretch
-        if segment is not None:
-            span = segment.earliest, segment.latest
-            pieces.append(Piece(segment.place, segment.name, stream, after, until, segment.size, *span))
+    for span in ranges:
+        if (lies := span.segment) is not None:
+            where = lies.place, lies.name, span.stream, span.after, span.until, lies.size
+            pieces.append(Piece(*where, lies.earliest, lies.latest))
             continue
-        for some in _segments(connection, stretch):
-            name = f"{run}-log-{stream}-{some[0].position}.parquet"
-            content = encoded(stream, [Row(each.position, each.arrival, each.body) for each in some])
+        for some in batches_of(view.requests_in(span), SEGMENT_REQUESTS, SEGMENT_BYTES):
+            first, last = some[0].position, some[-1].position
+            name = f"{run}-log-{span.stream}-{first}.parquet"
+            content = encoded(span.stream, [Row(each.position, each.arrival, each.body) for each in some])
             place.put(name, content)
-            before = some[0].position - 1
-            pieces.append(Piece(place.name, name, stream, before, some[-1].position, len(content)))
+            pieces.append(Piece(place.name, name, span.stream, first - 1, last, len(content)))
     return pieces
 
 
-def _segments(connection: Connection, stretch: Stretch) -> Iterator[list[LoggedRequest]]:
-    some: list[LoggedRequest] = []
-    size = 0
-    for request in requests_after(connection, stretch.stream, stretch.after):
-        if request.position > stretch.until:
-            break
-        some.append(request)
-        size += len(request.body)
-        if size >= _SEGMENT_BYTES or len(some) == _SEGMENT_REQUESTS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+def ids_of_runs(view: View, place: Place, run: str, surveys: Iterable[SurveyId]) -> dict[IdFile, list[NumberedRun]]:
+    """Write the ids in the database's runs to files; returns these, each with the runs whose last ids it has.
 
-
-_FILE_BYTES = 2**20 * ID_BYTES
-
-
-def ids_of_runs(
-    connection: Connection, place: Place, run: str, sealed: Mapping[SurveyId, int]
-) -> dict[IdFile, list[tuple[ClosingKey, int]]]:
-    """Write the ids of closings that are not sealed; returns the files, with the runs that each ends with.
-
-    run: names the files. Every run is in the list of the file that has the last of it.
+    run: names the files.
     """
-    written: dict[IdFile, list[tuple[ClosingKey, int]]] = {}
-    for survey in sealed:
-        for ids, ended in _files(connection, survey):
+    written: dict[IdFile, list[NumberedRun]] = {}
+    for survey in surveys:
+        for ids, ended in _files(view, survey):
             name = f"{run}-ids-{survey.hex()}-run{len(written)}.parquet"
             size = write_ids(place, name, ids)
             written[IdFile(place.name, name, survey, size)] = ended
     return written
 
 
-def _files(connection: Connection, survey: SurveyId) -> Iterator[tuple[dict[int, bytes], list[tuple[ClosingKey, int]]]]:
-    query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
+def _files(view: View, survey: SurveyId) -> Iterator[tuple[dict[int, bytes], list[NumberedRun]]]:
+    """The ids of each file, by period, and the runs that end in it."""
     ids: dict[int, list[bytes]] = {}
-    ended: list[tuple[ClosingKey, int]] = []
+    ended: list[NumberedRun] = []
     size = 0
-    for period, number in sorted(tuple(row) for row in connection.execute(query)):
-        for piece in read_run(connection, (survey, period), number):
-            if size >= _FILE_BYTES:
+    for period, number in view.runs_of_survey(survey):
+        for piece in view.read_run((survey, period), number):
+            if size >= ID_FILE_BYTES:
                 yield _merged(ids), ended
                 ids, ended, size = {}, [], 0
             ids.setdefault(period, []).append(piece)

@@ -2,7 +2,8 @@
 
 Spark asks a source from a process that it starts beside the driver, and hands what it has made there to executors. So
 the source knows neither the store nor a key: it asks the driver on a socket of its owner alone, and executors get the
-places and names of segments.
+places and names of segments. Only what is offered now is ever read. A batch that Spark knows from a checkpoint, and did
+in another life, is no offer any more, and is empty: what of it the store has not counted is in the next one.
 """
 
 import json
@@ -23,14 +24,11 @@ from pyspark.sql.types import StructType
 
 from .inputs import Piece
 
-# MERGED offers: What the driver offers to its query on Spark, batch by batch, on a socket that its owner alone can open. Only what is offered now is ever read. A batch that Spark knows from a checkpoint, and did in another life, is no offer any more, and is empty: what of it the store has not counted is in the next one.
-
-
 NAME = "changeling-log"
 PIECES = (
     "place string, name string, stream int, after bigint, until bigint, size bigint, earliest bigint, latest bigint"
 )
-"""A row is a `pieces.Piece`."""
+"""A row is an `inputs.Piece`."""
 SOCKET = "socket"
 """The option with the path of the driver's socket."""
 
@@ -92,7 +90,7 @@ class LogReader(DataSourceStreamReader):
             return json.loads(asking.recv_bytes())
 
 
-PATIENCE_SECONDS = 1.0
+MOST_WAIT_SECONDS = 1.0
 """So long who asks for an offer waits for one."""
 
 
@@ -156,7 +154,7 @@ class Offers:
         """To what `source.LogReader` asks: an offset, or None where there is none for a while; or the tasks' pieces."""
         with self._changed:
             if question["ask"] == "offset":
-                self._changed.wait_for(lambda: self._offer is not None or self._closed, PATIENCE_SECONDS)
+                self._changed.wait_for(lambda: self._offer is not None or self._closed, MOST_WAIT_SECONDS)
                 if self._offer is None:
                     return None
                 self._taken = True

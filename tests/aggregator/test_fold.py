@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold, folding
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count, judged
 from changeling_aggregator.fold.folding import fold_batch

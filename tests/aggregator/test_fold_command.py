@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.schema import tallies

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import Unwritable
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.ingest.bucketed import BucketWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import Store

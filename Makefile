@@ -27,7 +27,7 @@ check: setup
 
 # At the lowest priority, as all that the tests start: else a fold, which gives way, would wait for the tests themselves.
 test: setup node
-	nice -n 19 $(BIN)/pytest tests -m "not heavy" --numprocesses 2 --dist loadfile
+	nice -n 19 $(BIN)/pytest tests -m "not heavy" --numprocesses 2 --dist loadfile --junitxml=build/test.xml
 
 # The page is tried in a browser. Where none is there, nor to be had, its tests are skipped.
 browser:
@@ -46,7 +46,7 @@ nginx:
 		|| echo "there is no nginx, and none could be installed: tests/aggregator/test_nginx.py is skipped"
 
 test-heavy: setup browser java nginx
-	$(BIN)/pytest tests -m heavy
+	$(BIN)/pytest tests -m heavy --junitxml=build/test-heavy.xml
 
 demo: setup
 	$(BIN)/python -m demo

@@ -59,14 +59,7 @@ SUITES = {
         "scale_kills",
     ),
     "costs": ("costs_serving", "costs_spark"),
-    "house": (
-        "house.lengths",
-        "house.additions",
-        "house.journeys",
-        "house.docstrings",
-        "house.untyped",
-        "house.installs",
-    ),
+    "house": ("house",),
 }
 OUTPUT = Path("build/bench")
 

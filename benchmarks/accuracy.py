@@ -16,7 +16,7 @@ from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_simulations.simulated_error import simulated_errors
 from changeling_statistics import Option, Wish, hierarchical_plan, optimal_plan, smoothed_series
-from changeling_statistics.planning.references import panel, paper_hierarchy
+from changeling_statistics.planning.plans import panel, paper_hierarchy
 
 from .cohort import cohort, cohort_expectation
 

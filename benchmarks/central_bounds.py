@@ -8,18 +8,17 @@ from fractions import Fraction
 from math import log, nextafter, sqrt
 
 import numpy as np
-from changeling_central.counters.binary import cum
-from changeling_central.regions import stream_bound
-from changeling_central.static import BasicCounting
+from changeling_papers import BasicCounting, cum, stream_bound
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import NodeTally
-from changeling_statistics.estimation.decoding import input_counts
+from changeling_statistics.estimation.releases import input_counts
 
 from tests.seeded_noise import SeededNoise
 
 from .small_streams import both_reported, noisy_count, transcript_region
 
 BIAS, EPSILON, SEED, RUNS = Fraction(1, 2), Fraction(1), 4, 20_000
+ODDS = Odds(3, 1)  # (1 + BIAS) : (1 - BIAS)
 PEOPLE = (100, 1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -31,7 +30,7 @@ def measure() -> dict[str, float]:
 def local_gap() -> dict[str, float]:
     """Root mean squared error of RR over that of one central count at the same loss, ln 3, as n grows: the slope of
     their ratio on log scales, 1/2 for the √n of the lecture notes (it is √(n/2)); RR's own over √((1-e²)n)/2e."""
-    randomizer, random = KaryResponse(StateSpace(1), Odds.of_bias(BIAS)), np.random.default_rng(SEED)
+    randomizer, random = KaryResponse(StateSpace(1), ODDS), np.random.default_rng(SEED)
     kept, turned = (randomizer.weight(symbol, 0) / randomizer.total() for symbol in (0, 1))
     central = BasicCounting().under(Fraction(nextafter(log(3), 0)), Fraction(0))
     noise = SeededNoise(SEED)

@@ -12,12 +12,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from changeling_central.counters.binary import BinaryMechanism, binary_mechanism, cum
-from changeling_central.counters.infinite import InfiniteMechanism
-from changeling_central.counters.sparse_release import sparse_release
 from changeling_central.noise import Noise, OpenDPNoise
 from changeling_central.pooled_noise import PooledNoise
-from changeling_central.static import BasicCounting
+from changeling_papers import BasicCounting, BinaryMechanism, InfiniteMechanism, binary_mechanism, cum, sparse_release
 from changeling_statistics import Counts
 
 from tests.seeded_noise import SeededNoise

@@ -19,9 +19,6 @@ from changeling_central.changes.hdcr import NodeRelease, hierarchy
 from changeling_central.changes.linear_query import LinearQuery
 from changeling_central.changes.release_graph import BestEstimates, cover_sum
 from changeling_central.changes.swcr import Windows, sliding_windows
-from changeling_central.counters.binary import cum
-from changeling_central.counters.dyadic import levels_after
-from changeling_central.counters.pan_private import PanPrivateCounter
 from changeling_central.intervals import (
     Interval,
     ahead_interval,
@@ -32,7 +29,7 @@ from changeling_central.intervals import (
 from changeling_central.matrix import square_root
 from changeling_central.node_noise import Law
 from changeling_central.noise import Noise, OpenDPNoise
-from changeling_central.sigma import Algebra, Benchmark, Domain, Query, SigmaCounting
+from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum, levels_after
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Counts
 from scipy.stats import binomtest

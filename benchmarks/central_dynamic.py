@@ -12,9 +12,14 @@ from fractions import Fraction
 from math import inf
 
 import numpy as np
-from changeling_central.dynamic.fully_dynamic import FullyDynamic, Update, fully_dynamic
-from changeling_central.dynamic.insertion_deletion import InsertionMinusDeletion, insertion_minus_deletion
-from changeling_central.static import MultiplicativeWeights
+from changeling_papers import (
+    FullyDynamic,
+    InsertionMinusDeletion,
+    MultiplicativeWeights,
+    Update,
+    fully_dynamic,
+    insertion_minus_deletion,
+)
 from changeling_statistics import Changelog, Counts, Floats
 
 from tests.seeded_noise import SeededNoise

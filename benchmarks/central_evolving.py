@@ -7,7 +7,7 @@ from changeling_central.changes.answer_query import answer_query
 from changeling_central.changes.hdcr import hierarchy
 from changeling_central.changes.hierarchy_choice import best_hierarchy
 from changeling_central.changes.release_graph import BestEstimates
-from changeling_central.sigma import Assumed, Domain, Evolving, Query
+from changeling_papers import Assumed, Domain, Evolving, Query
 from changeling_protocol import AtMost, Calendar
 
 from tests.seeded_noise import SeededNoise

@@ -12,9 +12,18 @@ from fractions import Fraction
 import numpy as np
 from changeling_central.errors import BudgetExhausted
 from changeling_central.noise import Noise
-from changeling_central.sigma import Algebra, Benchmark, Domain, OnlineCounting, Query, SigmaCounting, Table, grouped
-from changeling_central.sigma.algebra import Atoms
-from changeling_central.sigma.clusters import clustered
+from changeling_papers import (
+    Algebra,
+    Atoms,
+    Benchmark,
+    Domain,
+    OnlineCounting,
+    Query,
+    SigmaCounting,
+    Table,
+    clustered,
+    grouped,
+)
 from changeling_statistics import Counts, Floats
 
 from tests.seeded_noise import SeededNoise

@@ -4,8 +4,7 @@ from email.utils import formatdate
 
 import httpx
 from changeling_protocol import SealingKey, open_envelope
-from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol.wire import KEYS, UPLOADS, decode_upload_request, encode_acknowledgement, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 

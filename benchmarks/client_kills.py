@@ -25,7 +25,7 @@ from unittest.mock import patch
 import changeling_client
 import httpx
 from changeling_client import Client, ClientError, Status, answering, outbox, store, witness
-from changeling_protocol import AtMost, Calendar, ReleasePlan, lives_cost, responding
+from changeling_protocol import AtMost, Calendar, ReleasePlan, lives_cost, respond
 
 from tests.client_sdk.lives import worst_ratio_of_lives
 from tests.client_sdk.test_restored import GROUPS, periods
@@ -95,7 +95,7 @@ def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = 
     with (
         patch.object(store, "_connect", connected),
         patch.object(witness, "_write_through", steps.around("witness", witness._write_through)),
-        patch.object(answering, "respond", steps.around("draw", responding.respond)),
+        patch.object(answering, "respond", steps.around("draw", respond)),
         patch.object(outbox, "put", steps.around("queue", outbox.put)),
         patch.object(store.Store, "erase_past", steps.around("erase", store.Store.erase_past)),
         Client(

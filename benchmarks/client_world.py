@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from changeling_protocol import AtMost, Calendar, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Survey, Track
-from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list, survey_path
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol.wire import (
+    KEYS,
+    UPLOADS,
+    decode_upload_request,
+    encode_acknowledgement,
+    encode_key_list,
+    survey_path,
+)
 
 from tests.client_sdk.device import PRIVATE, TRUTHFUL, answers_in, signed_key
 from tests.protocol.examples import AUTHORITY, survey

@@ -5,7 +5,7 @@ from time import perf_counter
 import numpy as np
 from changeling_protocol import KaryResponse, MutationSpace, Odds
 from changeling_statistics import NodeTally, histogram_change
-from changeling_statistics.estimation import input_counts
+from changeling_statistics.estimation.releases import input_counts
 
 ANSWERS = 99
 """The paper's alphabet of (z + 1)² = 10⁴ symbols."""

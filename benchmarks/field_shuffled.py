@@ -25,8 +25,7 @@ from changeling_protocol import (
     most_telling,
 )
 from changeling_statistics import delta_at, epsilon_at
-from changeling_statistics.accounting import shuffled_loss
-from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
+from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon, shuffled_loss
 
 from tests.accounting.known_draws import TooLarge, group_deltas, worst_deltas
 

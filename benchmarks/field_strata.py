@@ -23,7 +23,7 @@ from changeling_protocol import (
     TrackNumber,
 )
 from changeling_statistics import Attendance, NodeTally, PlanNode, StratifiedTallies, counterpart_of, series
-from changeling_statistics.strata import ClosingCell, NodeCell
+from changeling_statistics.publishing import ClosingCell, NodeCell
 from numpy.typing import NDArray
 
 from tests.client_sdk.attack import Device

@@ -25,7 +25,7 @@ from changeling_statistics import (
     without_sum,
 )
 from changeling_statistics.estimation.releases import Releases
-from changeling_statistics.estimation.sampling_weights import weighed
+from changeling_statistics.estimation.sampling import weighed
 from numpy.typing import NDArray
 
 from .replicated_reports import split, tallies_of_group

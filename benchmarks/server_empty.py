@@ -6,7 +6,7 @@ A process of its own: python -m benchmarks.server_empty. Prints its port.
 import socket
 
 import uvicorn
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import UPLOADS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response

@@ -22,8 +22,16 @@ from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import HEAD_BYTES, Node, SealingKey, UnixSeconds, seal
-from changeling_protocol.wire import encode_upload_request, survey_path
-from changeling_protocol.wire.paths import HISTOGRAM, KEYS, SERIES, STATUS, SURVEYS, UPLOADS
+from changeling_protocol.wire import (
+    HISTOGRAM,
+    KEYS,
+    SERIES,
+    STATUS,
+    SURVEYS,
+    UPLOADS,
+    encode_upload_request,
+    survey_path,
+)
 
 from tests.aggregator.devices import Log, envelope, report
 from tests.aggregator.hostile import resident

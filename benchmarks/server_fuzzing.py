@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import UPLOADS
 
 from tests.aggregator.hostile import resident
 from tests.aggregator.serving import ServerProcess

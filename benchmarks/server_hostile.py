@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import httpx
-from changeling_protocol.wire.paths import SURVEYS, UPLOADS
+from changeling_protocol.wire import SURVEYS, UPLOADS
 
 from tests.aggregator.hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
 from tests.aggregator.serving import ServerProcess

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from changeling_protocol.wire.paths import FOLD
+from changeling_protocol.wire import FOLD
 
 from tests.aggregator.serving import ADMIN
 

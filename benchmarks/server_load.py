@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
-from changeling_protocol.wire import MSGPACK
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import MSGPACK, UPLOADS
 
 _HEAD = f"POST {UPLOADS} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {MSGPACK}\r\ncontent-length: {{}}\r\n\r\n"
 _PIECE = 2**18

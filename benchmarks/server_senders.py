@@ -25,8 +25,7 @@ from changeling_protocol import (
     encode_upload,
     seal,
 )
-from changeling_protocol.wire import encode_upload_request
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import UPLOADS, encode_upload_request
 
 from tests.aggregator.devices import Log
 

@@ -18,8 +18,7 @@ from changeling_aggregator.fold import check
 from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store.counted import tallies_of
 from changeling_protocol import Node, seal
-from changeling_protocol.wire import encode_upload_request, survey_path
-from changeling_protocol.wire.paths import HISTOGRAM, KEYS, READY, STATUS
+from changeling_protocol.wire import HISTOGRAM, KEYS, READY, STATUS, encode_upload_request, survey_path
 
 from tests.aggregator.devices import Log
 from tests.aggregator.serving import ADMIN, ServerProcess

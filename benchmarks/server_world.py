@@ -32,8 +32,7 @@ from changeling_protocol import (
     encode_upload,
     seal,
 )
-from changeling_protocol.wire import encode_upload_request
-from changeling_protocol.wire.paths import STATUS
+from changeling_protocol.wire import STATUS, encode_upload_request
 
 from tests.aggregator.devices import Log
 from tests.aggregator.serving import ADMIN, ServerProcess

@@ -8,8 +8,7 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from changeling_central.regions import PrivacyRegion, StreamingMechanism, region_of_laws
-from changeling_central.regions.finite import FiniteMechanism, Law
+from changeling_papers import FiniteMechanism, Law, PrivacyRegion, StreamingMechanism, region_of_laws
 
 
 def transcript_law(stream: StreamingMechanism, mechanisms: Sequence[FiniteMechanism], z: tuple[int, ...]) -> Law:

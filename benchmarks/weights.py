@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
+from changeling_protocol import Node, cover
 from changeling_statistics import Floats, Network
-from changeling_statistics.estimation.covers import cover_row
 from changeling_statistics.estimation.recursion import run
 
 BRANCHING, LAYERS, PERIODS = 2, 9, 256
@@ -52,3 +52,12 @@ def _spans(widths: list[int], periods: int) -> Iterator[tuple[int, int]]:
     for width in widths:
         for start in range(0, periods - width + 1, width):
             yield start, start + width
+
+
+def cover_row(network: Network, period: int) -> Floats:
+    """The paper's own estimator: 1 on the fewest edges that cover the periods up to one, else 0; shape (E,)."""
+    spans = {(s, e): at for at, (s, e) in enumerate(zip(network.start.tolist(), network.end.tolist(), strict=True))}
+    row = np.zeros(len(network.start))
+    for node in cover(Node(0, period), {end - start for start, end in spans}):
+        row[spans[node.start, node.end]] = 1.0
+    return row

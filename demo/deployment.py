@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 from changeling_aggregator.cli.files import read_public_key
 from changeling_protocol import Survey
-from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import CLOCK, FOLD, SERIES
+from changeling_protocol.wire import CLOCK, FOLD, SERIES, survey_path
 from changeling_statistics import read_survey
 
 COMMAND = (sys.executable, "-m", "changeling_commands")

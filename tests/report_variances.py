@@ -2,7 +2,7 @@
 
 from changeling_protocol import Randomizer
 from changeling_statistics import Floats, counterpart_of
-from changeling_statistics.randomizers.variances import InputClasses, mean_variance
+from changeling_statistics.randomizers.registry import InputClasses, mean_variance
 
 
 def report_covariance(randomizer: Randomizer, true: int) -> Floats:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
+from inspect import isclass, isfunction
 from types import ModuleType
 
 import pytest
@@ -15,11 +16,11 @@ HEAVY += ["starlette", "typer", "rich", "httpx"]
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_exported_name_is_there_and_says_what_it_is(package):
-    """In alphabetical order, constants and classes first; each has a docstring of its own."""
+    """Each has a docstring of its own."""
     door = import_module(package)
-    assert door.__all__ == sorted(door.__all__, key=lambda name: (not name[0].isupper(), name))
     for name in door.__all__:
-        assert getattr(door, name).__doc__, name
+        value = getattr(door, name)
+        assert value.__doc__ or not (isclass(value) or isfunction(value)), name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

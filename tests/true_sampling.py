@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from changeling_statistics import Floats
-from changeling_statistics.estimation.sampling_forms import Design, forms, scatter
+from changeling_statistics.estimation.sampling import Design, forms, scatter
 from numpy.typing import NDArray
 
 

@@ -2,10 +2,6 @@
 
     release(frame, "any answer", every="1h", epsilon=1, at_most=2, output="out.csv")     period after period, to a file
     drawn_ahead(query, calendar, constraint, Fraction(1)), square_root(…)                 the mechanisms behind it
-    cum(1024, Fraction(1)), InfiniteMechanism(BasicCounting(), Fraction(1))               counters of a stream
-    fully_dynamic(LinearQueries(table), Fraction(1))                                      queries of what comes and goes
-    SigmaCounting(Algebra.of(queries), Fraction(1))                                       many counts of one table
-    region_of(FiniteMechanism.of(rows))                                                   what one release tells
 
 Every mechanism is a `Mechanism`: it states its guarantee, and `state, release = step(state, value, noise)`. Noise comes
 from `OpenDPNoise()`. What goes wrong is a `CentralError`, or a ValueError for a bad argument.
@@ -34,176 +30,139 @@ from .changes import (
     retrospective,
     sliding_windows,
 )
+from .changes.dcr import NEIGHBOURS
+from .changes.hdcr import layer_bounds
+from .colours import COLOURS
 from .composition import Composition, Loss, parallel, supremum
-from .counters import (
-    BinaryMechanism,
-    InfiniteMechanism,
-    PanPrivateCounter,
-    Partitioning,
-    SparseRelease,
-    SparseVector,
-    binary_mechanism,
-    cum,
-    overwrite,
-    read_over,
-    sparse_release,
-)
-from .dynamic import (
-    FullyDynamic,
-    InsertionMinusDeletion,
-    IntervalTree,
-    Protects,
-    Segment,
-    Update,
-    fully_dynamic,
-    insertion_minus_deletion,
-)
+from .concentrated import ABOVE, concentrated_budget, gaussian_scale
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
+from .frames import Frame
 from .guard import first_breach, frozen
 from .intervals import Interval, online_interval, sum_interval
 from .matrix import SquareRoot, square_root, square_root_concentrated
-from .mechanism import Guarantee, Mechanism
-from .node_noise import Law, NodeNoise, calibrated
+from .mechanism import Guarantee, Mechanism, State
+from .node_noise import Law, NodeNoise, calibrated, total
 from .noise import Noise, OpenDPNoise
-from .odometer import Odometer
 from .pooled_noise import PooledNoise
-from .regions import (
-    FiniteMechanism,
-    PrivacyRegion,
-    StreamBound,
-    StreamingMechanism,
-    cw_region,
-    pair_region,
-    region_of,
-    region_of_randomizer,
-    save_region_plot,
-    stream_bound,
+from .predicate import Comparison, Mask, Predicate, Value, comparisons, evaluated, parsed
+from .releasing import (
+    Asked,
+    Made,
+    Offer,
+    Option,
+    PeriodChange,
+    Released,
+    ReleaseMechanism,
+    Row,
+    all_offers,
+    read_about,
+    read_rows,
+    register,
+    release,
 )
-from .releasing import Offer, Released, Row, all_offers, read_about, read_rows, register, release
-from .sigma import (
-    Algebra,
-    Answer,
-    Assumed,
-    Benchmark,
-    Domain,
-    Evolving,
-    Grouped,
-    OnlineCounting,
-    Query,
-    SigmaCounting,
-    Table,
-    grouped,
-    under_replacement,
-)
-from .state_diagram import StateDiagram, state_diagram
-from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Once
+from .releasing.account import Account
+from .releasing.header import spent
+from .releasing.ledger import Charge
+from .releasing.limits import check_output, check_periods
+from .releasing.source import ledger_beside
+from .releasing.spending import pure_of, total_of
+from .releasing.unit import ENTRY
+from .saved import held, replaced
+from .states import check_counts, read_state, written_state
+from .whole import whole
 
 __all__ = [
+    "ABOVE",
+    "COLOURS",
+    "ENTRY",
+    "NEIGHBOURS",
+    "Account",
     "Advice",
     "AheadTree",
-    "Algebra",
-    "Answer",
-    "Assumed",
+    "Asked",
     "BadState",
-    "BasicCounting",
-    "Benchmark",
     "BestEstimates",
-    "BinaryMechanism",
     "BudgetExhausted",
     "CentralError",
+    "Charge",
+    "Comparison",
     "Composition",
     "ConstraintBroken",
     "Dcr",
-    "Domain",
-    "Evolving",
-    "FiniteMechanism",
-    "FullyDynamic",
-    "Grouped",
+    "Frame",
     "Guarantee",
     "Hdcr",
-    "InfiniteMechanism",
-    "InsertionMinusDeletion",
     "Interval",
-    "IntervalTree",
     "Law",
     "Level",
-    "LinearQueries",
     "LinearQuery",
     "Loss",
+    "Made",
+    "Mask",
     "Mechanism",
-    "Metered",
-    "MultiplicativeWeights",
     "NodeNoise",
     "NodeRelease",
     "Noise",
-    "Odometer",
     "Offer",
-    "Once",
-    "OnlineCounting",
     "OpenDPNoise",
-    "PanPrivateCounter",
-    "Partitioning",
+    "Option",
+    "PeriodChange",
     "PooledNoise",
-    "PrivacyRegion",
-    "Protects",
-    "Query",
+    "Predicate",
+    "ReleaseMechanism",
     "Released",
     "Row",
-    "Segment",
     "Shape",
-    "SigmaCounting",
-    "SparseRelease",
-    "SparseVector",
     "SquareRoot",
-    "StateDiagram",
-    "StreamBound",
-    "StreamingMechanism",
+    "State",
     "Swcr",
-    "Table",
     "TimeReversed",
     "UnusableChangelog",
-    "Update",
+    "Value",
     "Windows",
     "advise",
     "all_offers",
     "answer_query",
     "best_hierarchy",
-    "binary_mechanism",
     "calibrated",
+    "check_counts",
+    "check_output",
+    "check_periods",
     "clipped_sum",
+    "comparisons",
+    "concentrated_budget",
     "counting",
     "cover_sum",
-    "cum",
-    "cw_region",
     "disjoint_release",
     "drawn_ahead",
+    "evaluated",
     "first_breach",
     "frozen",
-    "fully_dynamic",
-    "grouped",
+    "gaussian_scale",
+    "held",
     "hierarchy",
     "histogram_query",
-    "insertion_minus_deletion",
+    "layer_bounds",
+    "ledger_beside",
     "online_interval",
-    "overwrite",
-    "pair_region",
     "parallel",
+    "parsed",
+    "pure_of",
     "read_about",
-    "read_over",
     "read_rows",
-    "region_of",
-    "region_of_randomizer",
+    "read_state",
     "register",
     "release",
+    "replaced",
     "retrospective",
-    "save_region_plot",
     "sliding_windows",
-    "sparse_release",
+    "spent",
     "square_root",
     "square_root_concentrated",
-    "state_diagram",
-    "stream_bound",
     "sum_interval",
     "supremum",
-    "under_replacement",
+    "total",
+    "total_of",
+    "whole",
+    "written_state",
 ]

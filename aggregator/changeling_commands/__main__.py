@@ -9,8 +9,11 @@ _SHOWN = ("histogram", "series", "change", "status")
 _KEPT = ("backup", "restore", "doctor")
 _MADE = ("authority", "survey", "keys", "token", "clock", "store", "segments")
 _OF_SERVER = (*_MADE, "serve", "fold", "relay", *_SHOWN, *_KEPT, "dev")
-_OF_CURATORS = ("release", "count", "ask")
-EXTRAS = {**dict.fromkeys(_OF_SERVER, "server"), **dict.fromkeys(_OF_CURATORS, "central")}
+EXTRAS = {
+    **dict.fromkeys(_OF_SERVER, "server"),
+    "release": "central",
+    **dict.fromkeys(("count", "ask"), "papers"),
+}
 """The extra that each command needs, told where none is installed and the table of commands cannot be made."""
 
 

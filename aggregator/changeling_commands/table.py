@@ -20,15 +20,15 @@ from changeling_aggregator.cli import (
     tokens,
 )
 from changeling_aggregator.cli.settings import SettingsCommand
-from changeling_central.commands import ask, count
 from changeling_central.releasing import command as release
+from changeling_papers import commands as papers
 
 from .dev import dev
 from .notice import notice
 from .running import VERSION_HINT
 
 SERVER, CURATOR = "A server and its surveys", "A database of your own"
-OF_SERVER, OF_CENTRAL = (rf'Part of "changeling\[{extra}]".' for extra in ("server", "central"))
+OF_SERVER, OF_CENTRAL, OF_PAPERS = (rf'Part of "changeling\[{extra}]".' for extra in ("server", "central", "papers"))
 
 app = typer.Typer(
     name="changeling",
@@ -49,5 +49,5 @@ configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
 for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev):
     app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)
-app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(count.count)
-app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(ask.ask)
+app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.count)
+app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.ask)

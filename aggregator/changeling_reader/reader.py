@@ -11,8 +11,7 @@ from typing import Any, Literal, Self
 import httpx
 import msgpack
 from changeling_protocol import MalformedBytes
-from changeling_protocol.wire import MSGPACK, ErrorAnswer, survey_path
-from changeling_protocol.wire.paths import CHANGE, HISTOGRAM, SERIES, STATUS, WINDOWS
+from changeling_protocol.wire import CHANGE, HISTOGRAM, MSGPACK, SERIES, STATUS, WINDOWS, ErrorAnswer, survey_path
 
 from .errors import ReaderError
 from .estimates import Estimates

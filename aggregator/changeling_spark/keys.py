@@ -17,7 +17,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 import msgpack
-from changeling_protocol import hpke
+from changeling_protocol import hpke_seal, hpke_unseal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from .errors import KeysWithheld
@@ -98,7 +98,7 @@ class KeyService:
         public, code = asked[:_PUBLIC_BYTES], asked[_PUBLIC_BYTES:]
         if not self._ended.is_set() and hmac.compare_digest(code, _code(self.source.token, b"asked", public)):
             recipient = X25519PublicKey.from_public_bytes(public)
-            sealed = hpke.seal(self._packed, recipient, _INFO, X25519PrivateKey.generate())
+            sealed = hpke_seal(self._packed, recipient, _INFO, X25519PrivateKey.generate())
             given = _code(self.source.token, b"given", public + sealed)
             connection.sendall(len(sealed).to_bytes(4) + given + sealed)
 
@@ -124,7 +124,7 @@ def keys_from(source: KeySource) -> dict[bytes, X25519PrivateKey]:
             raise ValueError("another code than the run's")
     except (OSError, EOFError, ValueError) as error:
         raise KeysWithheld(f"the driver at {source.host} gave no keys: {error}") from None
-    raw = msgpack.unpackb(hpke.unseal(sealed, ephemeral, _INFO))
+    raw = msgpack.unpackb(hpke_unseal(sealed, ephemeral, _INFO))
     return {id_: X25519PrivateKey.from_private_bytes(key) for id_, key in raw.items()}
 
 

@@ -28,7 +28,8 @@ from changeling_protocol import (
     Survey,
     SurveyId,
     TrackNumber,
-    canonical,
+    decode,
+    encode,
 )
 from changeling_statistics import Attendance, NodeTally
 
@@ -116,7 +117,7 @@ class Findings:
     def packed(self) -> bytes:
         """Its bytes."""
         counted = self.counted
-        return canonical.encode(
+        return encode(
             [
                 counted.envelopes,
                 [list(at) for at in counted.rubbish],
@@ -134,9 +135,7 @@ class Findings:
     @classmethod
     def unpacked(cls, packed: bytes) -> "Findings":
         """The findings in such bytes. Raises MalformedBytes."""
-        envelopes, rubbish, refused, judged, tallies, attendance, needed, uploads, failed, files = canonical.decode(
-            packed
-        )
+        envelopes, rubbish, refused, judged, tallies, attendance, needed, uploads, failed, files = decode(packed)
         counted = Counted(
             Counter({(survey, Refusal(reason)): count for survey, reason, count in refused}),
             {

@@ -10,75 +10,83 @@
 Surveys, calendars and constraints come from `changeling_protocol`. Knows no web, no database and no clock.
 """
 
-from .accounting import Figure, LossStatement, delta_at, epsilon_at, loss_statement
-from .accounting.curve import SILENT, Corner, Point, PrivacyCurve, curve_of, randomizer_curve, worst_curve
-from .accounting.distributions import composed, grid_interval
-from .changelog import MICROSECONDS, Changelog, Columns, Mutations, read_csv, read_frame, read_parquet, read_rows
-from .changelog.form import ANSWER
-from .changelog.mutations import States
-from .changelog.quotes import swallows_rows
-from .conservation import conserves, without_sum
-from .constraint_words import constraint_in_words, constraint_of
-from .counts import parse_count
+from .accounting.curves import (
+    SILENT,
+    Corner,
+    Point,
+    PrivacyCurve,
+    composed,
+    curve_of,
+    grid_interval,
+    randomizer_curve,
+    worst_curve,
+)
+from .accounting.shuffled import Figure, LossStatement, loss_statement
+from .accounting.transcript import delta_at, epsilon_at
+from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States
+from .changelog.reading import read_csv, read_frame, read_parquet, read_rows
+from .changelog.rows import swallows_rows
 from .diagnostics import diagnosed
-from .durations import SECONDS, format_duration, parse_duration
-from .epsilons import parse_epsilon
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
-from .estimate import Floats
-from .estimation import (
-    Change,
-    Ellipsoid,
+from .estimate import (
+    Attendance,
+    Counts,
     Estimate,
-    Gap,
+    Floats,
+    GroupClosing,
+    NodeTally,
+    PlanNode,
+    Tallies,
+    conserves,
+    without_sum,
+)
+from .estimation.entries import Moments
+from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
+from .estimation.histograms import (
+    Change,
     Histogram,
     Smoothed,
-    UsedNode,
-    bands,
     change,
-    displayed,
     histogram,
-    histogram_change,
-    intervals,
-    region,
     series,
     sliding,
     smoothed_series,
-    superpopulation_change,
+    smoothing,
 )
-from .estimation.expected import Moments
-from .estimation.figures import Figures, histogram_figures, span_figures, window_figures
-from .estimation.influence import false_entries
 from .estimation.network import Indices, Network
 from .estimation.recursion import Closing, Frontier, advance
-from .estimation.regions import NORMAL
-from .estimation.releases import planned_variances, releases
-from .estimation.smoother import smoothing
+from .estimation.regions import NORMAL, Ellipsoid, bands, displayed, intervals, region
+from .estimation.releases import Gap, UsedNode, histogram_change, planned_variances, releases, superpopulation_change
 from .estimation.solution import Solution
-from .instants import format_instant, parse_instant
-from .planning import (
+from .planning.outages import PRICE, gap_after_loss, outage
+from .planning.plans import (
     Comparison,
-    Option,
     Planned,
-    Prediction,
-    Wish,
     compare_plans,
     hierarchical_plan,
     optimal_plan,
     plan_in_words,
-    predict,
     sliding_plan,
 )
-from .planning.floors import PRICE
-from .planning.outages import gap_after_loss, outage
-from .planning.prediction import POINT
-from .planning.wish import MOST_PLANNED_PERIODS, Objective, steady_changes
-from .randomizers import Counterpart, counterpart_of
-from .randomizers.agreement import agreement_chance
-from .snapshots import Cell, lots_to_show
-from .strata import StratifiedTallies, select
+from .planning.prediction import POINT, Option, Prediction, predict
+from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
+from .publishing import Cell, StratifiedTallies, batches_to_show, select
+from .randomizers.counterpart import Counterpart, agreement_chance
+from .randomizers.registry import counterpart_of
 from .succession import check_successor, next_calendar, offsets, total_cost
-from .survey_files import read_survey, write_survey
-from .tallies import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies
+from .words import (
+    SECONDS,
+    constraint_in_words,
+    constraint_of,
+    format_duration,
+    format_instant,
+    parse_count,
+    parse_duration,
+    parse_epsilon,
+    parse_instant,
+    read_survey,
+    write_survey,
+)
 
 __all__ = [
     "ANSWER",
@@ -135,6 +143,7 @@ __all__ = [
     "advance",
     "agreement_chance",
     "bands",
+    "batches_to_show",
     "change",
     "check_successor",
     "compare_plans",
@@ -159,7 +168,6 @@ __all__ = [
     "histogram_figures",
     "intervals",
     "loss_statement",
-    "lots_to_show",
     "next_calendar",
     "offsets",
     "optimal_plan",

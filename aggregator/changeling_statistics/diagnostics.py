@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from changeling_protocol import Randomizer
 
-from .estimate import Floats
+from .estimate import Counts, Floats
 from .estimation.releases import Releases, UsedNode
-from .randomizers import counterpart_of
 from .randomizers.counted import Counted
-from .tallies import Counts
+from .randomizers.registry import counterpart_of
 
 FALSE_ALARMS = 1e-3
 """How often a survey of honest devices is flagged at most."""

@@ -12,8 +12,14 @@ from functools import partial
 from typing import TypeVar
 
 from changeling_protocol import Coins, MalformedBytes, SurveyId, UnixMilliseconds
-from changeling_protocol.wire import decode_acknowledgement, decode_key_list, encode_upload_request, survey_path
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol.wire import (
+    KEYS,
+    UPLOADS,
+    decode_acknowledgement,
+    decode_key_list,
+    encode_upload_request,
+    survey_path,
+)
 
 from .clock import Heard, ms_of
 from .errors import ServerTrouble

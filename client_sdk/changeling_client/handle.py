@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from changeling_protocol import EntryNumber, Survey, SurveyId, stratum_of, told_by
+from changeling_protocol import EntryNumber, Survey, SurveyId, stratum_of, stratum_values
 
 from . import entries, outbox, states
 from .device import Device
@@ -111,4 +111,4 @@ class SurveyHandle:
             kept = entries.load(db, self._device.store.wrapping, self.id, EntryNumber(entry))
             waiting = len(outbox.waiting(db, self.id, kept.number))
         costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-        return Ledger(*costs, kept.answered, waiting, kept.dropped, told_by(survey.breakdowns, kept.stratum))
+        return Ledger(*costs, kept.answered, waiting, kept.dropped, stratum_values(survey.breakdowns, kept.stratum))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from changeling_protocol import loopback
+from changeling_protocol import wire
 
 if TYPE_CHECKING:
     import ssl
@@ -110,4 +110,4 @@ def _check_token(token: str) -> None:
 
 def is_loopback(url: str) -> bool:
     """Whether a URL's host is this machine."""
-    return loopback.is_loopback(urlsplit(url).hostname or "")
+    return wire.is_loopback(urlsplit(url).hostname or "")

@@ -1,55 +1,85 @@
-"""What the devices and the server of a survey must agree on; decides nothing about storage or transport."""
+"""The part that the devices and the server of a survey agree on; decides nothing about storage or transport.
 
-from .calendar import LAST_INSTANT, MOST_PERIODS, Calendar, Node, cadence, cover
-from .canonical import encode
-from .coins import Coins, SystemCoins
+Messages over HTTP are behind a door of their own, `changeling_protocol.wire`.
+"""
+
+from .calendar import (
+    LAST_INSTANT,
+    MOST_PERIODS,
+    Calendar,
+    Node,
+    UnixMilliseconds,
+    UnixSeconds,
+    cadence,
+    cover,
+    parse_duration,
+    parse_instant,
+)
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
 from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
-from .ending import EarlyEnd
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
-from .expectation import MICRO, ExpectedChanges
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
-from .loopback import is_loopback
-from .millionths import from_micro, micro, per_week
-from .plan import Group, ReleasePlan, Track, draw_nodes
-from .quantities import EntryNumber, NodeNumber, StratumNumber, SurveyId, TrackNumber, UnixMilliseconds, UnixSeconds
+from .odds import MICRO, MOST_EPSILON, Odds, from_micro, log_ratio, micro, per_week, rounded_up, upwards
+from .plan import Group, NodeNumber, ReleasePlan, Slots, Track, TrackNumber, draw_nodes, respond
 from .randomizers import (
     BALANCED,
+    MOST_BITS,
     SYMBOL_LIMIT,
     Agreeing,
+    Coins,
     CustomResponse,
     KaryChange,
     KaryResponse,
     Losses,
     MutationSpace,
-    Odds,
     Randomizer,
     SignedSubset,
     SignVectors,
     Space,
     StateSpace,
     SubsetSelection,
+    SystemCoins,
     UnaryEncoding,
-    log_ratio,
-    rounded_up,
+    arrangements,
+    check_answers,
+    randomizer_as_fields,
+    randomizer_from_fields,
+    register,
+    registered,
     symbol_bytes,
 )
-from .randomizers.odds import MOST_EPSILON
-from .randomizers.sign_vectors import arrangements
-from .randomizers.spaces import check_answers
-from .randomizers.unary_encoding import MOST_BITS
-from .refusal import Refusal, RefusalCounts
-from .responding import Slots, respond
-from .sealing import HEAD_BYTES, SEAL_BYTES, EnvelopeHead, SealingKey, head_of, key_id, open_envelope, seal
-from .signing import KEY_BYTES, authority_key
-from .strata import Breakdown, count_strata, stratum_of, told_by
-from .survey import ID_BYTES, Survey
+from .sealing import (
+    HEAD_BYTES,
+    SEAL_BYTES,
+    EnvelopeHead,
+    SealingKey,
+    head_of,
+    hpke_seal,
+    hpke_unseal,
+    key_id,
+    open_envelope,
+    seal,
+)
+from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
+from .survey import (
+    Breakdown,
+    EarlyEnd,
+    EntryNumber,
+    ExpectedChanges,
+    StratumNumber,
+    Survey,
+    count_strata,
+    stratum_of,
+    stratum_values,
+)
 from .upload import (
     CLOSING_BYTES,
     CLOSING_ID_BYTES,
     MOST_SPANNED_PERIODS,
     STANDING_BYTES,
     Closing,
+    Refusal,
+    RefusalCounts,
     Report,
     Standing,
     UploadColumns,
@@ -58,10 +88,9 @@ from .upload import (
     decode_upload,
     draw_closing_id,
     encode_upload,
+    symbol_column,
     upload_bytes,
 )
-from .upwards import upwards
-from .version import VERSION
 
 __version__ = "0.1.0"
 
@@ -100,6 +129,7 @@ __all__ = [
     "EntryNumber",
     "EnvelopeHead",
     "ExpectedChanges",
+    "Fields",
     "Group",
     "Hybrid",
     "Joint",
@@ -147,6 +177,7 @@ __all__ = [
     "column_bytes",
     "count_strata",
     "cover",
+    "decode",
     "decode_upload",
     "draw_closing_id",
     "draw_nodes",
@@ -155,7 +186,8 @@ __all__ = [
     "from_micro",
     "group_cost",
     "head_of",
-    "is_loopback",
+    "hpke_seal",
+    "hpke_unseal",
     "key_id",
     "lives_cost",
     "log_ratio",
@@ -164,14 +196,22 @@ __all__ = [
     "most_telling",
     "node_cost",
     "open_envelope",
+    "parse_duration",
+    "parse_instant",
     "per_week",
     "plan_cost",
+    "randomizer_as_fields",
+    "randomizer_from_fields",
+    "register",
+    "registered",
     "respond",
     "rounded_up",
     "seal",
+    "signed",
     "stratum_of",
+    "stratum_values",
     "symbol_bytes",
-    "told_by",
+    "symbol_column",
     "track_cost",
     "upload_bytes",
     "upwards",

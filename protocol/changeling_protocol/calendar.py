@@ -1,15 +1,22 @@
-"""Periods, nodes, and covers of a range by nodes.
+"""Periods, nodes, and covers of a range by nodes; instants and durations as people write them.
 
 Periods are numbered 1 to T; period i is the span (start + (i-1)·W, start + i·W] of Unix time. The number i
 also names the time at its end, and 0 the calendar's start. Knows no clock: the caller brings the time.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import ceil
+from typing import NewType
 
-from .quantities import UnixSeconds
+UnixSeconds = NewType("UnixSeconds", float)
+"""Seconds since 1970, in UTC, whole or not: what clocks show and the calendar is asked about."""
+
+UnixMilliseconds = NewType("UnixMilliseconds", int)
+"""Milliseconds since 1970, in UTC: what is stored."""
 
 MOST_PERIODS = 2**20
 """The most periods of a calendar: a year and four fifths of minutes, or 119 years of hours. What counts periods, a
@@ -18,6 +25,9 @@ device's or a server's, counts no further."""
 LAST_INSTANT = 253_402_300_799
 """The last second of the year 9999, in Unix time: no calendar goes beyond, so that every time of a survey has a date
 and fits into 64 bits of microseconds."""
+
+UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""The seconds of each unit of a duration, the longest first."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,15 +47,28 @@ class Node:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Calendar:
-    """`periods` spans of `period` seconds each, from Unix time `start` on."""
+    """`periods` spans of `period` seconds each, from Unix time `start` on.
+
+    start: Unix seconds, or a date or a time in ISO 8601, in UTC where it names no zone.
+    period: seconds, or a duration such as "15m", "1h", "1d" or "1w".
+
+    >>> Calendar("2027-01-01", "1w", 52)
+    Calendar(start=1798761600, period=604800, periods=52)
+    """
 
     start: int
     period: int
     periods: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, start: int | str, period: int | str, periods: int) -> None:
+        began = parse_instant(start) if isinstance(start, str) else start
+        if began != int(began):
+            raise ValueError(f"a calendar starts at a whole second, got {start!r}")
+        object.__setattr__(self, "start", int(began))
+        object.__setattr__(self, "period", parse_duration(period) if isinstance(period, str) else period)
+        object.__setattr__(self, "periods", periods)
         if self.start < 0:
             raise ValueError(f"a calendar must start at or after Unix time 0, got {self.start}")
         if self.period < 1:
@@ -68,6 +91,46 @@ class Calendar:
     def closed(self, time: UnixSeconds) -> int:
         """How many periods have closed by this Unix time: 0 to T. A period closes just after its last instant."""
         return min(max(self.period_of(time) - 1, 0), self.periods)
+
+
+def parse_instant(text: str) -> float:
+    """Unix seconds of a date or a time in ISO 8601, in UTC where it names no zone, or of Unix seconds in digits.
+
+    Raises ValueError for anything else, and for a time after the year 9999.
+
+    >>> parse_instant("1993-07-01"), parse_instant("1993-07-01T02:00+02:00"), parse_instant("741484800")
+    (741484800.0, 741484800.0, 741484800.0)
+    """
+    try:
+        if text.isascii() and text.isdigit() and len(text) != 8:  # eight digits are a date, 19930701
+            time = float(text)
+        else:
+            instant = datetime.fromisoformat(text)
+            time = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(f"a time is like 2026-01-31 or 2026-01-31T12:00:00Z, got {text!r}") from None
+    if time > LAST_INSTANT:
+        raise ValueError(f"there is no time after the year 9999, got {text!r}")
+    return time
+
+
+def parse_duration(text: str) -> int:
+    """The seconds of a whole number and its unit: s, m (minutes), h, d or w.
+
+    There are no months or years, whose lengths differ. Raises ValueError for anything else, and for no time at all.
+
+    >>> parse_duration("13w")
+    7862400
+    """
+    match = re.fullmatch(r"\s*(\d{1,12})\s*([smhdw])\s*", text, re.ASCII)
+    if match is None:
+        raise ValueError(
+            f"a duration is a whole number and one of s, m (minutes), h, d, w, such as 90d or 13w: got {text!r}"
+        )
+    seconds = int(match[1]) * UNITS[match[2]]
+    if seconds == 0:
+        raise ValueError(f"a duration must be at least one second, got {text!r}")
+    return seconds
 
 
 def cadence(width: int, first: int, last: int) -> list[Node]:

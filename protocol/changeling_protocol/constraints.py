@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .calendar import LAST_INSTANT
-from .canonical import Fields
+from .signing import Fields
 
 MOST_MUTATIONS = 2**20
 """The largest k: a device keeps the mutations of an entry until their node is answered, and these are some 50 MB."""

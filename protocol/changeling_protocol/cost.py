@@ -9,9 +9,9 @@ from decimal import Decimal
 
 from .calendar import Calendar
 from .constraints import AtMost, AtMostWithin, Constraint
+from .odds import upwards
 from .plan import Group, ReleasePlan, Track
 from .randomizers import Losses
-from .upwards import upwards
 
 
 def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:

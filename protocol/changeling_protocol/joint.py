@@ -15,8 +15,9 @@ from functools import lru_cache
 from math import comb, prod
 from typing import TypeAlias, cast
 
-from .canonical import Fields, holds_booleans
-from .randomizers import Agreeing, Odds, Randomizer
+from .odds import Odds
+from .randomizers import Agreeing, Randomizer
+from .signing import Fields, holds_booleans
 
 MOST_SCORE = 256
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""

@@ -1,4 +1,4 @@
-"""Release plans: which nodes are reported, through which randomizer, by whom.
+"""Release plans: which nodes are reported, through which randomizer, by whom; and the symbol for each node.
 
 A plan is a set of groups; an entry draws one group, once, and reports on all tracks of that group. The paper's
 hierarchy is one group of nested change tracks; a panel is a group with a state track.
@@ -9,12 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import Any, NewType
 
 from .calendar import Calendar, Node, cadence
-from .coins import Coins
-from .joint import MOST_BITS, Joint, Kernel, agreeing
-from .quantities import NodeNumber, TrackNumber
-from .randomizers import Randomizer
+from .joint import MOST_BITS, MOST_STEPS, Joint, Kernel, agreeing
+from .odds import Odds
+from .randomizers import Coins, Randomizer, randomizer_as_fields, randomizer_from_fields
+from .signing import Fields
+
+TrackNumber = NewType("TrackNumber", int)
+"""A track's number in its release plan, from 0 on through all groups."""
+
+NodeNumber = NewType("NodeNumber", int)
+"""A node's number in its track, from 1 on."""
 
 MOST_TRACKS = 2**10
 """The most tracks of a plan: what a survey costs is worked out track by track on every device that joins."""
@@ -23,6 +30,10 @@ MOST_NODES = 2**18
 A hierarchy over 131,072 periods has no more."""
 MOST_DRAWN_NODES = 2**14
 """The most nodes that one entry draws, on all tracks of its group: a device draws and keeps them when it joins."""
+_ANY_ODDS = [2, 1]
+"""A stand-in for the odds of a joint track, which the bytes leave out, until the group has worked them out."""
+_EVEN = Odds(1, 1)
+"""Favours nothing: the symbol comes from the base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +227,113 @@ def draw_nodes(track: Track, coins: Coins) -> list[NodeNumber]:
         else:
             chosen.insert(at, number)
     return chosen
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Slots:
+    """What a joint group's entry remembers of its reports, as long as any slot is left; printing it shows nothing.
+
+    used: how many slots of each of the group's tracks are used.
+    score: the weights of those that agreed added up, up to the threshold.
+    """
+
+    used: tuple[int, ...]
+    score: int
+
+    @classmethod
+    def unused(cls, group: Group) -> "Slots | None":
+        """All slots of a group; None if the group is not joint."""
+        return None if group.joint is None else cls((0,) * len(group.tracks), 0)
+
+    def after(self, group: Group, place: int, agreed: bool) -> "Slots | None":
+        """The slots after one more of the track at that place is used; None if it was the last of the group."""
+        used = tuple(slots + (at == place) for at, slots in enumerate(self.used))
+        if group.joint is None or used == group.joint.slots:
+            return None
+        return replace(self, used=used, score=group.kernel.scored(place, self.score, agreed))
+
+
+def respond(group: Group, place: int, true: int, slots: Slots | None, coins: Coins) -> tuple[int, Slots | None]:
+    """Draws the symbol for a node, and tells which slots are left after it.
+
+    place: the track's place in the group. true: the input of its randomizer.
+    slots: those left of a joint group's; None if nothing is, or the group is not joint.
+
+    In a joint group an input that tells nothing, or finds no slot left, is answered from the base, which says nothing.
+    So the group costs no more than its odds, however often an answer changes.
+    """
+    randomizer = group.tracks[place].randomizer
+    if group.joint is None:
+        return randomizer.respond(true, coins), None
+    joint = agreeing(randomizer)
+    if slots is None or slots.used[place] == group.joint.slots[place] or not joint.tells(true):
+        return joint.favoured_symbol_at(coins.below(joint.favoured_total(true, _EVEN)), true, _EVEN), slots
+    odds = group.kernel.conditional_odds(place, slots.used, slots.score)
+    symbol = joint.favoured_symbol_at(coins.below(joint.favoured_total(true, odds)), true, odds)
+    return symbol, slots.after(group, place, joint.agrees(symbol, true))
+
+
+def plan_as_fields(plan: ReleasePlan) -> list[Fields]:
+    """The plan's groups, each with its share, its tracks, and how its reports hang together if it is joint."""
+    return [_group_as_fields(group) for group in plan.groups]
+
+
+def plan_from_fields(groups: list[Any], answers: int) -> ReleasePlan:
+    """The plan that `plan_as_fields` wrote, for so many answers. Raises ValueError for anything else.
+
+    What joint groups take is looked at before any of them is worked out.
+    """
+    joint = (group["joint"] for group in groups if isinstance(group, dict) and isinstance(group.get("joint"), dict))
+    steps = sum(Joint.from_fields(fields).steps for fields in joint)
+    if steps > MOST_STEPS:
+        raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
+    return ReleasePlan(tuple(_group_from_fields(group, answers) for group in groups))
+
+
+def _group_as_fields(group: Group) -> Fields:
+    tracks = [_track_as_fields(track) for track in group.tracks]
+    if group.joint is None:
+        return {"share": group.share, "tracks": tracks}
+    for track in tracks:
+        del track["randomizer"]["odds"]  # they follow from the group
+    return {"share": group.share, "tracks": tracks, "joint": group.joint.as_fields()}
+
+
+def _group_from_fields(fields: Fields, answers: int) -> Group:
+    match fields:
+        case {"share": int(share), "tracks": [*tracks], "joint": dict(joint), **rest} if not rest:
+            return Group.jointly([_joint_track(track, answers) for track in tracks], Joint.from_fields(joint), share)
+        case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
+            return Group(tuple(_track_from_fields(track, answers) for track in tracks), share)
+    raise ValueError("a group is a share and tracks, and what makes it joint")
+
+
+def _joint_track(fields: Fields, answers: int) -> Track:
+    match fields:
+        case {"randomizer": dict(randomizer)} if "odds" not in randomizer:
+            return _track_from_fields({**fields, "randomizer": {**randomizer, "odds": _ANY_ODDS}}, answers)
+    raise ValueError("a track of a joint group has a randomizer without odds of its own")
+
+
+def _track_as_fields(track: Track) -> Fields:
+    return {
+        "width": track.width,
+        "first": track.first,
+        "last": track.last,
+        "reported": track.reported,
+        "randomizer": randomizer_as_fields(track.randomizer),
+    }
+
+
+def _track_from_fields(fields: Fields, answers: int) -> Track:
+    match fields:
+        case {
+            "width": int(width),
+            "first": int(first),
+            "last": int(last),
+            "reported": None | int() as reported,
+            "randomizer": dict(randomizer),
+            **rest,
+        } if not rest:
+            return Track(width, randomizer_from_fields(randomizer, answers), first, last, reported)
+    raise ValueError("a track is its width, first, last, reported and randomizer")

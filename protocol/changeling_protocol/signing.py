@@ -1,21 +1,31 @@
-"""Objects signed by the survey authority, with Ed25519.
+"""Canonical bytes, and objects that the survey authority signs with Ed25519.
 
-The kind and the protocol version stand inside the signed bytes, so a signature over one kind never passes for
-another. Apps pin the authority's current and next key.
+A value has one canonical form in MessagePack: sorted keys, shortest forms, no floats. The kind of an object and the
+protocol version stand inside the signed bytes, so a signature over one kind never passes for another. Apps pin the
+authority's current and next key.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any, ClassVar, NewType, Self, TypeAlias
 
+import msgpack
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from . import canonical
-from .canonical import Fields
-from .errors import BadSignature, MalformedBytes
-from .version import VERSION
+from .errors import BadSignature, MalformedBytes, UnderstatedEpsilon
+
+VERSION = 3
+"""The version of the protocol: part of every signed object and every seal."""
+
+ID_BYTES = 16
+SurveyId = NewType("SurveyId", bytes)
+"""The first 16 bytes of the SHA-256 of a survey's signed bytes."""
+
+Fields: TypeAlias = dict[str, Any]
+"""A canonical map: names, and under each None, a boolean, an integer, a string, bytes, a list or another map."""
 
 MOST_ITEMS = 2**15
 """The most values in a signed object, lists and maps included: what reads one makes no more objects than that."""
@@ -23,41 +33,63 @@ KEY_BYTES = 32
 _PRIME = 2**255 - 19
 
 
-@lru_cache(maxsize=16)
-def authority_key(public: bytes) -> Ed25519PublicKey:
-    """The public key of a survey authority, 32 bytes.
+class SignedObject:
+    """An object that the survey authority signs: its fields, and what reads and checks them."""
 
-    Raises ValueError for one of low order: under such a key, all zeros among them, anybody can sign.
-    """
-    if len(public) != KEY_BYTES:
-        raise ValueError(f"an authority's public key has {KEY_BYTES} bytes, got {len(public)}")
-    y = (int.from_bytes(public, "little") & (2**255 - 1)) % _PRIME
-    same_on_x25519 = (1 + y) * pow(1 - y, _PRIME - 2, _PRIME) % _PRIME  # RFC 7748, 4.1; 0 in place of infinity
-    check_order(same_on_x25519.to_bytes(KEY_BYTES, "little"))
-    return Ed25519PublicKey.from_public_bytes(public)
+    __slots__ = ()
+    kind: ClassVar[str]
+    """What the object is, inside the signed bytes."""
 
+    def as_fields(self) -> Fields:
+        """What is signed, but for the kind and the protocol version."""
+        raise NotImplementedError
 
-def check_order(public: bytes) -> None:
-    """Raises ValueError for an X25519 public key, 32 bytes, of low order: with it no secret can be shared."""
-    try:
-        _ANYONE.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise ValueError("this public key is of low order: it protects nothing") from None
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        """The object that `as_fields` wrote; whatever error other fields lead to is told as MalformedBytes."""
+        raise NotImplementedError
 
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """The object that `as_fields` wrote. Raises MalformedBytes, and where it is a survey UnderstatedEpsilon."""
+        try:
+            return cls._read(fields)
+        except UnderstatedEpsilon:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MalformedBytes(f"not a {cls.kind}: {error}") from error
 
-_ANYONE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
-"""Some private key: an exchange with it fails for a public key of low order."""
+    def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
+        """The object with the authority's signature, as a server publishes it."""
+        return signed(self.kind, self.as_fields(), authority)
+
+    @classmethod
+    def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> Self:
+        """The object in signed bytes.
+
+        authority: the pinned public keys. Raises BadSignature, or what `from_fields` raises.
+        """
+        return cls.from_fields(verified(cls.kind, encoded, authority))
+
+    @classmethod
+    def unverified(cls, encoded: bytes) -> Self:
+        """The object in signed bytes, whoever signed them. Raises what `from_fields` raises.
+
+        For bytes whose signature was checked before they were kept, and for showing what is about to be checked.
+        """
+        payload, _ = _parts(encoded)
+        return cls.from_payload(payload)
+
+    @classmethod
+    def from_payload(cls, payload: bytes) -> Self:
+        """The object in the bytes that are signed. Raises what `from_fields` raises."""
+        return cls.from_fields(payload_fields(cls.kind, payload))
 
 
 def signed(kind: str, fields: Fields, authority: Ed25519PrivateKey) -> bytes:
     """The canonical bytes of an object of this kind with these fields, signed by the authority's private key."""
     payload = payload_bytes(kind, fields)
-    return canonical.encode({"payload": payload, "signature": authority.sign(payload)})
-
-
-def payload_bytes(kind: str, fields: Fields) -> bytes:
-    """What is signed: the fields with their kind and the protocol version, canonical."""
-    return canonical.encode({**fields, "kind": kind, "version": VERSION})
+    return encode({"payload": payload, "signature": authority.sign(payload)})
 
 
 def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> Fields:
@@ -76,19 +108,21 @@ def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> Fields:
     return payload_fields(kind, payload)
 
 
-def unverified(kind: str, encoded: bytes) -> Fields:
-    """The fields of a signed object, whoever signed it.
+def _parts(encoded: bytes) -> tuple[bytes, bytes]:
+    match decode(encoded, MOST_ITEMS):
+        case {"payload": bytes(payload), "signature": bytes(signature), **rest} if not rest:
+            return payload, signature
+    raise MalformedBytes("a signed object is a payload and its signature")
 
-    For bytes whose signature was checked before they were kept, and for showing what is about to be checked elsewhere.
-    Raises MalformedBytes.
-    """
-    payload, _ = _parts(encoded)
-    return payload_fields(kind, payload)
+
+def payload_bytes(kind: str, fields: Fields) -> bytes:
+    """What is signed: the fields with their kind and the protocol version, canonical."""
+    return encode({**fields, "kind": kind, "version": VERSION})
 
 
 def payload_fields(kind: str, payload: bytes) -> Fields:
     """The fields of a payload of this kind and of our version. Raises MalformedBytes for any other."""
-    fields = canonical.decode(payload, MOST_ITEMS)
+    fields = decode(payload, MOST_ITEMS)
     if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
         raise MalformedBytes(f"the bytes are not a {kind}")
     version = fields.pop("version", None)
@@ -97,8 +131,90 @@ def payload_fields(kind: str, payload: bytes) -> Fields:
     return fields
 
 
-def _parts(encoded: bytes) -> tuple[bytes, bytes]:
-    match canonical.decode(encoded, MOST_ITEMS):
-        case {"payload": bytes(payload), "signature": bytes(signature), **rest} if not rest:
-            return payload, signature
-    raise MalformedBytes("a signed object is a payload and its signature")
+@lru_cache(maxsize=16)
+def authority_key(public: bytes) -> Ed25519PublicKey:
+    """The public key of a survey authority, 32 bytes.
+
+    Raises ValueError for one of low order: under such a key, all zeros among them, anybody can sign.
+    """
+    if len(public) != KEY_BYTES:
+        raise ValueError(f"an authority's public key has {KEY_BYTES} bytes, got {len(public)}")
+    y = (int.from_bytes(public, "little") & (2**255 - 1)) % _PRIME
+    same_on_x25519 = (1 + y) * pow(1 - y, _PRIME - 2, _PRIME) % _PRIME  # RFC 7748, 4.1; 0 in place of infinity
+    check_order(same_on_x25519.to_bytes(KEY_BYTES, "little"))
+    return Ed25519PublicKey.from_public_bytes(public)
+
+
+def check_order(public: bytes) -> None:
+    """Raises ValueError for an X25519 key of low order, with which no secret can be shared."""
+    try:
+        _ANYONE.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ValueError("this public key is of low order: it protects nothing") from None
+
+
+_ANYONE = X25519PrivateKey.from_private_bytes(bytes(KEY_BYTES))
+"""Some private key: an exchange with it fails for a public key of low order."""
+
+
+def encode(value: Any) -> bytes:
+    """The canonical bytes of maps with string keys, lists, strings, bytes, integers, booleans and None.
+
+    Raises ValueError for anything else, floats and integers of more than 64 bits included.
+    """
+    try:
+        packed: bytes = msgpack.packb(_ordered(value), use_bin_type=True)
+    except OverflowError as error:
+        raise ValueError("canonical MessagePack holds integers from -2^63 to 2^64 - 1") from error
+    return packed
+
+
+def decode(encoded: bytes, most_items: int | None = None) -> Any:
+    """The value of canonical bytes. Raises MalformedBytes where they are not MessagePack, or not canonical.
+
+    most_items: how many values may be in all lists and maps together, each of which counts as one more, so that
+    a megabyte of rubbish is refused before a million objects are compared; None for any number.
+    """
+    bounded = {} if most_items is None else _bounds(most_items)
+    try:
+        value = msgpack.unpackb(encoded, raw=False, strict_map_key=True, use_list=True, **bounded)
+        canonical = encode(value)
+    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+        raise MalformedBytes("not canonical MessagePack") from error
+    if canonical != encoded:
+        raise MalformedBytes("not canonical MessagePack: keys out of order, repeated, or a form not shortest")
+    return value
+
+
+def _bounds(most: int) -> dict[str, Any]:
+    """Options with which MessagePack stops with a ValueError at the first list or map that is one too many."""
+    left = most
+
+    def counted(items: Any) -> Any:
+        nonlocal left
+        left -= 1 + len(items)
+        if left < 0:
+            raise ValueError(f"more than {most} values")
+        return items
+
+    return {"list_hook": counted, "object_hook": counted, "max_array_len": most, "max_map_len": most}
+
+
+def _ordered(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str | bytes):
+        return value
+    if isinstance(value, list | tuple):
+        if set(map(type, value)) <= {bytes}:  # as in a long list of envelopes
+            return value
+        return [_ordered(item) for item in value]
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError("keys of a canonical map are strings")
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    raise ValueError(f"canonical MessagePack holds no {type(value).__name__}")
+
+
+def holds_booleans(value: Any) -> bool:
+    """Whether there is a boolean anywhere. Python takes True for 1: whole numbers would have two forms."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, bool) or any(map(holds_booleans, items))

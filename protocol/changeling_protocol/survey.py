@@ -1,33 +1,29 @@
 """Surveys: the question, its answers, its calendar, the constraint on mutations, the release plan and the epsilon.
 
 A survey never changes and is named by the hash of its signed bytes. Whoever makes a Survey, from fields or from bytes,
-works out what its plan costs: one that states a smaller epsilon raises UnderstatedEpsilon.
+works out what its plan costs: one that states a smaller epsilon raises UnderstatedEpsilon. Its early end is a second
+signed object, beside it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
+from math import prod
+from typing import Any, ClassVar, NewType, Self
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from .calendar import LAST_INSTANT, Calendar
-from .canonical import Fields, holds_booleans
+from .calendar import LAST_INSTANT, MOST_PERIODS, Calendar
 from .constraints import Constraint, constraint_from_fields
 from .cost import plan_cost
-from .errors import MalformedBytes, UnderstatedEpsilon
-from .expectation import ExpectedChanges
-from .millionths import from_micro, micro, per_week
-from .plan import ReleasePlan, Track
-from .plan_fields import plan_as_fields, plan_from_fields
-from .quantities import SurveyId
-from .randomizers.spaces import check_answers
-from .signing import payload_bytes, payload_fields, signed, unverified, verified
-from .strata import Breakdown, check_breakdowns, count_strata
+from .errors import UnderstatedEpsilon
+from .odds import MICRO, from_micro, micro, per_week
+from .plan import ReleasePlan, Track, plan_as_fields, plan_from_fields
+from .randomizers import check_answers
+from .signing import ID_BYTES, Fields, SignedObject, SurveyId, holds_booleans, payload_bytes
 
-KIND = "survey"
-ID_BYTES = 16
+MOST_STRATA = 2**10
+"""The most combinations of values that a survey may declare: tallies are kept for each."""
 
 MOST_STRATUM_CHANGES = 100
 """The most often that an entry may change its stratum."""
@@ -35,9 +31,66 @@ MOST_STRATUM_CHANGES = 100
 MOST_EPSILON_MICRO = 10**15
 """The most that a survey states, a billion: a device adds up the millionths of all its surveys in 64 bits."""
 
+EntryNumber = NewType("EntryNumber", int)
+"""An entry's number among those that an app holds for one survey, from 0 on."""
+
+StratumNumber = NewType("StratumNumber", int)
+"""A combination of the values of a survey's breakdowns, from 0 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedChanges:
+    """How often a survey's designer expects answers to change, before anybody answers.
+
+    When histograms are estimated, releases are weighed against each other by it, so that the weights never come from
+    the data. Privacy does not depend on it: of a population that behaves otherwise the estimates are unbiased too, only
+    less accurate.
+
+    first: mutations per entry, in millionths, in the first period (insertions). later: in each later one.
+    """
+
+    first: int = MICRO
+    later: int = 20_000
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.first <= MICRO and 0 <= self.later <= MICRO):
+            raise ValueError(f"expected changes are 0 to {MICRO} millionths, got {self.first} and {self.later}")
+
+    def share_changed(self, start: int, end: int) -> float:
+        """The share of entries with a mutation over the node (start, end]."""
+        unchanged = 1.0 - self.first / MICRO if start == 0 else 1.0
+        later = end - max(start, 1)
+        return float(1.0 - unchanged * (1.0 - self.later / MICRO) ** later)
+
+    def as_fields(self) -> Fields:
+        """The expectation in a survey's signed bytes."""
+        return {"first": self.first, "later": self.later}
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A public property of entries that results are broken down by, such as the platform.
+
+    An entry's value is told by its app and sent in the open, beside its reports. It must not depend on any answer; so
+    it costs no epsilon, and whoever sees the inside of an envelope learns it.
+
+    name: such as "platform".
+    values: their names; at least one. Each entry has one of them.
+    Raises ValueError for names that are empty or occur twice.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a breakdown must have a name")
+        if not self.values or len(set(self.values)) < len(self.values) or "" in self.values:
+            raise ValueError(f"the values of {self.name!r} must be distinct and not empty, got {list(self.values)}")
+
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(SignedObject):
     """A question and how it is answered.
 
     answers: the names of the answers 1..z, 1 to MOST_ANSWERS of them.
@@ -50,14 +103,15 @@ class Survey:
     spread: the report waits up to so many seconds more, at random.
     grace: for so many seconds after a node has closed the server takes reports on it.
     minimum: nodes with fewer reports are not published.
-    expected: what the designer expects of the population.
-    breakdowns: what is public of an entry, as its app tells it: its stratum. It costs no epsilon.
-    stratum_changes: how often an entry may change its stratum.
+    expected: how often the designer expects answers to change.
+    breakdowns: the public properties of an entry, as its app tells them. They cost no epsilon.
+    stratum_changes: how often an entry may change its stratum, which is one value for each breakdown.
     relay: the base URL of the relay that shuffles this survey's envelopes; empty if none does.
     follows: the id of the survey that this one goes on from; empty if none.
     Raises UnderstatedEpsilon, or ValueError with what cannot be.
     """
 
+    kind: ClassVar[str] = "survey"
     question: str
     answers: tuple[str, ...]
     calendar: Calendar
@@ -76,27 +130,12 @@ class Survey:
     follows: bytes = b""
 
     def __post_init__(self) -> None:
-        if not self.question:
-            raise ValueError("a survey must have a question")
-        check_answers(len(self.answers))
-        if len(set(self.answers)) != len(self.answers) or "" in self.answers:
-            raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
-        if self.skew < 0 or self.spread < 1:
-            raise ValueError(f"skew must be >= 0 and spread >= 1 second, got {self.skew} and {self.spread}")
-        if self.grace <= self.skew + self.spread:
-            raise ValueError(f"grace must be longer than skew + spread = {self.skew + self.spread} s, got {self.grace}")
-        if self.calendar.time(self.calendar.periods) + self.grace > LAST_INSTANT:
-            raise ValueError(f"the last grace must end with the year 9999 or before, got a grace of {self.grace} s")
+        self._check_question()
+        self._check_times()
         if not 0 <= self.epsilon_micro <= MOST_EPSILON_MICRO:
             raise ValueError(f"a survey states 0 to {MOST_EPSILON_MICRO} millionths, got {self.epsilon_micro}")
         if self.minimum < 1:
             raise ValueError(f"the minimum of reports must be at least 1, got {self.minimum}")
-        check_breakdowns(self.breakdowns)
-        if not 0 <= self.stratum_changes <= MOST_STRATUM_CHANGES or (self.stratum_changes and not self.breakdowns):
-            raise ValueError(
-                f"an entry may change its stratum 0 to {MOST_STRATUM_CHANGES} times, and only where there are "
-                f"breakdowns, got {self.stratum_changes}"
-            )
         if self.follows and len(self.follows) != ID_BYTES:
             raise ValueError(f"a survey follows one with an id of {ID_BYTES} bytes, got {len(self.follows)}")
         for track in self.plan.tracks:
@@ -106,6 +145,27 @@ class Survey:
                 f"the survey states epsilon {self.epsilon}, its plan can cost {float(self.cost):.6f}: "
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
             )
+
+    def _check_question(self) -> None:
+        if not self.question:
+            raise ValueError("a survey must have a question")
+        check_answers(len(self.answers))
+        if len(set(self.answers)) != len(self.answers) or "" in self.answers:
+            raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
+        check_breakdowns(self.breakdowns)
+        if not 0 <= self.stratum_changes <= MOST_STRATUM_CHANGES or (self.stratum_changes and not self.breakdowns):
+            raise ValueError(
+                f"an entry may change its stratum 0 to {MOST_STRATUM_CHANGES} times, and only where there are "
+                f"breakdowns, got {self.stratum_changes}"
+            )
+
+    def _check_times(self) -> None:
+        if self.skew < 0 or self.spread < 1:
+            raise ValueError(f"skew must be >= 0 and spread >= 1 second, got {self.skew} and {self.spread}")
+        if self.grace <= self.skew + self.spread:
+            raise ValueError(f"grace must be longer than skew + spread = {self.skew + self.spread} s, got {self.grace}")
+        if self.calendar.time(self.calendar.periods) + self.grace > LAST_INSTANT:
+            raise ValueError(f"the last grace must end with the year 9999 or before, got a grace of {self.grace} s")
 
     def _check_track(self, track: Track) -> None:
         space = track.randomizer.space
@@ -122,45 +182,18 @@ class Survey:
 
     @classmethod
     def at_cost(
-        cls,
-        *,
-        question: str,
-        answers: Sequence[str],
-        calendar: Calendar,
-        constraint: Constraint,
-        plan: ReleasePlan,
-        skew: int,
-        spread: int,
-        grace: int,
-        minimum: int,
-        closed: bool = False,
-        expected: ExpectedChanges = ExpectedChanges(),  # noqa: B008
-        breakdowns: Sequence[Breakdown] = (),
-        stratum_changes: int = 0,
-        relay: str = "",
-        follows: bytes = b"",
-    ) -> "Survey":
+        cls, *, plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False, **others: Any
+    ) -> Self:
         """The survey that states just what its plan can cost an entry, rounded up to millionths.
 
-        The arguments are the survey's own. Raises ValueError as making a survey does.
+        others: the survey's other fields but epsilon_micro, by name. Raises ValueError as making a survey does.
         """
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in others.items()
+        }
+        epsilon_micro = micro(plan_cost(plan, calendar, constraint, closed))
         return cls(
-            question=question,
-            answers=tuple(answers),
-            calendar=calendar,
-            constraint=constraint,
-            plan=plan,
-            epsilon_micro=micro(plan_cost(plan, calendar, constraint, closed)),
-            closed=closed,
-            skew=skew,
-            spread=spread,
-            grace=grace,
-            minimum=minimum,
-            expected=expected,
-            breakdowns=tuple(breakdowns),
-            stratum_changes=stratum_changes,
-            relay=relay,
-            follows=follows,
+            plan=plan, calendar=calendar, constraint=constraint, closed=closed, epsilon_micro=epsilon_micro, **fields
         )
 
     @cached_property
@@ -186,44 +219,12 @@ class Survey:
     @cached_property
     def payload(self) -> bytes:
         """The canonical bytes that are signed."""
-        return payload_bytes(KIND, self.as_fields())
+        return payload_bytes(self.kind, self.as_fields())
 
     @cached_property
     def id(self) -> SurveyId:
         """The first 16 bytes of the SHA-256 of the signed bytes."""
         return SurveyId(sha256(self.payload).digest()[:ID_BYTES])
-
-    def signed_by(self, authority: Ed25519PrivateKey) -> bytes:
-        """The survey as a signed object, as a server publishes it."""
-        return signed(KIND, self.as_fields(), authority)
-
-    @classmethod
-    def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> "Survey":
-        """The survey in signed bytes.
-
-        authority: the pinned public keys. Raises BadSignature, UnderstatedEpsilon, or MalformedBytes.
-        """
-        return cls.from_fields(verified(KIND, encoded, authority))
-
-    @classmethod
-    def unverified(cls, encoded: bytes) -> "Survey":
-        """The survey in signed bytes, whoever signed them. Raises UnderstatedEpsilon or MalformedBytes."""
-        return cls.from_fields(unverified(KIND, encoded))
-
-    @classmethod
-    def from_payload(cls, payload: bytes) -> "Survey":
-        """The survey whose `payload` this is. Raises UnderstatedEpsilon or MalformedBytes."""
-        return cls.from_fields(payload_fields(KIND, payload))
-
-    @classmethod
-    def from_fields(cls, fields: Fields) -> "Survey":
-        """The survey that `as_fields` wrote. Raises UnderstatedEpsilon or MalformedBytes."""
-        try:
-            return _from_fields(fields)
-        except UnderstatedEpsilon:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise MalformedBytes(f"not a survey: {error}") from error
 
     def as_fields(self) -> Fields:
         """What is signed, but for the kind and the protocol version."""
@@ -246,50 +247,50 @@ class Survey:
             "follows": self.follows,
         }
 
-
-def _from_fields(fields: Fields) -> Survey:
-    match fields:
-        case {
-            "question": str(question),
-            "answers": [*answers],
-            "calendar": [int(start), int(period), int(periods)],
-            "constraint": dict(constraint),
-            "plan": [*groups],
-            "epsilon_micro": int(epsilon_micro),
-            "closed": bool(closed),
-            "skew": int(skew),
-            "spread": int(spread),
-            "grace": int(grace),
-            "minimum": int(minimum),
-            "expected": {"first": int(first), "later": int(later), **unexpected},
-            "breakdowns": [*breakdowns],
-            "stratum_changes": int(stratum_changes),
-            "relay": str(relay),
-            "follows": bytes(follows),
-            **rest,
-        } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
-            isinstance(answer, str) for answer in answers
-        ):
-            check_answers(len(answers))  # before randomizers are made for so many
-            return Survey(
-                question=question,
-                answers=tuple(answers),
-                calendar=Calendar(start, period, periods),
-                constraint=constraint_from_fields(constraint),
-                plan=plan_from_fields(groups, len(answers)),
-                epsilon_micro=epsilon_micro,
-                closed=closed,
-                skew=skew,
-                spread=spread,
-                grace=grace,
-                minimum=minimum,
-                expected=ExpectedChanges(first, later),
-                breakdowns=tuple(_breakdown(each) for each in breakdowns),
-                stratum_changes=stratum_changes,
-                relay=relay,
-                follows=follows,
-            )
-    raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        match fields:
+            case {
+                "question": str(question),
+                "answers": [*answers],
+                "calendar": [int(start), int(period), int(periods)],
+                "constraint": dict(constraint),
+                "plan": [*groups],
+                "epsilon_micro": int(epsilon_micro),
+                "closed": bool(closed),
+                "skew": int(skew),
+                "spread": int(spread),
+                "grace": int(grace),
+                "minimum": int(minimum),
+                "expected": {"first": int(first), "later": int(later), **unexpected},
+                "breakdowns": [*breakdowns],
+                "stratum_changes": int(stratum_changes),
+                "relay": str(relay),
+                "follows": bytes(follows),
+                **rest,
+            } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
+                isinstance(answer, str) for answer in answers
+            ):
+                check_answers(len(answers))  # before randomizers are made for so many
+                return cls(
+                    question=question,
+                    answers=tuple(answers),
+                    calendar=Calendar(start, period, periods),
+                    constraint=constraint_from_fields(constraint),
+                    plan=plan_from_fields(groups, len(answers)),
+                    epsilon_micro=epsilon_micro,
+                    closed=closed,
+                    skew=skew,
+                    spread=spread,
+                    grace=grace,
+                    minimum=minimum,
+                    expected=ExpectedChanges(first, later),
+                    breakdowns=tuple(_breakdown(each) for each in breakdowns),
+                    stratum_changes=stratum_changes,
+                    relay=relay,
+                    follows=follows,
+                )
+        raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
 
 
 def _breakdown(named: object) -> Breakdown:
@@ -297,3 +298,84 @@ def _breakdown(named: object) -> Breakdown:
         case [str(name), *values] if all(isinstance(value, str) for value in values):
             return Breakdown(name, tuple(map(str, values)))
     raise ValueError("a breakdown is its name and its values")
+
+
+def check_breakdowns(breakdowns: Sequence[Breakdown]) -> None:
+    """Raises ValueError for breakdowns with one name, or with more combinations than MOST_STRATA."""
+    if len({each.name for each in breakdowns}) < len(breakdowns):
+        raise ValueError(f"breakdowns must have distinct names, got {[each.name for each in breakdowns]}")
+    if (count := count_strata(breakdowns)) > MOST_STRATA:
+        raise ValueError(f"breakdowns have at most {MOST_STRATA} combinations of values, got {count}: leave some out")
+
+
+def count_strata(breakdowns: Sequence[Breakdown]) -> int:
+    """How many strata there are: one for each combination of values; 1 without breakdowns."""
+    return prod(len(each.values) for each in breakdowns)
+
+
+def stratum_of(breakdowns: Sequence[Breakdown], values: Mapping[str, str]) -> StratumNumber:
+    """The number of a stratum, from 0; the last breakdown's values are next to each other.
+
+    values: the value for the name of every breakdown. Raises ValueError for names and values that are not declared, or
+    are missing.
+
+    >>> system, channel = Breakdown("system", ("linux", "mac")), Breakdown("channel", ("release", "beta"))
+    >>> stratum_of([system, channel], {"channel": "beta", "system": "linux"})
+    1
+    """
+    if values and not breakdowns:
+        raise ValueError(f"the survey breaks nothing down, so it takes no stratum; got one for {sorted(values)}")
+    if values.keys() != {each.name for each in breakdowns}:
+        raise ValueError(
+            f"a stratum has a value for each of {[each.name for each in breakdowns]}, got one for {sorted(values)}"
+        )
+    number = 0
+    for each in breakdowns:
+        if values[each.name] not in each.values:
+            raise ValueError(f"{each.name!r} is one of {list(each.values)}, got {values[each.name]!r}")
+        number = number * len(each.values) + each.values.index(values[each.name])
+    return StratumNumber(number)
+
+
+def stratum_values(breakdowns: Sequence[Breakdown], stratum: StratumNumber) -> dict[str, str]:
+    """The value of each breakdown in a stratum, from which `stratum_of` makes its number."""
+    values: dict[str, str] = {}
+    rest = int(stratum)
+    for each in reversed(breakdowns):
+        rest, value = divmod(rest, len(each.values))
+        values[each.name] = each.values[value]
+    return dict(reversed(values.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd(SignedObject):
+    """The early end of a survey: after which period nothing more is asked.
+
+    The server keeps it, refuses reports on later closings, and takes its last period for the calendar's last in all
+    that it publishes. A device needs to know nothing of it. It answers on until the calendar ends; the server refuses
+    that as "closed" once the last grace is over, and each closing is dropped, counted, when its own grace is. All that
+    costs no more than the epsilon that the survey states.
+
+    survey: the survey's id. last: the number of the last period of its calendar that counts, from 1.
+    """
+
+    kind: ClassVar[str] = "early-end"
+    survey: SurveyId
+    last: int
+
+    def __post_init__(self) -> None:
+        if len(self.survey) != ID_BYTES:
+            raise ValueError(f"a survey's id has {ID_BYTES} bytes, got {len(self.survey)}")
+        if not 1 <= self.last <= MOST_PERIODS:
+            raise ValueError(f"a survey ends after a period of its calendar, numbered from 1, got {self.last}")
+
+    def as_fields(self) -> Fields:
+        """The survey's id and the last period."""
+        return {"survey": self.survey, "last": self.last}
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        match fields:
+            case {"survey": bytes(survey), "last": int(last), **rest} if not (rest or holds_booleans(fields)):
+                return cls(SurveyId(survey), last)
+        raise ValueError("it is a survey and its last period")

@@ -1,4 +1,4 @@
-"""The plaintext of an upload: what one entry answered at the closings of some periods.
+"""The plaintext of an upload, which is what one entry answered at the closings of some periods; and refusals.
 
 A MessagePack array [group, start, end, closings, symbols, symbols, …], then zeros. It spans the periods (start, end].
 `closings` is one `bin`, with a row for each of the span's closings, rising: n ids (16 bytes each), n standings (1) and
@@ -11,20 +11,21 @@ and on the periods it spans, and on nothing else: what was not answered has its 
 little to report is padded to the length of the group with most.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgpack
 
 from .calendar import MOST_PERIODS, Node
-from .coins import Coins
 from .errors import MalformedBytes
-from .plan import ReleasePlan, Track
-from .quantities import NodeNumber, StratumNumber, TrackNumber
-from .randomizers import symbol_bytes
+from .plan import NodeNumber, ReleasePlan, Track, TrackNumber
+from .randomizers import Coins, symbol_bytes
+from .signing import SurveyId
+from .survey import StratumNumber
 
 CLOSING_ID_BYTES = 16
 STANDING_BYTES = 1
@@ -50,7 +51,7 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """That an entry answered a period's close, whether or not it had a node to report there.
+    """An entry's answer to the close of a period, whether or not it had a node to report there.
 
     period: one at which a node of any track of the plan ends. id: 16 random bytes. standing: what it says of earlier
     closings. stratum: the entry's, which is public.
@@ -214,3 +215,41 @@ def _ends(track: Track, span: Node) -> range:
 def _packed(group: int, span: Node, closings_column: bytes, symbols: Iterable[bytes]) -> bytes:
     packed: bytes = msgpack.packb([group, span.start, span.end, closings_column, *symbols], use_bin_type=True)
     return packed
+
+
+class Refusal(StrEnum):
+    """Why an envelope, a closing or a report was not counted: a closed set, each reason with a counter per survey.
+
+    The first six are seen from outside the envelope and told to the sender; the others are seen only once it is open,
+    long after the sender was answered. A bad report never fails its neighbours.
+    """
+
+    MALFORMED = "malformed"
+    """Not an envelope of this protocol version; or, once open, not an upload of the survey's plan, a closing of no
+    known standing, or a report at a closing that is not answered."""
+    UNKNOWN_SURVEY = "unknown-survey"
+    """This server does not run the survey. Told, but counted nowhere: there is no survey to count it for."""
+    UNKNOWN_KEY = "unknown-key"
+    """Sealed to a key that this server did not make or has not published."""
+    EXPIRED_KEY = "expired-key"
+    """Sealed to a key past its date."""
+    CLOSED = "closed"
+    """The survey has not begun, or its last grace is over; or, once open, it was ended before that node's end."""
+    TOO_LARGE = "too-large"
+    """Longer than any upload of this survey can be."""
+    UNOPENABLE = "unopenable"
+    """Altered on its way, sealed for something else, or its private key is destroyed."""
+    UNKNOWN_STRATUM = "unknown-stratum"
+    """A closing of a stratum that the survey does not declare."""
+    SYMBOL_OUT_OF_RANGE = "symbol-out-of-range"
+    """A symbol that the track's randomizer cannot give."""
+    LATE = "late"
+    """A closing that arrived after its grace."""
+    FUTURE = "future"
+    """A closing of a period that has not even begun, allowing for the skew of clocks."""
+    DUPLICATE = "duplicate"
+    """A second closing with one period and id."""
+
+
+RefusalCounts: TypeAlias = Counter[tuple[SurveyId, Refusal]]
+"""How many envelopes, closings and reports were refused, by survey id and reason."""

@@ -17,9 +17,8 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_statistics import SILENT, curve_of, randomizer_curve, worst_curve
-from changeling_statistics.accounting import node_curve
-from changeling_statistics.randomizers import PairKind
-from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
+from changeling_statistics.accounting.curves import node_curve
+from changeling_statistics.randomizers.counterpart import PairKind, all_pairs, listed_likelihoods
 
 from tests.enumeration import probability
 

@@ -19,9 +19,13 @@ from changeling_protocol import (
     Track,
 )
 from changeling_statistics import SILENT, counterpart_of, epsilon_at, loss_statement, worst_curve
-from changeling_statistics.accounting import shuffled_loss
-from changeling_statistics.accounting.rounds import differing_rounds, linked_round
-from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
+from changeling_statistics.accounting.shuffled import (
+    differing_rounds,
+    linked_epsilon,
+    linked_round,
+    rounds_epsilon,
+    shuffled_loss,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

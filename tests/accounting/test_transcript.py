@@ -22,8 +22,7 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_statistics import delta_at, epsilon_at
-from changeling_statistics.accounting.compositions import divisions
-from changeling_statistics.accounting.transcript import group_epsilon
+from changeling_statistics.accounting.transcript import divisions, group_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_aggregator.store.log import append, open_stream
 from changeling_aggregator.store.sealing_keys import make_key, publish_key
 from changeling_aggregator.store.surveys import add_survey
-from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, canonical, encode_upload, seal
+from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode, encode_upload, seal
 from sqlalchemy import Connection
 
 from ..protocol.examples import AUTHORITY
@@ -54,7 +54,7 @@ def envelope(survey: Survey, key: SealingKey, said: Iterable[Said], span: Node |
 
 def body(*envelopes: object) -> bytes:
     """The bytes of an upload request, as any client may send them: more than fit, or none of them bytes."""
-    return canonical.encode({"envelopes": list(envelopes)})
+    return encode({"envelopes": list(envelopes)})
 
 
 def publish_new_key(connection: Connection, store: Store, begins: int, expires: int) -> SealingKey:

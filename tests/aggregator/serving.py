@@ -20,7 +20,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.sealing_keys import make_key
 from changeling_aggregator.store.tokens import TokenScope, add_token, hash_of, tokens_by_hash
-from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, canonical
+from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, decode
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import FOREVER, body
@@ -139,7 +139,7 @@ class ServerProcess:
     def upload(self, *envelopes: object) -> list[list[Any]]:
         """Returns the refused."""
         response = self.http.post("/v1/uploads", content=body(*envelopes)).raise_for_status()
-        refused: list[list[Any]] = canonical.decode(response.content)["refused"]
+        refused: list[list[Any]] = decode(response.content)["refused"]
         return refused
 
     def fold(self) -> dict[str, Any]:

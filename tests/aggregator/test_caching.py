@@ -8,8 +8,7 @@ from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey
-from changeling_protocol.wire import decode_key_list
-from changeling_protocol.wire.paths import KEYS
+from changeling_protocol.wire import KEYS, decode_key_list
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log, publish_new_key, report

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar, SealingKey, Survey
-from changeling_protocol.wire import decode_key_list
-from changeling_protocol.wire.paths import KEYS
+from changeling_protocol.wire import KEYS, decode_key_list
 from changeling_statistics import parse_instant, predict, read_survey, write_survey
 
 from ..protocol.examples import AUTHORITY, survey
@@ -263,7 +262,7 @@ def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
     """Nor a server: whoever handles the files of surveys and keys needs neither."""
     (tmp_path / "signed").write_bytes(survey().signed_by(AUTHORITY))
     read = (
-        "import sys; from pathlib import Path; from changeling_statistics.survey_files import read_survey; "
+        "import sys; from pathlib import Path; from changeling_statistics.words import read_survey; "
         "print(read_survey(Path(sys.argv[1])).id.hex()); "
         "print(*({'sqlalchemy', 'starlette', 'polars'} & set(sys.modules)), file=sys.stderr)"
     )

@@ -17,7 +17,7 @@ from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal
-from changeling_protocol.wire.paths import ALIVE, UPLOADS
+from changeling_protocol.wire import ALIVE, UPLOADS
 
 from ..protocol.examples import PINNED
 

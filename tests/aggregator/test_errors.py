@@ -8,7 +8,7 @@ from changeling_aggregator.server import operations
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_protocol import errors as protocol_errors
-from changeling_protocol.wire import STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import HTTP_STATUS, ErrorAnswer, ErrorCode
 
 from ..protocol.examples import PINNED
 from .serving import ADMIN, ServerProcess, in_process
@@ -45,7 +45,7 @@ def test_an_error_answer_is_a_code_and_a_sentence(
     """Whether an endpoint turns the request down or no endpoint is there: JSON, under the code's status."""
     response = server.http.request(method, path, headers=ADMIN)
     answer = ErrorAnswer.decode(response.content)
-    assert (response.status_code, answer.code) == (STATUS[code], code)
+    assert (response.status_code, answer.code) == (HTTP_STATUS[code], code)
     assert answer.detail
     assert response.headers["content-type"] == "application/problem+json"
 

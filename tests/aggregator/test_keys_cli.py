@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_protocol.wire import decode_key_list
-from changeling_protocol.wire.paths import KEYS
+from changeling_protocol.wire import KEYS, decode_key_list
 from changeling_statistics import format_instant
 
 from .serving import Cli, ServerProcess

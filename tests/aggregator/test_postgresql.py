@@ -19,7 +19,7 @@ from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, Transactions, appending
 from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded, unread
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Refusal, SealingKey, Survey, canonical
+from changeling_protocol import Refusal, SealingKey, Survey, decode
 from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
@@ -268,7 +268,7 @@ class Load:
                 self.answers.append((sealed, 0, False))
                 continue
             if answer.status_code == 200:
-                assert canonical.decode(answer.content) == {"refused": []}
+                assert decode(answer.content) == {"refused": []}
             self.answers.append((sealed, answer.status_code, "retry-after" in answer.headers))
 
 

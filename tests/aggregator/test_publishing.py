@@ -13,8 +13,7 @@ from changeling_aggregator.server import Service, Settings, surveys
 from changeling_aggregator.server.app import make_app
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope, add_token
-from changeling_protocol import Calendar, SealingKey, UnixSeconds, canonical
-from changeling_protocol.signing import signed
+from changeling_protocol import Calendar, SealingKey, UnixSeconds, decode, signed
 from changeling_protocol.wire import ErrorCode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -99,7 +98,7 @@ def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatc
 def test_a_survey_that_understates_its_epsilon_is_refused(server: ServerProcess) -> None:
     """Even though the authority signed it: 422, with what it should state."""
     encoded = survey().signed_by(AUTHORITY)
-    fields = canonical.decode(canonical.decode(encoded)["payload"])
+    fields = decode(decode(encoded)["payload"])
     del fields["kind"], fields["version"]
     encoded = signed("survey", {**fields, "epsilon_micro": fields["epsilon_micro"] - 1}, AUTHORITY)
     response = server.http.put(survey_path(survey()), content=encoded, headers=ADMIN)
@@ -122,7 +121,7 @@ def test_one_key_is_served_while_it_is_valid(own_server: ServerProcess) -> None:
     future, present = server.new_key(now + 1000, FOREVER), server.new_key(now - 10, now + 1000)
 
     def served() -> set[bytes]:
-        content = canonical.decode(server.http.get("/v1/keys").content)
+        content = decode(server.http.get("/v1/keys").content)
         keys = {SealingKey.from_signed(key, PINNED).id for key in content["keys"]}
         assert len(keys) == 1
         return keys

@@ -9,7 +9,7 @@ import pytest
 from changeling_aggregator.errors import TurnedDown
 from changeling_aggregator.server import bodies, requests
 from changeling_aggregator.server.bodies import Bodies
-from changeling_protocol.wire import STATUS
+from changeling_protocol.wire import HTTP_STATUS
 from starlette.requests import Request
 from starlette.types import Receive
 
@@ -22,7 +22,7 @@ def refusal(messages: AsyncIterator[MutableMapping[str, Any]]) -> int:
 
     with pytest.raises(TurnedDown) as refused:
         asyncio.run(requests.read_body(asked(receive, SimpleNamespace(bodies=Bodies())), 100))
-    return STATUS[refused.value.code]
+    return HTTP_STATUS[refused.value.code]
 
 
 def asked(receive: Receive, service: object) -> Request:
@@ -95,7 +95,7 @@ def test_a_body_that_finds_no_room_takes_that_of_the_slowest(monkeypatch: pytest
         last.set()
         with pytest.raises(TurnedDown) as told:
             await slow[1]
-        assert STATUS[told.value.code] == 408
+        assert HTTP_STATUS[told.value.code] == 408
         assert await asyncio.gather(slow[0], slow[2], newest) == [b"x", b"x" * 100, b"x" * 100]
 
     asyncio.run(four())

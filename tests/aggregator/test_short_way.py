@@ -11,8 +11,8 @@ from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.server.short_way import ShortWay
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope
-from changeling_protocol import Calendar, SealingKey, canonical
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol import Calendar, SealingKey, decode, encode
+from changeling_protocol.wire import UPLOADS
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, body, envelope, report
@@ -98,7 +98,7 @@ def test_an_upload_is_answered_alike_however_it_comes(server: ServerProcess, key
         caller.send(b"".join(new() for _ in range(5)))
         answers += [caller.answer() for _ in range(5)]
         assert {(status, *sorted(headers), answer) for status, headers, answer in answers} == {
-            (200, *sorted(answers[0][1]), canonical.encode({"refused": []}))
+            (200, *sorted(answers[0][1]), encode({"refused": []}))
         }
         assert len({headers["x-request-id"] for _, headers, _ in answers}) == len(answers)
         assert {headers["content-type"] for _, headers, _ in answers} == {"application/msgpack"}
@@ -120,7 +120,7 @@ def test_requests_that_follow_an_upload_are_answered_in_their_order(server: Serv
         caller.send(sound + other + bad + sound + refused + other)
         answers = [caller.answer() for _ in range(6)]
     assert [status for status, *_ in answers] == [200, 200, 400, 200, 200, 200]
-    assert canonical.decode(answers[4][2]) == {"refused": [[1, "malformed"]]}
+    assert decode(answers[4][2]) == {"refused": [[1, "malformed"]]}
     assert server.reports(survey) == {(0, 1): 2}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import msgpack
 import pytest
-from changeling_protocol import VERSION, SealingKey, canonical
+from changeling_protocol import VERSION, SealingKey, encode
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN, ErrorAnswer, ErrorCode
 
 from .devices import body, envelope, report
@@ -98,9 +98,9 @@ def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) 
         body(b"envelope") + b"\0",
         msgpack.packb({"envelopes": [1.5]}),
         b"\x81\xa9envelopes\xdc\x00\x00",
-        canonical.encode([]),
-        canonical.encode({"envelopes": b""}),
-        canonical.encode({"envelopes": [], "more": 1}),
+        encode([]),
+        encode({"envelopes": b""}),
+        encode({"envelopes": [], "more": 1}),
         body(*[b""] * (MOST_ENVELOPES_TAKEN + 1)),
         b"\x91" * 5000,
     ],

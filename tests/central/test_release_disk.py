@@ -7,13 +7,13 @@ from itertools import islice
 import msgspec
 import pytest
 from changeling_central import saved
-from changeling_central.counters.overwritten import overwrite
 from changeling_central.errors import BadState, ConstraintBroken
 from changeling_central.releasing import output
 from changeling_central.releasing.output import read_rows
 from changeling_central.releasing.run import run
 from changeling_central.releasing.terms import begun
 from changeling_central.saved import load, save
+from changeling_papers import overwrite
 
 from tests.seeded_noise import SeededNoise
 

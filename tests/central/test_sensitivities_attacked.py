@@ -9,11 +9,10 @@ from changeling_central.ahead import Shape, drawn_ahead
 from changeling_central.ahead.blocks import Blocks
 from changeling_central.changes import clipped_sum, counting, histogram_query
 from changeling_central.changes.answer_query import answer_query
-from changeling_central.counters.pan_private import PanPrivateCounter
-from changeling_central.dynamic.layered import Layered
 from changeling_central.matrix.gaussian import implied_epsilon, told_apart
 from changeling_central.matrix.sensitivity import most_moved, squared_sensitivity
 from changeling_central.matrix.toeplitz import square_root_coefficients
+from changeling_papers import Layered, PanPrivateCounter
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.optimize import linprog

@@ -9,19 +9,21 @@ import msgspec
 import numpy as np
 import pytest
 from changeling_central.changes import Windows, counting, disjoint_release, hierarchy, sliding_windows
-from changeling_central.counters import (
+from changeling_central.errors import BadState, CentralError
+from changeling_central.node_noise import Law
+from changeling_papers import (
+    BasicCounting,
     InfiniteMechanism,
+    LinearQueries,
     PanPrivateCounter,
     Partitioning,
+    Protects,
     SparseVector,
     binary_mechanism,
     cum,
+    fully_dynamic,
     sparse_release,
 )
-from changeling_central.dynamic import Protects, fully_dynamic
-from changeling_central.errors import BadState, CentralError
-from changeling_central.node_noise import Law
-from changeling_central.static import BasicCounting, LinearQueries
 from changeling_protocol import AtMost, Calendar
 
 from tests.contracts.mechanisms import EXAMPLES

@@ -27,7 +27,7 @@ from changeling_client.servers import Line
 from changeling_client.settings import Settings
 from changeling_client.surveys import Known, Status
 from changeling_client.wrapping import Wrapping
-from changeling_protocol import StratumNumber, Survey, responding, told_by
+from changeling_protocol import StratumNumber, Survey, respond, stratum_values
 
 from tests.coins import ListedCoins
 
@@ -132,7 +132,7 @@ class MemoryStore:
 
 def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | None, coins: Any) -> None:
     """Joins a survey with one entry, which tells the first stratum."""
-    at_ms, stratum = int(now * 1000), told_by(survey.breakdowns, StratumNumber(0))
+    at_ms, stratum = int(now * 1000), stratum_values(survey.breakdowns, StratumNumber(0))
     asked = Known(survey.id, Status.ASKED, 1, one_person=False, asked_ms=at_ms, url=_URL, stratum=stratum)
     with store.transaction() as db:
         enrolment.ask(db, store.wrapping, asked, answers)
@@ -224,7 +224,7 @@ class Device:
 
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
         if moment.tells is not None:
-            SurveyHandle(self.survey.id, self).stratum(told_by(self.survey.breakdowns, moment.tells))
+            SurveyHandle(self.survey.id, self).stratum(stratum_values(self.survey.breakdowns, moment.tells))
         with patch.object(answering, "respond", self._respond):
             return answer(self._store, moment, coins)
 
@@ -241,11 +241,11 @@ class Device:
         key = id(group), place, true, slots
         if key not in self._draws:
             asked = ListedCoins([0])
-            responding.respond(group, place, true, slots, asked)
+            respond(group, place, true, slots, asked)
             (total,) = asked.asked
             counts: dict[Any, int] = {}
             for drawn in range(total):
-                outcome = responding.respond(group, place, true, slots, ListedCoins([drawn]))
+                outcome = respond(group, place, true, slots, ListedCoins([drawn]))
                 counts[outcome] = counts.get(outcome, 0) + 1
             self._draws[key] = [(outcome, Fraction(count, total)) for outcome, count in counts.items()]
         return coins.choose(self._draws[key])

@@ -9,20 +9,8 @@ from email.utils import formatdate
 
 import httpx
 from changeling_client import Client
-from changeling_protocol import (
-    Closing,
-    Coins,
-    Node,
-    Odds,
-    Report,
-    SealingKey,
-    Survey,
-    canonical,
-    head_of,
-    open_envelope,
-)
-from changeling_protocol.wire import decode_upload_request, encode_key_list, survey_path
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol import Closing, Coins, Node, Odds, Report, SealingKey, Survey, encode, head_of, open_envelope
+from changeling_protocol.wire import KEYS, UPLOADS, decode_upload_request, encode_key_list, survey_path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
@@ -100,7 +88,7 @@ class FakeServer:
         contents = {
             **{survey_path(id_): signed for id_, signed in self.signed.items()},
             KEYS: encode_key_list(self.keys),
-            UPLOADS: canonical.encode({"refused": self.refused}),
+            UPLOADS: encode({"refused": self.refused}),
         }
         if request.url.path not in contents:
             return httpx.Response(404)

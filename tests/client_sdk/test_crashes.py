@@ -26,7 +26,8 @@ from changeling_protocol import (
     StateSpace,
     Survey,
     Track,
-    canonical,
+    decode,
+    encode,
 )
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -102,8 +103,8 @@ def opened(directory, transport, clock):
 def refusing_all(request: httpx.Request) -> httpx.Response | None:
     if request.method != "POST":
         return None
-    refused = [[index, "malformed"] for index, _ in enumerate(canonical.decode(request.content)["envelopes"])]
-    return httpx.Response(200, content=canonical.encode({"refused": refused}))
+    refused = [[index, "malformed"] for index, _ in enumerate(decode(request.content)["envelopes"])]
+    return httpx.Response(200, content=encode({"refused": refused}))
 
 
 def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
@@ -167,7 +168,7 @@ def sent_reports(directory, asked: Survey = ASKED):
     symbols = defaultdict(lambda: defaultdict(set))
     while content:
         size = int.from_bytes(content[:4])
-        for envelope in canonical.decode(content[4 : 4 + size])["envelopes"]:
+        for envelope in decode(content[4 : 4 + size])["envelopes"]:
             for answered, reports in answers_in(envelope, {asked.id: asked}, PRIVATE):
                 for report in reports:
                     node = asked.plan.tracks[report.track].node(report.node)

@@ -8,7 +8,7 @@ from email.utils import formatdate
 import httpx
 import pytest
 from changeling_client import Client
-from changeling_protocol import CannotOpen, canonical, head_of, open_envelope
+from changeling_protocol import CannotOpen, decode, encode, head_of, open_envelope
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -60,9 +60,9 @@ TROUBLES = {
     "500": (answering(500), "500"),
     "redirect": (answering(302, location="http://elsewhere.example"), "302"),
     "not MessagePack": (lambda _: httpx.Response(200, content=b"<html>"), "cannot be read"),
-    "another map": (lambda _: httpx.Response(200, content=canonical.encode({"refused": 1})), "cannot be read"),
+    "another map": (lambda _: httpx.Response(200, content=encode({"refused": 1})), "cannot be read"),
     "index past the end": (
-        lambda _: httpx.Response(200, content=canonical.encode({"refused": [[9, "malformed"]]})),
+        lambda _: httpx.Response(200, content=encode({"refused": [[9, "malformed"]]})),
         "cannot be read",
     ),
     "refused connection": (raising(httpx.ConnectError("secret detail")), "ConnectError"),
@@ -153,7 +153,7 @@ def test_trouble_with_one_body_is_told_though_the_next_goes_through(tmp_path):
 
     def refuse_the_first(request):
         if request.method == "POST" and len(server.bodies) == 1:
-            return httpx.Response(200, content=canonical.encode({"refused": [[3, "too-large"]]}))
+            return httpx.Response(200, content=encode({"refused": [[3, "too-large"]]}))
         return None
 
     server.reply = refuse_the_first
@@ -301,7 +301,7 @@ def test_many_envelopes_share_bodies_within_the_limits(tmp_path):
         device.join(PLAIN.id, entries=150)
         clock.now = LATE
         assert device.flush().sent == 150 * 8
-    assert [len(canonical.decode(body)["envelopes"]) for body in server.bodies] == [64, 64, 22]
+    assert [len(decode(body)["envelopes"]) for body in server.bodies] == [64, 64, 22]
     assert MOST_ENVELOPES == 64
     assert all(len(body) <= MOST_BODY_BYTES for body in server.bodies)
 
@@ -401,7 +401,7 @@ def test_a_packed_answer_is_not_unpacked(tmp_path):
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
         clock.now = START + 80
-        packed = gzip.compress(canonical.encode({"keys": server.keys}))
+        packed = gzip.compress(encode({"keys": server.keys}))
         server.reply = lambda _: httpx.Response(200, content=packed, headers={"content-encoding": "gzip"})
         assert "packed" in device.flush().trouble
 

@@ -18,9 +18,7 @@ from changeling_client import (
     WrongSurvey,
     surveys,
 )
-from changeling_protocol import BadSignature, MalformedBytes, UnderstatedEpsilon, canonical
-from changeling_protocol.signing import signed
-from changeling_protocol.survey import KIND
+from changeling_protocol import BadSignature, MalformedBytes, Survey, UnderstatedEpsilon, decode, encode, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -145,9 +143,9 @@ def test_a_survey_with_any_byte_changed_is_refused(tmp_path):
 
 def test_a_survey_that_understates_its_epsilon_is_refused(tmp_path):
     """Even one that the authority signed."""
-    fields = canonical.decode(PLAIN.payload)
+    fields = decode(PLAIN.payload)
     del fields["kind"], fields["version"]
-    lie = signed(KIND, {**fields, "epsilon_micro": PLAIN.epsilon_micro - 1}, AUTHORITY)
+    lie = signed(Survey.kind, {**fields, "epsilon_micro": PLAIN.epsilon_micro - 1}, AUTHORITY)
     with client(tmp_path, FakeServer(), Clock()) as device:
         with pytest.raises(BadSurvey, match="states epsilon") as refused:
             device.join(PLAIN.id, signed=lie)
@@ -157,8 +155,8 @@ def test_a_survey_that_understates_its_epsilon_is_refused(tmp_path):
 
 def test_a_survey_of_another_protocol_version_is_refused_by_name(tmp_path):
     """Its version and the one that this client speaks are in the error."""
-    payload = canonical.encode({**canonical.decode(PLAIN.payload), "version": 1})
-    old = canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
+    payload = encode({**decode(PLAIN.payload), "version": 1})
+    old = encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
     with client(tmp_path, FakeServer(), Clock()) as device:
         with pytest.raises(BadSurvey, match="has protocol version 1; this is version 3"):
             device.join(PLAIN.id, signed=old)

@@ -6,8 +6,7 @@ from contextlib import suppress
 import httpx
 import pytest
 from changeling_client import ClientError
-from changeling_protocol import canonical
-from changeling_protocol.signing import signed
+from changeling_protocol import encode, signed
 
 from ..protocol.examples import AUTHORITY
 from .device import PLAIN, PRIVATE, START, Clock, FakeServer, client, signed_key
@@ -37,8 +36,8 @@ def body(chance: random.Random) -> bytes:
             b"\x91" * 5000 + b"\0",
             b"\xdd\xff\xff\xff\xff" + bytes(200),
             bytes(altered),
-            canonical.encode({"keys": [b"", odd_key, chance.randbytes(40), signed_key(PRIVATE)]}),
-            canonical.encode({"refused": [[chance.randrange(-1, 3), chance.choice(["closed", "unknown-key", "?"])]]}),
+            encode({"keys": [b"", odd_key, chance.randbytes(40), signed_key(PRIVATE)]}),
+            encode({"refused": [[chance.randrange(-1, 3), chance.choice(["closed", "unknown-key", "?"])]]}),
         ]
     )
 

@@ -17,7 +17,7 @@ from changeling_client.patience import NEVER_FAILED, Patience
 from changeling_client.route import Route
 from changeling_client.servers import Lines
 from changeling_client.store import Store
-from changeling_protocol import canonical
+from changeling_protocol import encode
 from changeling_protocol.wire import encode_key_list
 
 from ..coins import SeededCoins
@@ -254,7 +254,7 @@ def test_a_relay_is_asked_at_the_same_paths(asked, lines):
     asked.keys(relay)
     asked.answers(content=b"signed")
     assert relay.survey(PLAIN.id, Deadline.after(5)) == b"signed"
-    asked.answers(content=canonical.encode({"refused": [[1, "late"]]}))
+    asked.answers(content=encode({"refused": [[1, "late"]]}))
     assert relay.upload([b"1", b"2"], Deadline.after(5)) == {1: "late"}
     behind = "https://relay.example/to/v1"
     assert asked.urls == [f"{behind}/keys", f"{behind}/surveys/{PLAIN.id.hex()}", f"{behind}/uploads"]

@@ -8,9 +8,8 @@ import httpx
 import pytest
 from changeling_client import flushing, outbox, reporter
 from changeling_client.flushing import Flushed
-from changeling_protocol import TimeBounded, canonical
-from changeling_protocol.wire import encode_key_list
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol import TimeBounded, encode
+from changeling_protocol.wire import KEYS, UPLOADS, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +59,7 @@ class Watched(FakeServer):
                 return httpx.Response(429, headers={**self._said(), "retry-after": "150"})
             case "refuses" if uploads:
                 refused = [[0, "malformed"], [1, "unknown-key"]][: 1 + (len(self.bodies) > 3)]
-                return httpx.Response(200, content=canonical.encode({"refused": refused[:1]}), headers=self._said())
+                return httpx.Response(200, content=encode({"refused": refused[:1]}), headers=self._said())
             case "keys" if request.url.path == KEYS:
                 other = signed_key(X25519PrivateKey.from_private_bytes(b"o" * 32), begins=1)
                 return httpx.Response(200, content=encode_key_list([other, *self.keys]), headers=self._said())

@@ -50,7 +50,8 @@ def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
             "changeling_commands",
             [
                 r'"changeling\[server\]".*: authority, survey, .*dev$',
-                r'"changeling\[central\]".*: release, count, ask$',
+                r'"changeling\[central\]".*: release$',
+                r'"changeling\[papers\]".*: count, ask$',
             ],
         ),
         ("changeling_simulations", [r'"changeling\[simulate\]".*: plan, run, fleet, fleet-check, capacity$']),

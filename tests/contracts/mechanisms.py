@@ -15,33 +15,40 @@ from changeling_central.changes import (
     histogram_query,
     sliding_windows,
 )
-from changeling_central.counters import (
-    InfiniteMechanism,
-    PanPrivateCounter,
-    Partitioning,
-    SparseVector,
-    binary_mechanism,
-    cum,
-    sparse_release,
-)
-from changeling_central.dynamic import Protects, Segment, Update, fully_dynamic, insertion_minus_deletion
-from changeling_central.dynamic.interval_tree import Born, IntervalTree
 from changeling_central.matrix import square_root
 from changeling_central.mechanism import Mechanism
 from changeling_central.node_noise import Law
 from changeling_central.releasing import MechanismChoice, PeriodChange
-from changeling_central.sigma import (
+from changeling_papers import (
     Algebra,
     Assumed,
+    BasicCounting,
     Benchmark,
+    Born,
     Domain,
     Evolving,
+    InfiniteMechanism,
+    IntervalTree,
+    LinearQueries,
+    Metered,
+    MultiplicativeWeights,
+    Once,
     OnlineCounting,
+    PanPrivateCounter,
+    Partitioning,
+    Protects,
     Query,
+    Segment,
     SigmaCounting,
+    SparseVector,
+    Update,
+    binary_mechanism,
+    cum,
+    fully_dynamic,
     grouped,
+    insertion_minus_deletion,
+    sparse_release,
 )
-from changeling_central.static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Once
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 
@@ -271,7 +278,7 @@ def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0), **wished):
 
 RELEASED = [
     Example(name, offered(name), periods_of(HISTOGRAM), other=offered(name, epsilon=ONE * 2), numbers=of_level)
-    for name in ("best", "ahead", "hdcr", "dcr", "counter", "pan-private", "partitioning", "dynamic")
+    for name in ("best", "ahead", "hdcr", "dcr", "counter", "partitioning", "dynamic")
 ]
 RELEASED.append(
     Example(

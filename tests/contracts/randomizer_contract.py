@@ -7,13 +7,21 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from changeling_protocol import Node, Odds, Randomizer, Report, Track, symbol_bytes
-from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields, registered
-from changeling_protocol.upload import symbol_column
+from changeling_protocol import (
+    Node,
+    Odds,
+    Randomizer,
+    Report,
+    Track,
+    randomizer_as_fields,
+    randomizer_from_fields,
+    registered,
+    symbol_bytes,
+    symbol_column,
+)
 from changeling_statistics import counterpart_of, curve_of, histogram_change, superpopulation_change
-from changeling_statistics.randomizers import PairKind, class_variances
-from changeling_statistics.randomizers.likelihoods import all_pairs, listed_likelihoods
-from changeling_statistics.randomizers.variances import InputClasses
+from changeling_statistics.randomizers.counterpart import PairKind, all_pairs, listed_likelihoods
+from changeling_statistics.randomizers.registry import InputClasses, class_variances
 from scipy.stats import chi2_contingency, chisquare
 
 from tests.coins import ListedCoins, SeededCoins

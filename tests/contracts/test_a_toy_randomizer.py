@@ -16,17 +16,15 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_commands.__main__ import main
-from changeling_protocol import Coins, KaryResponse, Losses, Odds, Space, StateSpace, Survey
-from changeling_protocol.canonical import Fields
-from changeling_protocol.randomizers import register
+from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
 from changeling_simulations.population import Population
 from changeling_simulations.sampler import sample_tallies
 from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, loss_statement, read_rows, series
-from changeling_statistics.planning.randomizer_choice import best_state
-from changeling_statistics.randomizers import Offer, PairKind, class_variances, offer_of
-from changeling_statistics.randomizers import register as register_counterpart
+from changeling_statistics.planning.responses import best_state
 from changeling_statistics.randomizers.counted import Counted
-from changeling_statistics.randomizers.likelihoods import Likelihoods, merged, one_pair
+from changeling_statistics.randomizers.counterpart import Likelihoods, PairKind, merged, one_pair
+from changeling_statistics.randomizers.registry import Offer, class_variances, offer_of
+from changeling_statistics.randomizers.registry import register as register_counterpart
 
 from demo.deployment import Deployment
 from demo.replay import joined, replay

@@ -6,11 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_protocol import SignedSubset
-from changeling_protocol.randomizers import register, registered
+from changeling_protocol import SignedSubset, register, registered
 from changeling_statistics import NodeTally, counterpart_of, histogram_change
-from changeling_statistics.randomizers import register as register_counterpart
-from changeling_statistics.randomizers.symbol_contents import WithContents
+from changeling_statistics.randomizers.counted import WithContents
+from changeling_statistics.randomizers.registry import register as register_counterpart
 from scipy.stats import chisquare
 
 from .randomizer_contract import FALSE_ALARM, RandomizerContract

@@ -3,8 +3,7 @@
 import numpy as np
 from changeling_protocol import Calendar, closings
 from changeling_statistics import Attendance, Network, NodeTally, Tallies
-from changeling_statistics.estimation.entry_covariance import GroupEdges, entry_covariance
-from changeling_statistics.estimation.expected import expected_moments, expected_variances
+from changeling_statistics.estimation.entries import GroupEdges, entry_covariance, expected_moments, expected_variances
 
 
 def hierarchy(periods, widths, generator=None):

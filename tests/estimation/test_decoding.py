@@ -16,7 +16,7 @@ from changeling_protocol import (
     SubsetSelection,
 )
 from changeling_statistics import EmptyNode, Estimate, NodeTally, counterpart_of, histogram_change
-from changeling_statistics.estimation import input_counts
+from changeling_statistics.estimation.releases import input_counts
 
 from benchmarks.decoding import measure
 from tests.report_variances import mean_report_variances

@@ -34,7 +34,7 @@ from changeling_statistics import (
     window_figures,
 )
 from changeling_statistics.diagnostics import FALSE_ALARMS
-from changeling_statistics.estimation.influence import influences, largest_values
+from changeling_statistics.estimation.figures import influences, largest_values
 
 from ..protocol.examples import hierarchical, joint_plan, mixed, survey
 

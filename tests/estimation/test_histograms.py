@@ -35,9 +35,8 @@ from changeling_statistics import (
     series,
     sliding,
 )
-from changeling_statistics.estimation import cover_series
-from changeling_statistics.estimation.matrices import sandwich
 from changeling_statistics.estimation.recursion import planned_last_uses
+from changeling_statistics.estimation.solution import sandwich
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import attended, best_row, calendar, dense_row, noiseless, random_tallies
@@ -159,17 +158,6 @@ def test_times_covary_as_their_weights_do():
     crossed = np.tensordot(rows[0] * rows[1], solution.releases.covariances, axes=1)
     np.testing.assert_allclose(joint[0, 1], crossed)
     np.testing.assert_allclose(joint[1, 1], histogram(SURVEY, tallies, 7).estimate.covariance)
-
-
-def test_the_solve_is_never_worse_than_cover_sums_by_the_planned_variance():
-    """At every time of a survey whose first nodes, with everybody's insertion, are noisier."""
-    tallies = random_tallies(SURVEY, np.random.default_rng(7))
-    known = releases(SURVEY, tallies)
-    at = {(u.track, u.number): e for e, u in enumerate(known.nodes)}
-    for t, cover in enumerate(cover_series(SURVEY, tallies, T), 1):
-        summed = sum(known.network.variance[at[u.track, u.number]] for u in cover.nodes)
-        online = known.network.closed_by(t).resistance(t)
-        assert known.network.resistance(t) <= online + 1e-9 <= summed + 2e-9
 
 
 def test_weights_do_not_depend_on_what_was_answered():

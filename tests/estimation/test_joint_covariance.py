@@ -35,8 +35,8 @@ from changeling_statistics import (
     series,
     without_sum,
 )
-from changeling_statistics.estimation.matrices import sandwich
-from changeling_statistics.joint import correlations
+from changeling_statistics.estimation.entries import correlations
+from changeling_statistics.estimation.solution import sandwich
 
 from tests.report_variances import report_covariance
 from tests.true_sampling import true_sampling_covariance

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from changeling_protocol import Node
+from changeling_protocol import cover as cover_of
 from changeling_statistics import Closing, Frontier, Network, advance
-from changeling_statistics.estimation.covers import cover_row
 from changeling_statistics.estimation.recursion import last_uses, run
 
 from .graphs import dense_row, hierarchy, scattered
@@ -87,7 +88,8 @@ def test_the_solve_is_never_worse_than_cover_sums(seed):
     """With planned variances as weights, at every time, online and so retrospectively (Gauss and Markov)."""
     graph = hierarchy(27, (1, 3, 9, 27), np.random.default_rng(seed))
     for time in range(1, 28):
-        cover = float(cover_row(graph, time) ** 2 @ graph.variance)
+        paths = {(s, e): at for at, (s, e) in enumerate(zip(graph.start.tolist(), graph.end.tolist(), strict=True))}
+        cover = sum(graph.variance[paths[each.start, each.end]] for each in cover_of(Node(0, time), (1, 3, 9, 27)))
         online = graph.closed_by(time).resistance(time)
         assert graph.resistance(time) <= online + 1e-12 <= cover + 2e-12
 

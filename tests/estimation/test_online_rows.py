@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from changeling_statistics import Network
-from changeling_statistics.estimation.online_rows import online_rows
+from changeling_statistics.estimation.network import online_rows
 
 from .graphs import dense_row, hierarchy, scattered
 

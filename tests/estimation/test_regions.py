@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from changeling_statistics import Estimate, bands, displayed, intervals, region
-from changeling_statistics.estimation import correlated_bands
+from changeling_statistics.estimation.regions import correlated_bands
 
 DRAWS = 20_000
 SLACK = 4 * np.sqrt(0.95 * 0.05 / DRAWS)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from changeling_statistics.estimation.routes import Routes
+from changeling_statistics.estimation.chains import Routes
 
 from .graphs import hierarchy, scattered
 

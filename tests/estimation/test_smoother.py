@@ -13,7 +13,7 @@ from changeling_statistics import (
     smoothed_series,
     superpopulation_change,
 )
-from changeling_statistics.estimation.smoother import likely_drift
+from changeling_statistics.estimation.histograms import likely_drift
 
 from ..protocol.examples import survey
 from .graphs import attended, calendar, hierarchy, noiseless, random_tallies
@@ -70,7 +70,7 @@ def test_the_drift_is_found_by_likelihood():
 
 def test_the_likelihood_is_that_of_the_dense_normal_distribution():
     """Differences of -2 ln p between drifts, with a first time nearly without prior."""
-    from changeling_statistics.estimation.smoother import _surprise
+    from changeling_statistics.estimation.histograms import _surprise
 
     generator = np.random.default_rng(4)
     panel = hierarchy(6, (1,))

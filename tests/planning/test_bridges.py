@@ -2,7 +2,7 @@
 
 import pytest
 from changeling_protocol import KaryResponse, MutationSpace, Odds, StateSpace, Track
-from changeling_statistics.planning.bridges import allowed_gap, longest_gap
+from changeling_statistics.planning.outages import allowed_gap, longest_gap
 from hypothesis import given
 from hypothesis import strategies as st
 

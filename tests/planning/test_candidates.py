@@ -5,11 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
-from changeling_statistics.estimation.entry_covariance import GroupEdges
-from changeling_statistics.estimation.expected import expected_variances
+from changeling_statistics.estimation.entries import GroupEdges, expected_variances
 from changeling_statistics.estimation.weights import whitened
-from changeling_statistics.planning.candidates import Maker
-from changeling_statistics.planning.families import closer_look, first_look
+from changeling_statistics.planning.candidates import Maker, closer_look, first_look
 
 from .wishes import wish
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, plan_cost
 from changeling_statistics import PRICE, optimal_plan, outage, predict
-from changeling_statistics.planning.floors import GOOD
-from changeling_statistics.planning.outages import enough_reports
+from changeling_statistics.planning.outages import GOOD, enough_reports
 
 from .wishes import wish
 

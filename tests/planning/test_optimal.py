@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Hybrid, Survey, TimeBounded, plan_cost
 from changeling_statistics import compare_plans, optimal_plan
-from changeling_statistics.planning.comparison import NAMES
+from changeling_statistics.planning.plans import NAMES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -31,7 +31,8 @@ from changeling_statistics import (
     predict,
     releases,
 )
-from changeling_statistics.estimation.sampling_forms import Design, draws
+from changeling_statistics.estimation.entries import draws
+from changeling_statistics.estimation.sampling import Design
 from changeling_statistics.planning.prediction import PlannedEdges
 
 from benchmarks.cohort import cohort

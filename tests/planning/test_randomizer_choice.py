@@ -17,11 +17,11 @@ from changeling_protocol import (
     TimeBounded,
     track_cost,
 )
-from changeling_statistics.planning.losses import Span, odds_within, reports_that_tell
-from changeling_statistics.planning.randomizer_choice import best_change, best_state
-from changeling_statistics.randomizers import class_variances, kary
-from changeling_statistics.randomizers.offers import ONE_CHANGE
-from changeling_statistics.randomizers.signed_subset import offers as signed
+from changeling_statistics.planning.responses import best_change, best_state
+from changeling_statistics.planning.wish import Span, odds_within, reports_that_tell
+from changeling_statistics.randomizers import kary
+from changeling_statistics.randomizers import signed_subset as signed
+from changeling_statistics.randomizers.registry import ONE_CHANGE, class_variances
 
 from .wishes import wish
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from changeling_statistics import Network
-from changeling_statistics.planning.resistances import Edges, drops, potentials, resistances
+from changeling_statistics.planning.prediction import Edges, drops, potentials, resistances
 
 
 def random_edges(generator, periods, extra):

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from changeling_protocol import Group, ReleasePlan
 from changeling_statistics import predict
-from changeling_statistics.estimation.expected import expected_moments
-from changeling_statistics.planning.candidates import Maker
-from changeling_statistics.planning.design_problem import Problem
-from changeling_statistics.planning.families import first_look
-from changeling_statistics.planning.shares import even, optimal_shares, rounded_shares
+from changeling_statistics.estimation.entries import expected_moments
+from changeling_statistics.planning.candidates import Maker, first_look
+from changeling_statistics.planning.shares import Problem, even, optimal_shares, rounded_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

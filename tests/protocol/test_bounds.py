@@ -27,11 +27,12 @@ from changeling_protocol import (
     TimeBounded,
     Track,
     most_span,
+    signed,
 )
 from changeling_protocol.constraints import MOST_CLASSES
 from changeling_protocol.plan import MOST_DRAWN_NODES, MOST_NODES, MOST_TRACKS
-from changeling_protocol.randomizers.spaces import MOST_ANSWERS
-from changeling_protocol.signing import MOST_ITEMS, signed
+from changeling_protocol.randomizers.interface import MOST_ANSWERS
+from changeling_protocol.signing import MOST_ITEMS
 from changeling_protocol.survey import MOST_EPSILON_MICRO
 from changeling_protocol.wire import MOST_BODY_BYTES
 from hypothesis import given

@@ -1,8 +1,7 @@
 """Early ends: signed by the authority, and read back as they were."""
 
 import pytest
-from changeling_protocol import MOST_PERIODS, BadSignature, EarlyEnd, MalformedBytes, Survey
-from changeling_protocol.signing import signed
+from changeling_protocol import MOST_PERIODS, BadSignature, EarlyEnd, MalformedBytes, Survey, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .examples import AUTHORITY, PINNED, survey

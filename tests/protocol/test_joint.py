@@ -32,9 +32,9 @@ from changeling_protocol import (
     micro,
     most_telling,
     plan_cost,
+    signed,
 )
-from changeling_protocol.plan_fields import plan_as_fields, plan_from_fields
-from changeling_protocol.signing import signed
+from changeling_protocol.plan import plan_as_fields, plan_from_fields
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -27,9 +27,10 @@ from changeling_protocol import (
     UnaryEncoding,
     log_ratio,
     plan_cost,
+    randomizer_as_fields,
+    randomizer_from_fields,
     rounded_up,
 )
-from changeling_protocol.randomizers import randomizer_as_fields, randomizer_from_fields
 
 from tests.coins import SeededCoins
 

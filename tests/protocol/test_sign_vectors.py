@@ -14,7 +14,7 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_statistics import counterpart_of
-from changeling_statistics.randomizers.sign_vectors import unrank_signs
+from changeling_statistics.randomizers.counted import unrank_signs
 
 SMALL = [
     SignVectors(0, ((0, 0),)),

@@ -1,7 +1,7 @@
 """Signed objects: who can sign, and who cannot."""
 
 import pytest
-from changeling_protocol import BadSignature, authority_key, canonical
+from changeling_protocol import BadSignature, authority_key, encode
 from changeling_protocol.signing import payload_bytes, verified
 
 from .examples import AUTHORITY, PINNED
@@ -73,8 +73,8 @@ def test_nobody_signs_without_a_private_key():
     """Under the identity anybody's signature holds, so it is no authority; another beside it still is."""
     identity = b"\1" + bytes(31)
     payload = payload_bytes("survey", {"question": "?"})
-    forged = canonical.encode({"payload": payload, "signature": identity + bytes(32)})
+    forged = encode({"payload": payload, "signature": identity + bytes(32)})
     with pytest.raises(BadSignature):
         verified("survey", forged, [identity])
-    genuine = canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
+    genuine = encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
     assert verified("survey", genuine, [identity, PINNED[0]]) == {"question": "?"}

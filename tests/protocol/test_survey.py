@@ -22,9 +22,11 @@ from changeling_protocol import (
     Survey,
     Track,
     UnderstatedEpsilon,
-    canonical,
+    decode,
+    encode,
+    signed,
 )
-from changeling_protocol.signing import payload_bytes, signed
+from changeling_protocol.signing import payload_bytes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .examples import AUTHORITY, PINNED, hierarchical, joint_plan, mixed, survey
@@ -45,7 +47,7 @@ def test_a_signed_survey_comes_back_with_its_name(original):
     encoded = original.signed_by(AUTHORITY)
     read = Survey.from_signed(encoded, PINNED)
     assert read == original
-    assert read.id == sha256(canonical.decode(encoded)["payload"]).digest()[:16]
+    assert read.id == sha256(decode(encoded)["payload"]).digest()[:16]
 
 
 def test_a_survey_with_any_byte_altered_is_refused():
@@ -76,10 +78,10 @@ def test_a_survey_never_states_less_than_its_plan_costs():
     with pytest.raises(UnderstatedEpsilon, match="state at least"):
         replace(honest, epsilon_micro=honest.epsilon_micro - 1)
     assert replace(honest, epsilon_micro=honest.epsilon_micro + 1).epsilon > honest.epsilon
-    fields = canonical.decode(canonical.decode(honest.signed_by(AUTHORITY))["payload"])
+    fields = decode(decode(honest.signed_by(AUTHORITY))["payload"])
     fields["epsilon_micro"] -= 1
-    payload = canonical.encode(fields)
-    signed = canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
+    payload = encode(fields)
+    signed = encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
     with pytest.raises(UnderstatedEpsilon):
         Survey.from_signed(signed, PINNED)
 
@@ -92,9 +94,9 @@ def test_an_object_of_another_kind_or_version_is_not_a_survey():
     with pytest.raises(MalformedBytes, match="not a sealing-key"):
         SealingKey.from_signed(survey().signed_by(AUTHORITY), PINNED)
     for version in (1, 2, 4):
-        payload = canonical.encode({**canonical.decode(payload_bytes("survey", {})), "version": version})
+        payload = encode({**decode(payload_bytes("survey", {})), "version": version})
         with pytest.raises(MalformedBytes, match=f"has protocol version {version}; this is version 3"):
-            Survey.from_signed(canonical.encode({"payload": payload, "signature": AUTHORITY.sign(payload)}), PINNED)
+            Survey.from_signed(encode({"payload": payload, "signature": AUTHORITY.sign(payload)}), PINNED)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_odds_beyond_64_bits_are_not_signed():
 def test_fields_that_are_missing_added_or_of_another_type_are_refused():
     """A survey has exactly its fields."""
     fields = survey().payload
-    known = {k: v for k, v in canonical.decode(fields).items() if k not in ("kind", "version")}
+    known = {k: v for k, v in decode(fields).items() if k not in ("kind", "version")}
     for broken in (
         {**known, "more": 1},
         {k: v for k, v in known.items() if k != "grace"},
@@ -191,6 +193,6 @@ def test_true_is_no_form_of_one_in_a_key_or_a_version():
     for changed in ({"begins": True}, {"begins": False}, {"begins": 0, "expires": True}, {"expires": 2**63}):
         with pytest.raises(MalformedBytes):
             SealingKey.from_signed(signed("sealing-key", {**key, **changed}, AUTHORITY), PINNED)
-    payload = canonical.encode({**canonical.decode(survey().payload), "version": True})
+    payload = encode({**decode(survey().payload), "version": True})
     with pytest.raises(MalformedBytes, match="version True"):
         Survey.from_payload(payload)

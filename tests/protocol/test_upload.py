@@ -34,7 +34,7 @@ from changeling_protocol import (
     upload_bytes,
 )
 from changeling_protocol.plan import MOST_TRACKS
-from changeling_protocol.strata import MOST_STRATA
+from changeling_protocol.survey import MOST_STRATA
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given

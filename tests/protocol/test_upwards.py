@@ -21,8 +21,8 @@ from changeling_protocol import (
     micro,
     plan_cost,
     rounded_up,
+    signed,
 )
-from changeling_protocol.signing import signed
 
 from .examples import AUTHORITY, PINNED, mixed, survey
 

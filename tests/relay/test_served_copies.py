@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 from changeling_aggregator.errors import SpoolError
-from changeling_protocol import SealingKey, canonical
+from changeling_protocol import SealingKey, encode
 from changeling_protocol.wire import decode_key_list
 
 from ..protocol.examples import AUTHORITY
@@ -26,7 +26,7 @@ def test_no_request_of_a_device_reaches_the_server(tmp_path, upstream):
             before = len(upstream.seen)
             for _ in range(50):
                 answers = [await http.get(path(FIRST)), await http.get("/v1/keys"), await http.get("/readyz")]
-                answers.append(await http.post("/v1/uploads", content=canonical.encode({"envelopes": [sealed()]})))
+                answers.append(await http.post("/v1/uploads", content=encode({"envelopes": [sealed()]})))
                 assert [answer.status_code for answer in answers] == [200] * 4
                 assert answers[0].content == FIRST.signed_by(AUTHORITY)
             assert (await http.get(path(ELSEWHERE))).status_code == 404
@@ -83,7 +83,7 @@ def test_the_last_good_copies_are_served_for_a_day(tmp_path, upstream):
             for age in (0, 86_400, 86_401):
                 hand.now = hand.now + age if age < 86_401 else hand.now + 1
                 answers = [await http.get(where) for where in (path(FIRST), "/v1/keys", "/readyz")]
-                answers.append(await http.post("/v1/uploads", content=canonical.encode({"envelopes": []})))
+                answers.append(await http.post("/v1/uploads", content=encode({"envelopes": []})))
                 statuses.append({answer.status_code for answer in answers})
             assert answers[0].headers["retry-after"]
         return statuses
@@ -110,7 +110,7 @@ def test_nothing_of_a_device_or_an_envelope_is_logged(tmp_path, upstream, caplog
     async def run():
         hand = Hand(tmp_path, upstream, batch=1)
         async with asked(hand) as http:
-            for content in (canonical.encode({"envelopes": [envelope, b"", envelope[:60]]}), b"\xff" * 100):
+            for content in (encode({"envelopes": [envelope, b"", envelope[:60]]}), b"\xff" * 100):
                 await http.post("/v1/uploads", content=content)
             upstream.status = 500
             turning = asyncio.create_task(hand.turn())

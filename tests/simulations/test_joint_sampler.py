@@ -25,7 +25,7 @@ from changeling_simulations.joint_sampler import in_order, joint_nodes
 from changeling_simulations.population import Population
 from changeling_simulations.synthetic import synthetic_changelog
 from changeling_statistics import counterpart_of
-from changeling_statistics.joint import correlations, middle
+from changeling_statistics.estimation.entries import correlations, middle
 from scipy.stats import chi2, chisquare
 
 from tests.coins import SeededCoins

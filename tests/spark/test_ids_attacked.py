@@ -52,8 +52,8 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
     for ids in batches:
         log.append(closing(log), *(envelope(log.survey, log.key, [report(8, id_=id_)]) for id_ in ids))
         fold(log.store, closing(log), closing=False)
-    with log.store.reading() as connection:
-        (stored,) = runs_of(connection, [(log.survey.id, 8)]).values()
+    with log.store.view() as view:
+        (stored,) = view.runs([(log.survey.id, 8)]).values()
     assert len(stored) == RUNS
     again = [envelope(log.survey, log.key, [report(8, id_=id_)]) for ids in batches for id_ in ids]
     for times, folds in enumerate((on_spark, on_spark, lambda log, _: fold(log.store, closing(log), closing=False)), 1):

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 from changeling_protocol import NodeNumber, TrackNumber
-from changeling_statistics import lots_to_show
-from changeling_statistics.snapshots import MINIMUMS, enough, snapshot_cost
+from changeling_statistics import batches_to_show
+from changeling_statistics.publishing import MINIMUMS, enough, snapshot_cost
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ def life(bursts: list[tuple[str, bool, int]]) -> tuple[list[Shown], Shown]:
     moments: list[Shown] = [{}]
 
     def look(sealed: bool) -> None:
-        for lot in lots_to_show(shown, counted, MINIMUM, sealed=sealed):
+        for lot in batches_to_show(shown, counted, MINIMUM, sealed=sealed):
             shown[lot] = counted[lot].copy()
         moments.append({lot: cells.copy() for lot, cells in shown.items()})
 
@@ -88,11 +88,11 @@ def test_what_is_shown_never_goes_back_and_little_is_left_out(bursts: list[tuple
 def test_a_closing_is_shown_once_all_its_cells_are_large() -> None:
     """One small stratum makes it wait until it is sealed."""
     large, small = {WHOLE: enough(MINIMUM)}, {WHOLE: enough(MINIMUM) - 1}
-    assert lots_to_show({}, {"a": large}, MINIMUM, sealed=False) == {"a"}
-    assert lots_to_show({}, {"a": large, "b": {WHOLE: 0}}, MINIMUM, sealed=False) == {"a"}
-    assert lots_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=False) == set()
-    assert lots_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=True) == {"a", "b"}
-    assert lots_to_show({"a": large}, {"a": large, "b": {WHOLE: 2}}, MINIMUM, sealed=True) == set()
+    assert batches_to_show({}, {"a": large}, MINIMUM, sealed=False) == {"a"}
+    assert batches_to_show({}, {"a": large, "b": {WHOLE: 0}}, MINIMUM, sealed=False) == {"a"}
+    assert batches_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=False) == set()
+    assert batches_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=True) == {"a", "b"}
+    assert batches_to_show({"a": large}, {"a": large, "b": {WHOLE: 2}}, MINIMUM, sealed=True) == set()
 
 
 @pytest.mark.parametrize(

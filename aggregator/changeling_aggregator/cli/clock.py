@@ -5,7 +5,7 @@ import time
 from typing import Annotated
 
 import typer
-from changeling_protocol.wire.paths import CLOCK
+from changeling_protocol.wire import CLOCK
 
 from .remote import TokenFile, put, token_in
 

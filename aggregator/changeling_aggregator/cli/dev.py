@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 import typer
 from changeling_protocol import Survey, UnixSeconds
-from changeling_protocol.wire import ErrorCode, survey_path
-from changeling_protocol.wire.paths import HISTOGRAM
+from changeling_protocol.wire import HISTOGRAM, ErrorCode, survey_path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..errors import ServerAnswered

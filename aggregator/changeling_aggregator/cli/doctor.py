@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from changeling_protocol import UnixSeconds
-from changeling_protocol.wire.paths import READY
+from changeling_protocol.wire import READY
 
 from .files import read_store_key
 from .settings import SettingsCommand

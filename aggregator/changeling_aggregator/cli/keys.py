@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds
-from changeling_protocol.wire.paths import KEYS
+from changeling_protocol.wire import KEYS
 from changeling_statistics import format_instant, parse_instant
 from rich.table import Table
 

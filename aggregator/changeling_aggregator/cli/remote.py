@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from changeling_protocol import MalformedBytes, is_loopback
-from changeling_protocol.wire import ErrorAnswer
+from changeling_protocol import MalformedBytes
+from changeling_protocol.wire import ErrorAnswer, is_loopback
 
 from ..errors import AggregatorError, ServerAnswered
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import CHANGE, HISTOGRAM, SERIES, STATUS, WINDOWS
+from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, STATUS, WINDOWS, survey_path
 from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 

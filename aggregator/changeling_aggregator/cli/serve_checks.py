@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import typer
-from changeling_protocol import authority_key, is_loopback
+from changeling_protocol import authority_key
+from changeling_protocol.wire import is_loopback
 
 from .files import read_public_key, read_store_key
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 from changeling_protocol import EarlyEnd
-from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import END
+from changeling_protocol.wire import END, survey_path
 from changeling_statistics import constraint_in_words, format_duration, format_instant, parse_count, read_survey
 
 from .code import code

@@ -16,7 +16,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from changeling_protocol import Survey, SurveyId, UnixMilliseconds, UnixSeconds
-from changeling_statistics import lots_to_show
+from changeling_statistics import batches_to_show
 
 from ..errors import SegmentLost, Unwritable
 from ..store import ClosingKey, Looked, Lot, LotKey, Store, Transaction, Turn, View
@@ -173,7 +173,7 @@ def _fresh(view: View, survey: Survey, before: Looked, after: Looked) -> _Fresh:
     shown = _by_closing(view.shown_lots(survey.id, after=before.final, until=after.due))
     fresh: dict[LotKey, Lot] = {}
     for period, lots in counted.items():
-        chosen = lots_to_show(
+        chosen = batches_to_show(
             {key: lot.counts for key, lot in shown[period].items()},
             {key: lot.counts for key, lot in lots.items()},
             max(1, survey.minimum),

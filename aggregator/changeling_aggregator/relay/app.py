@@ -6,13 +6,16 @@ from time import monotonic
 
 from changeling_protocol import MalformedBytes
 from changeling_protocol.wire import (
+    ALIVE,
+    KEYS,
     MOST_BODY_BYTES,
+    READY,
+    UPLOADS,
     ErrorCode,
     decode_upload_request,
     encode_acknowledgement,
     survey_path,
 )
-from changeling_protocol.wire.paths import ALIVE, KEYS, READY, UPLOADS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

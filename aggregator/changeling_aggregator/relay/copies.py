@@ -19,7 +19,8 @@ from changeling_protocol import (
     Survey,
     SurveyId,
     UnixSeconds,
-    canonical,
+    decode,
+    encode,
 )
 from changeling_protocol.wire import encode_key_list
 
@@ -183,11 +184,11 @@ class Copies:
             "signed": b"" if chosen is None else chosen.signed,
             "chosen": 0 if chosen is None else chosen.chosen,
         }
-        _keep(self._folder / _KEYS, canonical.encode(kept))
+        _keep(self._folder / _KEYS, encode(kept))
 
     def _load_keys(self) -> None:
         try:
-            kept = canonical.decode((self._folder / _KEYS).read_bytes(), most_items=2**16)
+            kept = decode((self._folder / _KEYS).read_bytes(), most_items=2**16)
         except FileNotFoundError:
             return
         match kept:

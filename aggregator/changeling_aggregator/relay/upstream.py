@@ -7,16 +7,19 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import urlsplit
 
 import httpx
-from changeling_protocol import ID_BYTES, MalformedBytes, Refusal, SurveyId, is_loopback
+from changeling_protocol import ID_BYTES, MalformedBytes, Refusal, SurveyId
 from changeling_protocol.wire import (
+    KEYS,
     MOST_BODY_BYTES,
     MSGPACK,
+    SURVEYS,
+    UPLOADS,
     decode_acknowledgement,
     decode_key_list,
     encode_upload_request,
+    is_loopback,
     survey_path,
 )
-from changeling_protocol.wire.paths import KEYS, SURVEYS, UPLOADS
 
 from ..errors import UpstreamTrouble
 

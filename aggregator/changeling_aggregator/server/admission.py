@@ -4,8 +4,7 @@ import logging
 from asyncio import timeout
 from collections.abc import Mapping
 
-from changeling_protocol import is_loopback
-from changeling_protocol.wire import ErrorCode
+from changeling_protocol.wire import ErrorCode, is_loopback
 from starlette.requests import Request
 
 from ..errors import Overloaded, TurnedDown

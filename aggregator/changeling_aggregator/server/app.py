@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from changeling_protocol.wire import survey_path
-from changeling_protocol.wire.paths import (
+from changeling_protocol.wire import (
     ALIVE,
     CHANGE,
     CLOCK,
@@ -19,6 +18,7 @@ from changeling_protocol.wire.paths import (
     SURVEYS,
     UPLOADS,
     WINDOWS,
+    survey_path,
 )
 from starlette.applications import Starlette
 from starlette.routing import Route

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from changeling_protocol.wire import PROBLEM, STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import HTTP_STATUS, PROBLEM, ErrorAnswer, ErrorCode
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -148,7 +148,7 @@ class GuardedHttp(HttpToolsProtocol):
             self.transport.abort()
             return
         body = ErrorAnswer(code, detail).encode()
-        head = f"HTTP/1.1 {STATUS[code]} \r\ncontent-type: {PROBLEM}\r\ncontent-length: {len(body)}\r\n"
+        head = f"HTTP/1.1 {HTTP_STATUS[code]} \r\ncontent-type: {PROBLEM}\r\ncontent-length: {len(body)}\r\n"
         head += f"cache-control: {UNKEPT}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
         self.transport.close()

@@ -5,7 +5,7 @@ from inspect import isfunction
 from typing import Any
 
 from changeling_protocol import VERSION
-from changeling_protocol.wire import ADVICE, JSON, PROBLEM, STATUS, ErrorCode
+from changeling_protocol.wire import ADVICE, HTTP_STATUS, JSON, PROBLEM, ErrorCode
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -49,7 +49,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {_PROBLEM: _problem()},
-            "responses": {str(status): _turned_down(status) for status in sorted({*STATUS.values()})},
+            "responses": {str(status): _turned_down(status) for status in sorted({*HTTP_STATUS.values()})},
             "securitySchemes": {
                 _TOKEN: {"type": "http", "scheme": "bearer", "description": "What `changeling token new` showed."}
             },
@@ -105,7 +105,7 @@ def _operation(route: Route, what: Described) -> dict[str, Any]:
 
 def _responses(what: Described, codes: set[ErrorCode]) -> dict[str, Any]:
     responses: dict[int, dict[str, Any]] = {
-        STATUS[code]: {"$ref": f"#/components/responses/{STATUS[code]}"} for code in codes
+        HTTP_STATUS[code]: {"$ref": f"#/components/responses/{HTTP_STATUS[code]}"} for code in codes
     }
     for status, bodies in what.gives.items():
         told = {"description": _GIVEN[status], "content": _content(bodies)}
@@ -121,7 +121,7 @@ def _responses(what: Described, codes: set[ErrorCode]) -> dict[str, Any]:
 def _turned_down(status: int) -> dict[str, Any]:
     """All errors of a status."""
     return {
-        "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if STATUS[code] == status),
+        "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if HTTP_STATUS[code] == status),
         "content": {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{_PROBLEM}"}}},
     }
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from changeling_protocol.wire import MSGPACK, PROBLEM, STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import HTTP_STATUS, MSGPACK, PROBLEM, ErrorAnswer, ErrorCode
 from changeling_statistics import NotEstimable
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -35,7 +35,7 @@ def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None 
     """The answer to a request that is turned down, which is counted; no cache keeps it."""
     count_refused(code)
     unkept = {**(headers or {}), "cache-control": UNKEPT}
-    return Response(ErrorAnswer(code, detail).encode(), STATUS[code], unkept, media_type=PROBLEM)
+    return Response(ErrorAnswer(code, detail).encode(), HTTP_STATUS[code], unkept, media_type=PROBLEM)
 
 
 def _turned_down(_: Request, error: Exception) -> Response:

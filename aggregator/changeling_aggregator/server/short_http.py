@@ -6,7 +6,7 @@ What the application is given is as it came: until a body has come whole, with o
 import asyncio
 from typing import Any
 
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import UPLOADS
 
 from .guarded_http import GuardedHttp
 from .short_way import ShortWay

@@ -10,7 +10,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 import prometheus_client as prometheus
-from changeling_protocol.wire.paths import UPLOADS
+from changeling_protocol.wire import UPLOADS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DENIALS_SECONDS = 10.0

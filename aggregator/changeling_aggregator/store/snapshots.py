@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import NodeNumber, ReleasePlan, StratumNumber, SurveyId, TrackNumber, canonical
+from changeling_protocol import NodeNumber, ReleasePlan, StratumNumber, SurveyId, TrackNumber, decode, encode
 from changeling_statistics import Attendance, Cell, NodeTally, PlanNode
 from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
@@ -106,7 +106,7 @@ def shown_lots(
     for row in connection.execute(query):
         nodes: dict[PlanNode, NodeTally] = {
             (TrackNumber(track), NodeNumber(node)): NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
-            for track, node, reports, slots in canonical.decode(row.cells)
+            for track, node, reports, slots in decode(row.cells)
         }
         lots[row.period, row.group, row.stratum] = Lot(Attendance(row.heard, row.new, row.missed), nodes)
     return lots
@@ -132,7 +132,7 @@ def put_snapshots(
         {
             **{"survey": survey, "period": period, "group": group, "stratum": stratum, "revision": revision},
             **{"heard": lot.attendance.heard, "new": lot.attendance.new, "missed": lot.attendance.missed},
-            "cells": canonical.encode(
+            "cells": encode(
                 [
                     [track, node, tally.reports, tally.slots.astype("<i8").tobytes()]
                     for (track, node), tally in sorted(lot.nodes.items())

@@ -5,15 +5,13 @@ errors owe nothing to the data: the tree drawn ahead, the square root where ther
 closed nodes. A pure epsilon is as good a promise with a delta beside it, so a delta never makes a release worse.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import sqrt
 from typing import cast
 
 from ..errors import BadState
 from ..node_noise import Law
-from .counters import COUNTER, INFINITE, PAN_PRIVATE
 from .hierarchies import HDCR, HierarchyRelease, at_pure_epsilon
 from .levels import AHEAD, SQUARE_ROOT, AheadRelease, SquareRootRelease
 from .method import Made, ReleaseMechanism
@@ -61,7 +59,7 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
 def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
     """A sentence that says what is chosen, why, and what the others would have given."""
     chosen, *others = predicted
-    every = [f"{one.name} by {one.error:.3g}" for one in (*others, *_others(asked))]
+    every = [f"{one.name} by {one.error:.3g}" for one in others]
     beside = f"; instead would err {', '.join(every)}" if every else ""
     alone = not isinstance(chosen.made, SquareRootRelease) and (asked.delta or asked.rho is not None)
     pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
@@ -71,16 +69,6 @@ def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
         else ""
     )
     return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}{reacting}"
-
-
-def _others(asked: Asked) -> Iterable[Predicted]:
-    """The counters, which state their variances but are never the best."""
-    for offer in (COUNTER, INFINITE, PAN_PRIVATE):
-        try:
-            made = cast("ReleaseMechanism[object]", offer.make(replace(asked, delta=Fraction(0), law=None, begun=None)))
-        except ValueError:
-            continue
-        yield Predicted(offer.name, _error(asked, made), made)
 
 
 def draws_ahead(made: ReleaseMechanism[object]) -> bool:

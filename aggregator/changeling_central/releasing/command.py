@@ -95,8 +95,7 @@ def release(
     """Publish a count of a changelog continually, with standard errors; run again, it goes on where it stopped.
 
     A query may name any column. A sum or a mean (mean of price from 0 to 100 by 5) clips and rounds; an answer that is
-    no finite number adds 0. Give --start and --until: else they are read from the data, and not protected. Of
-    pan-private the promise about outputs alone is kept, as the changelog lies beside it.
+    no finite number adds 0. Give --start and --until: else they are read from the data, and not protected.
 
     The losses of all releases of a changelog add up in a ledger beside it. What is said here as not private comes from
     the data: keep it to yourself.

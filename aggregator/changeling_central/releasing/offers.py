@@ -1,10 +1,11 @@
 """The table of what `changeling release` offers: the command, the function and the docs all read it here."""
 
+from functools import cache
+from importlib.metadata import entry_points
 from typing import cast
 
 from ..mechanism import State
 from .best import BEST
-from .counters import COUNTER, DYNAMIC, INFINITE, PAN_PRIVATE, PARTITIONING
 from .hierarchies import DCR, HDCR
 from .levels import AHEAD, SQUARE_ROOT
 from .offer import Offer
@@ -24,15 +25,24 @@ def register(offer: Offer[State]) -> None:
 
 def all_offers() -> tuple[Offer[object], ...]:
     """Everything that is offered, in the order of the help."""
+    _load()
     return tuple(_OFFERS.values())
 
 
 def offered(name: str) -> Offer[object]:
     """The offer of this name. ValueError for a name that is none."""
+    _load()
     try:
         return _OFFERS[name]
     except KeyError:
         raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(_OFFERS)}") from None
+
+
+@cache
+def _load() -> None:
+    """Let installed packages register their offers, by their entry points in the group `changeling.mechanisms`."""
+    for entry_point in entry_points(group="changeling.mechanisms"):
+        entry_point.load()()
 
 
 register(BEST)
@@ -41,8 +51,3 @@ register(SQUARE_ROOT)
 register(HDCR)
 register(DCR)
 register(SWCR)
-register(COUNTER)
-register(PAN_PRIVATE)
-register(INFINITE)
-register(PARTITIONING)
-register(DYNAMIC)

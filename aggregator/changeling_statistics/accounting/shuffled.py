@@ -1,32 +1,101 @@
-"""The (ε, δ) of a survey against whoever sees its envelopes only after an honest relay has shuffled them.
+"""What is shuffled together at each closing of a group, and at how many closings two changelogs can differ.
 
-What n entries send together hardly depends on one entry's changelog. Whoever reads it knows the entry's group and the
-nodes it drew, and the worst group counts. In a group two bounds hold, and the smaller is given, or the local figure if
-that is smaller still:
+At a closing an entry sends one envelope, which holds a report for each of its tracks whose node ends there, and the
+relay permutes the envelopes of that closing. The group of an envelope and the nodes it reports can be seen, and those
+of this entry are taken to be known. So an envelope hides only among those of the same group with reports on the same
+nodes; what the others drew does not depend on data.
 
-- round by round: an entry sends one envelope at each closing, and the relay permutes each closing by itself, so the
-  shuffled rounds compose. The reports of one envelope are taken to be linked. Not so in a joint group, whose rounds
-  depend on each other;
-- all linked: if all envelopes of an entry travelled as one, its whole transcript would be a single report of a
-  randomizer that loses at most the group's pure cost, hidden among those that drew the same group and the same nodes.
-  Cutting it up and shuffling the pieces reveals no more, so the bound of that single round holds.
-
-Reports that do travel together are never counted as shuffled apart.
+The reports of a joint group depend on each other from closing to closing, and what bounds independent rounds does not
+hold for them. Only its whole transcript counts, as one report of one round.
 """
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, localcontext
+from math import comb, prod
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Group
+from changeling_protocol import Calendar, Constraint, Group, Track, group_cost, rounded_up
 
 from ..estimate import Floats
+from ..randomizers.counterpart import Blanket
+from ..randomizers.registry import counterpart_of
 from .amplification import BLANKET, CLONES, blanket_deltas, clones_deltas
-from .distributions import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
-from .rounds import Round, differing_rounds, linked_round
-from .transcript import LEAST_DELTA, ROUNDING, Charged, group_epsilon
+from .curves import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
+from .transcript import LEAST_DELTA, ROUNDING, Charged, check_delta, epsilon_at, group_epsilon, most_differing
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The shuffling of one closing, or of whole transcripts.
+
+    local: how much of an entry can be told before it is shuffled, in nats, rounded up.
+    alike: the probability that another entry of the group reports on the same nodes.
+    blanket: the envelope's report as a mixture of the truth and a uniform symbol; None if it is no such mixture, or
+    the envelope holds several reports.
+    """
+
+    local: float
+    alike: float
+    blanket: Blanket | None
+
+
+def linked_round(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Round:
+    """The round in which every entry of a group sends its whole transcript at once, among those that drew alike."""
+    alike = 1 / prod(comb(track.count, track.reports) for track in group.tracks)
+    return Round(rounded_up(group_cost(group, calendar, constraint, closed)), alike, None)
+
+
+def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Counter[Round]:
+    """The rounds at which two changelogs of an entry of the group can differ, with how many there are of each.
+
+    If no two tracks end together, each track has as many rounds as its reports can differ. If some do, the rounds are
+    an upper bound: each report that differs is taken to have a round of its own, and the rounds to be those with the
+    largest losses, each with the smallest crowd and no blanket.
+    Raises ValueError for a joint group, whose rounds depend on each other.
+    """
+    if group.joint is not None:
+        raise ValueError("the rounds of a joint group depend on each other: only its whole transcript can be counted")
+    differing = {track: most_differing(track, calendar, constraint, closed) for track in group.tracks}
+    forms = _forms(group)
+    if all(len(tracks) == 1 for tracks in forms):
+        apart: Counter[Round] = Counter()
+        for (track,) in forms:
+            apart[_round((track,))] += differing[track]
+        return +apart
+    left = sum(differing[track] for track in group.tracks)
+    alike = min(_round(tracks).alike for tracks in forms)
+    chosen: Counter[Round] = Counter()
+    for tracks in sorted(forms, key=lambda tracks: _round(tracks).local, reverse=True):
+        taken = min(left, forms[tracks])
+        left -= taken
+        chosen[Round(_round(tracks).local, alike, None)] += taken
+    return +chosen
+
+
+def _forms(group: Group) -> Counter[tuple[Track, ...]]:
+    """How many closings the group has with which tracks ending there."""
+    if len(group.tracks) == 1:
+        return Counter({group.tracks: group.tracks[0].count})
+    ending: dict[int, list[Track]] = {}
+    for track in group.tracks:
+        for number in range(1, track.count + 1):
+            ending.setdefault(track.first + number * track.width, []).append(track)
+    return Counter(tuple(tracks) for tracks in ending.values())
+
+
+def _round(tracks: tuple[Track, ...]) -> Round:
+    losses = [track.randomizer.losses for track in tracks]
+    with localcontext(prec=50, rounding=ROUND_CEILING):
+        local = sum((max(each.mutations, each.appears, each.vanishes) for each in losses), Decimal(0))
+    drawn = [track.reports / track.count for track in tracks if track.reports < track.count]
+    # A single report hides among those that report the node. Of several, each is there or not.
+    alike = prod(drawn) if len(tracks) == 1 else prod(min(share, 1 - share) for share in drawn)
+    blanket = counterpart_of(tracks[0].randomizer).blanket if len(tracks) == 1 else None
+    return Round(rounded_up(local), alike, blanket)
+
 
 CONDITIONS = (
     "the relay is honest and does not collude with the server; the same n entries, this one included, answer honestly "
@@ -183,3 +252,60 @@ def _least_epsilon(profile: Profile, high: float, delta: float, within: float = 
             return low
         low, high = float(epsilons[first - 1]), float(epsilons[first])
     return high
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """That everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
+
+    epsilon: in nats, rounded up.
+    delta: 0 for a pure guarantee.
+    source: where the bound is proved.
+    conditions: what must hold for it, in words.
+    """
+
+    epsilon: float
+    delta: float
+    source: str
+    conditions: str
+
+
+@dataclass(frozen=True, slots=True)
+class LossStatement:
+    """What a survey can cost an entry, in three figures.
+
+    pure: with delta 0, against everybody.
+    approximate: with the delta asked for, against everybody.
+    shuffled: with that delta, against whoever sees uploads only after a relay has shuffled them; None if the survey
+    declares no relay, or nobody said how many entries it shuffles.
+    """
+
+    pure: Figure
+    approximate: Figure
+    shuffled: Figure | None
+
+
+def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None = None) -> LossStatement:
+    """What a survey can cost an entry. Of the three epsilons, shuffled <= approximate <= pure.
+
+    delta: from 0 to below 1. It ought to be well below one in the number of entries.
+    shuffled_entries: at least how many entries, of one stratum, are shuffled together at every closing; None if that is
+    not known.
+    Raises ValueError for a delta outside [0, 1), and, for a shuffled figure, below 1e-12 or without an entry.
+    """
+    check_delta(delta)
+    local = "none: holds against the server and everybody else, who know the entry's group and drawn nodes"
+    pure = Figure(rounded_up(survey.cost), 0.0, "the charge of the release plan, from exact integer odds", local)
+    approximate = Figure(
+        epsilon_at(survey, delta),
+        delta,
+        "privacy-loss distributions of the worst transcripts, those of joint groups in closed form, composed with "
+        "dp-accounting and rounded up "
+        "(Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022; Zhu, Dong, Wang 2022)",
+        f"{local}; with probability about delta a transcript may tell more, never more than the pure figure",
+    )
+    if shuffled_entries is None or not survey.relay:
+        return LossStatement(pure, approximate, None)
+    after = shuffled_loss(survey, delta, shuffled_entries)
+    shuffled = Figure(after.epsilon, delta, after.source, f"n = {shuffled_entries}: {CONDITIONS}")
+    return LossStatement(pure, approximate, shuffled)

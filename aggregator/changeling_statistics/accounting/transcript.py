@@ -1,35 +1,240 @@
-"""The (ε, δ) of everything that one entry ever reports under a survey's plan, where nobody is trusted.
+"""On how many nodes of a track two changelogs of an entry can differ, by how they differ there.
 
-On each track the worst way counts in which two changelogs can differ (`worst_compositions`), and the tracks of a group
-compose; a joint group has one curve for all its tracks (`joint_curve`). Which group an entry drew, and which nodes,
-can be seen on its envelopes. So whoever reads them is taken to know both, and the worst of them counts:
-
-    δ(ε) = max_g δ_g(ε)
-
-Each δ_g is bounded by that of the worst pair of changelogs, and if r of N nodes are drawn, by the worst r of them. All
-figures are upper bounds, and never above the pure ones. Deltas below LEAST_DELTA are not claimed.
+The pure cost is the largest sum of losses over these compositions, and is worked out in the protocol. (ε, δ) needs
+every one of them.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from math import lcm
+from typing import Protocol, TypeAlias
 
-from changeling_protocol import Calendar, Constraint, Group, ReleasePlan, group_cost, rounded_up
+import numpy as np
+from changeling_protocol import (
+    AtMost,
+    AtMostWithin,
+    Calendar,
+    Constraint,
+    Group,
+    ReleasePlan,
+    Track,
+    agreeing,
+    group_cost,
+    rounded_up,
+)
 
-from .curve import PrivacyCurve
-from .distributions import (
+from ..randomizers.counterpart import PairKind
+from .curves import (
     CurveCounts,
+    PrivacyCurve,
     PrivacyLossDistribution,
     all_together,
+    curve_of,
     distribution,
     grid_interval,
+    node_curve,
     upper_distribution,
+    worst_curve,
 )
-from .joint import joint_curve
-from .worst_compositions import worst_compositions
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """On how many nodes of a track two changelogs differ, by how they differ there.
+
+    both: nodes on which both have a mutation, and not the same one.
+    appears: nodes on which only the one has a mutation.
+    vanishes: only the other.
+    insertions: nodes on which both insert the entry, with different answers.
+    """
+
+    both: int
+    appears: int
+    vanishes: int
+    insertions: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """On how many nodes they differ in all."""
+        return self.both + self.appears + self.vanishes + self.insertions
+
+
+def track_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[Composition]:
+    """Every composition that two changelogs of an entry can have on a track, but for those that another contains.
+
+    closed: whether the cohort is closed. The first node of a track that starts with the calendar then holds two
+    insertions, and the mutations that are left fall on later nodes.
+    States may differ at every node.
+    """
+    reports = track.reports
+    if not track.reports_changes:
+        return [Composition(reports, 0, 0)]
+    most = constraint.most_nodes(track.bounds(calendar))
+    if not closed:
+        return divisions(most, reports)
+    if isinstance(constraint, AtMost | AtMostWithin):
+        most = min(constraint.k - 1, most)
+    if track.first > 0:
+        return divisions(most, reports)
+    after_first = divisions(most, reports - 1)
+    with_first = [Composition(each.both, each.appears, each.vanishes, 1) for each in after_first]
+    return with_first if track.reported is None else with_first + divisions(most, reports)
+
+
+def divisions(most: int, reports: int) -> list[Composition]:
+    """The compositions (s, a, b) with s + a <= κ, s + b <= κ and s + a + b <= N to which nothing can be added.
+
+    most: κ, on how many nodes a changelog can have mutations. reports: N, how many nodes an entry reports.
+    If there are nodes enough, a = b = κ - s for every s; if not, a and b share what is left in every way.
+    """
+    most = min(most, reports)
+    maximal = []
+    for both in range(most + 1):
+        left = min(reports - both, 2 * (most - both))
+        larger = min(left, most - both)
+        maximal += [Composition(both, appears, left - appears) for appears in range(left - larger, larger + 1)]
+    return maximal
+
+
+def most_differing(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> int:
+    """On how many of the nodes that an entry reports on a track two of its changelogs can differ at most."""
+    return max(each.nodes for each in track_compositions(track, calendar, constraint, closed))
+
+
+MOST_COMPOSITIONS = 128
+"""With more compositions than that, kinds of nodes are taken for one another, which gives a looser bound."""
+MOST_PAIRED = 400
+"""The most points of a curve of two reports together."""
+
+KindCurves: TypeAlias = dict[PairKind, PrivacyCurve]
+"""The curve of one node, by how two changelogs differ there."""
+
+
+def worst_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[CurveCounts]:
+    """The compositions of a track that can be the worst at some ε, each as numbers of independent reports by curve.
+
+    Those that another one covers at every ε are left out, and those with equal curves are one. If more than
+    MOST_COMPOSITIONS are left, several kinds of nodes all get the least curve above theirs, which is a looser bound.
+    """
+    kinds = {kind: node_curve(track.randomizer, kind) for kind in PairKind}
+    compositions = track_compositions(track, calendar, constraint, closed)
+    if track.reports_changes:
+        compositions = _uncovered(compositions, kinds)
+    by_curve = _by_curve(compositions, kinds)
+    for alike in ((PairKind.APPEARS, PairKind.VANISHES), (PairKind.MUTATIONS, PairKind.APPEARS, PairKind.VANISHES)):
+        if len(by_curve) > MOST_COMPOSITIONS:
+            above = worst_curve(kinds[kind] for kind in alike)
+            by_curve = _by_curve(compositions, kinds | dict.fromkeys(alike, above))
+    return by_curve
+
+
+def _uncovered(compositions: list[Composition], kinds: KindCurves) -> list[Composition]:
+    """The compositions (s, a, b) that are left when no other composition is at least as bad as they are at every ε."""
+    mutations, appears, vanishes = kinds[PairKind.MUTATIONS], kinds[PairKind.APPEARS], kinds[PairKind.VANISHES]
+    if _covers(appears, mutations) or _covers(vanishes, mutations):
+        # (s - 1, a + 1, b) and (s - 1, a, b + 1) are allowed wherever (s, a, b) is.
+        return [each for each in compositions if each.both == 0]
+    pair = _pair(kinds)
+    if pair and _covers(mutations, pair):
+        # (s + 1, a - 1, b - 1) is allowed wherever (s, a, b) is.
+        return [each for each in compositions if min(each.appears, each.vanishes) == 0]
+    if pair and _covers(pair, mutations) and all(each.appears == each.vanishes for each in compositions):
+        # There are nodes enough for (s - 1, a + 1, b + 1).
+        return [each for each in compositions if each.both == 0]
+    return compositions
+
+
+def _covers(upper: PrivacyCurve, lower: PrivacyCurve) -> bool:
+    """Whether the one curve is above the other at every ε."""
+    return worst_curve([upper, lower]) == upper
+
+
+def _pair(kinds: KindCurves) -> PrivacyCurve | None:
+    """The curve of a node where a mutation appears together with one where a mutation vanishes; None if too long."""
+    appears, vanishes = kinds[PairKind.APPEARS], kinds[PairKind.VANISHES]
+    return appears.together(vanishes) if len(appears.points) * len(vanishes.points) <= MOST_PAIRED else None
+
+
+def _by_curve(compositions: Sequence[Composition], kinds: KindCurves) -> list[CurveCounts]:
+    """The compositions as numbers of reports by curve, each once."""
+    distinct: dict[frozenset[tuple[PrivacyCurve, int]], CurveCounts] = {}
+    pair = _pair(kinds) if kinds[PairKind.APPEARS] != kinds[PairKind.VANISHES] else None
+    for composition in compositions:
+        counts: Counter[PrivacyCurve] = Counter()
+        paired = 0
+        if pair:
+            # For signed subsets a pair lies on the lattice of two mutations, and each alone does not.
+            paired = min(composition.appears, composition.vanishes)
+            counts[pair] += paired
+        counts[kinds[PairKind.APPEARS]] += composition.appears - paired
+        counts[kinds[PairKind.VANISHES]] += composition.vanishes - paired
+        counts[kinds[PairKind.MUTATIONS]] += composition.both
+        counts[kinds[PairKind.INSERTIONS]] += composition.insertions
+        positive = +counts
+        distinct[frozenset(positive.items())] = positive
+    return list(distinct.values())
+
+
+def joint_curve(group: Group) -> PrivacyCurve:
+    """The curve of a joint group's whole transcript: that of the worst pair of changelogs, at every ε.
+
+    Slots that are never used are taken to be used on further nodes which nobody is shown, so that it is an upper bound
+    for changelogs that leave some; it is attained where two changelogs can differ on all slots at once.
+    Raises ValueError if the group is not joint.
+    """
+    kernel = group.kernel
+    odds, mean = kernel.joint.odds, kernel.density([0] * len(group.tracks), 0)
+    low = _only_one_reaches(group) / mean
+    high = low * Fraction(odds.favoured, odds.other)
+    alike = 1 - high - low
+    return curve_of([(high, low), *([(alike, alike)] if alike else []), (low, high)])
+
+
+def _only_one_reaches(group: Group) -> Fraction:
+    """How likely, under the base, u reaches the threshold and v does not, where their inputs differ on every slot.
+
+    Slot by slot, the scores of u and of v are counted together, each up to the threshold.
+    """
+    joint, whole = group.kernel.joint, 1
+    top = joint.threshold
+    ways = np.zeros((top + 1, top + 1), dtype=object)
+    ways[0, 0] = 1
+    for track, p, weight, slots in zip(group.tracks, group.kernel.agreements, joint.weights, joint.slots, strict=True):
+        apart = _agrees_with_one(track)
+        unit = lcm(p.denominator, apart.denominator)
+        both, one, neither = (int(chance * unit) for chance in (p - apart, apart, 1 - p - apart))
+        for _ in range(slots):
+            of_u = _raised(ways, weight)
+            ways = neither * ways + one * (of_u + _raised(ways.T, weight).T) + both * _raised(of_u.T, weight).T
+            whole *= unit
+    return Fraction(int(ways[top, :top].sum()), whole)
+
+
+def _raised(ways: np.ndarray, weight: int) -> np.ndarray:
+    """The counts after the score in the rows went up by a weight; it stays at the threshold, which is the last row."""
+    after = np.zeros_like(ways)
+    after[weight:] = ways[: len(ways) - weight] if weight < len(ways) else 0
+    after[-1] += ways[max(0, len(ways) - weight) :].sum(axis=0)
+    return after
+
+
+def _agrees_with_one(track: Track) -> Fraction:
+    """How likely a symbol of the base agrees with one of two inputs and not with the other, for the worst two.
+
+    It is read off the curve of one report, where these symbols are the likeliest. Two inputs on different nodes agree
+    independently, which is never worse.
+    """
+    randomizer = agreeing(track.randomizer)
+    p, odds = randomizer.agreement, randomizer.odds
+    normalised = 1 + p * (Fraction(odds.favoured, odds.other) - 1)
+    curve = node_curve(track.randomizer, PairKind.MUTATIONS)
+    favoured = sum((q for r, q in curve.classes() if r * odds.other == q * odds.favoured), Fraction(0))
+    return max(favoured * normalised, p * (1 - p))
+
 
 LEAST_DELTA = 1e-12
 """Floating-point sums are exact to about a thousandth of this. Below it only the pure figure is given."""

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadChangelog
-from .columns import Changelog
-from .form import Columns
+from .changelog import Changelog, Columns, Time
 from .rows import Row, changelog_of_rows
-from .times import Time
 
 
-def read_csv(path: Path, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
+def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
     """The changelog in a CSV file, .csv or .csv.gz, in UTF-8, which opens with the names of its columns.
 
     path: the file. Its times are Unix seconds or ISO 8601, UTC where they name no offset.
@@ -29,13 +27,13 @@ def read_csv(path: Path, answers: Sequence[str] | None = None, columns: Columns 
     columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which names the file and the line; OSError if the file cannot be read.
     """
-    from .csv_files import changelog_of_csv
+    from .tables import changelog_of_csv
 
     with _file_named(path):
-        return changelog_of_csv(path, answers, columns)
+        return changelog_of_csv(Path(path), answers, columns)
 
 
-def read_parquet(path: Path, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
+def read_parquet(path: Path | str, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
     """The changelog in a Parquet file.
 
     path: the file. Its times are datetimes, dates, or as in a CSV file; answers and entries count as their text.
@@ -43,10 +41,10 @@ def read_parquet(path: Path, answers: Sequence[str] | None = None, columns: Colu
     columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which names the file and numbers its rows from 1; OSError if the file cannot be read.
     """
-    from .frames import changelog_of_parquet
+    from .tables import changelog_of_parquet
 
     with _file_named(path):
-        return changelog_of_parquet(path, answers, columns)
+        return changelog_of_parquet(Path(path), answers, columns)
 
 
 def read_frame(frame: Any, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
@@ -57,7 +55,7 @@ def read_frame(frame: Any, answers: Sequence[str] | None = None, columns: Column
     columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which numbers the rows from 1.
     """
-    from .frames import changelog_of_frame
+    from .tables import changelog_of_frame
 
     return changelog_of_frame(frame, answers, columns)
 
@@ -77,9 +75,9 @@ def read_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[st
 
 
 @contextmanager
-def _file_named(path: Path) -> Iterator[None]:
+def _file_named(path: Path | str) -> Iterator[None]:
     """Puts the file's name before what a BadChangelog says."""
     try:
         yield
     except BadChangelog as error:
-        raise BadChangelog(f"{path.name}, {error}") from error
+        raise BadChangelog(f"{Path(path).name}, {error}") from error

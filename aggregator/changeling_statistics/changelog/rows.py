@@ -1,16 +1,13 @@
 """The reader of rows, one at a time: slow, but it tells exactly what is wrong with a row."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import BadChangelog
-from .columns import Changelog
-from .form import Columns
-from .order import ABSENT, Encoded, in_order, unknown_answer
-from .times import Time, microseconds
+from .changelog import ABSENT, Changelog, Columns, Encoded, Time, in_order, microseconds, unknown_answer
 
 
 class Row(NamedTuple):
@@ -78,3 +75,17 @@ def changelog_of_rows(
         owner=np.asarray(owned) if len(owned) else None,
     )
     return in_order(encoded, unit, answers, columns)
+
+
+def swallows_rows(row: Sequence[str], is_row: Callable[[Sequence[str]], bool]) -> bool:
+    """Whether a quote that nobody closed took the rows behind it into a field, up to the next quote, without an error.
+
+    Text of several lines is good CSV. So the lines of a field are looked at: one that has as many fields as the row
+    itself, and could be a row, was swallowed.
+
+    row: as it was read. is_row: says of the fields of such a line whether they could be a row.
+    """
+    lines = (line for field in row if "\n" in field for line in field.split("\n")[1:])
+    return any(
+        len(fields) == len(row) and is_row(fields) for fields in (line.rstrip("\r").split(",") for line in lines)
+    )

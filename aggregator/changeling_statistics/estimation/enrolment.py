@@ -19,8 +19,7 @@ from itertools import pairwise
 import numpy as np
 from changeling_protocol import ReleasePlan, Survey
 
-from ..estimate import Floats
-from ..tallies import Attendance, GroupClosing
+from ..estimate import Attendance, Floats, GroupClosing
 from .network import Indices
 
 RECENT = 5

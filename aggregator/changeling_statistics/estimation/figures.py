@@ -1,29 +1,73 @@
-"""The figures of many estimates of one survey at once, without the covariances between answers.
+"""How far false entries can move an estimate: the price of poisoning it.
 
-They are what `histogram`, `change`, `series` and `sliding` give one by one: values, variances, and who is silent. As
-all of them are linear in the weights of nodes, or in their squares, those of many times take a few products of
-matrices; nothing grows with the square of the number of answers.
+An entry that says what it likes has one report on each node of its group. None moves its node by more than the largest
+value that a report decodes to, times the expansion, and the estimate by more than that times the node's weight.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from changeling_protocol import Node
+from changeling_protocol import Node, Randomizer
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from .histograms import Gap
-from .influence import influences
-from .network import Indices
-from .online_rows import online_rows
-from .reach import check_period, first_missing, missing_on_the_way
-from .regions import NORMAL
-from .releases import Releases, UsedNode
+from ..randomizers.registry import counterpart_of
+from .network import Indices, online_rows
+from .regions import NORMAL, intervals
+from .releases import Gap, Releases, UsedNode, check_period, first_missing, missing_on_the_way
 from .sampling import Sampling
 from .solution import Solution
 from .weights import hangs_together
+
+MOST_LISTED = 4096
+"""Of more symbols that treat all answers alike so many are looked at; each has the largest value somewhere."""
+POINT = 0.01
+
+
+def influences(releases: Releases, magnitudes: Floats) -> Floats:
+    """By how much one more entry can move each value of some estimates at most, shape (k, z), in entries.
+
+    magnitudes: of the weight of each node in each estimate, shape (k, E).
+    An entry is of the group that moves a value most.
+    """
+    tracks = releases.survey.plan.tracks
+    largest = np.array([largest_values(track.randomizer) for track in tracks])[releases.track]
+    largest = largest.reshape(len(releases), len(releases.survey.answers)) * releases.expansion[:, None]
+    moved = [
+        magnitudes @ np.where(releases.group[:, None] == group, largest, 0.0)
+        for group in range(len(releases.survey.plan.groups))
+    ]
+    furthest: Floats = np.max(moved, axis=0)
+    return furthest
+
+
+def false_entries(influence: Floats, enrolled: Floats) -> Floats:
+    """How many false entries it takes at least to move one of the fractions by one percentage point, shape (k,).
+
+    With n entries and f false ones, a fraction moves by at most f (I + 1) / (n + f).
+    influence: I, shape (k, z). enrolled: n, shape (k,).
+    """
+    needed: Floats = np.ceil(POINT * enrolled / (influence.max(-1, initial=0.0) + 1.0))
+    return needed
+
+
+@lru_cache(maxsize=256)
+def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
+    """The largest value, for each answer, that a single report decodes to, and in a closed cohort without its mean."""
+    counterpart, symbols = counterpart_of(randomizer), randomizer.symbols
+    listed = np.unique(np.linspace(0, symbols - 1, min(symbols, MOST_LISTED)).astype(np.uint64))
+    values = np.array(
+        [counterpart.estimate(counterpart.tally(listed[at : at + 1])).values for at in range(len(listed))]
+    )
+    values = np.maximum(np.abs(values), np.abs(values - values.mean(1, keepdims=True)))
+    largest: Floats = values.max(0)
+    if symbols > len(listed):
+        largest = np.full_like(largest, largest.max())
+    return tuple(largest.tolist())
+
 
 MOST_AT_ONCE = 2**17
 """How many weights are worked on at a time, so that they stay in the cache; eight times as many take twice as long."""
@@ -279,3 +323,59 @@ def _moved_by_silent(solution: Solution, block: _Block) -> tuple[Floats, Floats]
         (up, up_falling), (down, down_falling) = ((unsigned + signed).T / 2, (signed - unsigned).T / 2)
         below[at, 0], above[at, 0] = down - up_falling, up - down_falling
     return below, above
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Silence:
+    """Who of the entries behind an estimate was heard.
+
+    solution: what it is an estimate of. plus, minus: it is one of v_plus - v_minus.
+    """
+
+    solution: Solution
+    plus: int
+    minus: int
+
+    @property
+    def known_until(self) -> int:
+        """The last period whose closing the estimate may hang on."""
+        if not self.solution.retrospective:
+            return self.plus
+        return int(np.flatnonzero(self.solution.releases.enrolment.heard).max(initial=0))
+
+    @property
+    def enrolled(self) -> int:
+        """How many entries were heard of by then; a histogram is about so many."""
+        return round(self.solution.releases.enrolment.enrolled(self.solution.known_until(self.plus)))
+
+    @property
+    def heard(self) -> int:
+        """How many of them were heard as the last period closed that anybody reported, up to that of the estimate."""
+        return round(self.solution.releases.enrolment.heard_last(self.plus))
+
+    @property
+    def response_rate(self) -> float:
+        """The share of those enrolled that was heard; 1 if nobody is enrolled."""
+        return self.heard / self.enrolled if self.enrolled else 1.0
+
+    def bounds(self, level: float = 0.95) -> Floats:
+        """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
+
+        nan for an answer whose variance, itself an estimate, came out below zero.
+        level: with which probability they cover what those who are heard hold, between 0 and 1.
+        """
+        solution, enrolment = self.solution, self.solution.releases.enrolment
+        until, end = solution.known_until(self.plus), solution.releases.network.end
+        if self.plus == 0:
+            return np.zeros((len(solution.releases.survey.answers), 2))
+        row = solution.row(self.plus, self.minus) / enrolment.scale(until)
+        silent = np.maximum(enrolment.new[end] + enrolment.missed[until] - enrolment.heard[end], 0.0) * row
+        least = np.minimum(silent, 0.0)
+        may_fall = solution.releases.network.start > 0
+        below = least.sum() - np.maximum(silent, 0.0)[may_fall].sum()
+        above = np.maximum(silent, 0.0).sum() - least[may_fall].sum()
+        told = solution.weighed(row * enrolment.heard[end] / enrolment.stands_for[end], until, of_heard=True)
+        bounds = intervals(told, level) + np.array([below, above])
+        lowest = 0.0 if self.minus == 0 else -float(self.enrolled)
+        clipped: Floats = np.clip(bounds, lowest, float(self.enrolled))
+        return clipped

@@ -13,10 +13,7 @@ from changeling_protocol import ReleasePlan
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from .network import Indices, Network
-
-GROUND = 0
-"""The number of the connected part that time 0 is in."""
+from .network import GROUND, Indices, Network, last_uses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,13 +131,6 @@ def run(network: Network, changes: Floats, covariances: Floats, until: int) -> l
         frontier, online = advance(frontier, closing, last_use)
         estimates.append(online)
     return estimates
-
-
-def last_uses(network: Network) -> Indices:
-    """The `last_use` of `advance` where all edges are known."""
-    last = np.zeros(network.periods + 1, np.intp)
-    np.maximum.at(last, network.start, network.end)
-    return last
 
 
 def planned_last_uses(plan: ReleasePlan, periods: int) -> Indices:

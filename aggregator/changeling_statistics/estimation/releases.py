@@ -1,26 +1,74 @@
-"""The published nodes of a survey as edges of its release graph, each with its expansion and its planned variance.
+"""All nodes of a plan in the order in which estimates take them: by their ends, and there by their starts and tracks.
 
-A node (s, e] of changes measures v_e - v_s; one of states measures v_e - v_0; in units of how many entries those who
-are heard stand for (`enrolment`). How much an edge weighs depends on the plan, on how many were heard and on what the
-designer expects, never on what was answered, nor on how many reported on the node itself.
+A plan never changes, and what is read of a survey hangs on its nodes each time; so they are listed once.
 """
 
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from changeling_protocol import ExpectedChanges, Node, NodeNumber, Randomizer, ReleasePlan, Survey, TrackNumber
+from changeling_protocol import (
+    ExpectedChanges,
+    KaryResponse,
+    Node,
+    NodeNumber,
+    Randomizer,
+    ReleasePlan,
+    Survey,
+    TrackNumber,
+)
 from numpy.typing import NDArray
 
-from ..conservation import without_sum
-from ..estimate import Floats
-from ..randomizers import counterpart_of
-from ..tallies import NodeTally, Tallies
+from ..errors import EmptyNode, NotEstimable
+from ..estimate import Estimate, Floats, NodeTally, PlanNode, Tallies, without_sum
+from ..randomizers.kary import KaryCounterpart
+from ..randomizers.registry import counterpart_of
 from .enrolment import Enrolment
-from .expected import expected_spreads, expected_variances
+from .entries import expected_spreads, expected_variances
 from .network import Indices, Network
-from .plan_nodes import plan_nodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanNodes:
+    """The N nodes of a plan, each with the edge of the release graph that it is.
+
+    keys, spans: each node's track and number, and its span of periods.
+    track, group: the numbers of its track and group in the plan, shape (N,).
+    start, end: the two times of the edge, shape (N,); a report of a state is about all since time 0.
+    """
+
+    keys: Sequence[PlanNode]
+    spans: Sequence[Node]
+    track: Indices
+    group: Indices
+    start: Indices
+    end: Indices
+
+
+@lru_cache(maxsize=16)
+def plan_nodes(plan: ReleasePlan) -> PlanNodes:
+    """The nodes of all tracks of a plan."""
+    nodes = [
+        (node.end, node.start, number, at)
+        for group in range(len(plan.groups))
+        for number, track in plan.numbered(group)
+        for at, node in zip(track.node_numbers(), track.nodes(), strict=True)
+    ]
+    nodes.sort()
+    track = np.array([number for _, _, number, _ in nodes], np.intp)
+    changes = np.array([each.reports_changes for each in plan.tracks], np.bool_)
+    return PlanNodes(
+        keys=tuple((number, at) for _, _, number, at in nodes),
+        spans=tuple(Node(start, end) for end, start, _, _ in nodes),
+        track=track,
+        group=np.array([plan.group_of(number) for _, _, number, _ in nodes], np.intp),
+        start=np.where(changes[track], np.array([start for _, start, _, _ in nodes], np.intp), 0),
+        end=np.array([end for end, _, _, _ in nodes], np.intp),
+    )
+
 
 LEAST_VARIANCE = 1e-9
 """Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
@@ -271,3 +319,169 @@ def _of_reports(plan: ReleasePlan, answers: int, expected: ExpectedChanges, clos
         at = planned.track == number
         variance[at] = _of_report(plan, answers, expected, closed, TrackNumber(number), planned.end[at])
     return variance
+
+
+def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
+    """The unbiased change of the histogram over one node; for reports of states, the histogram at its end.
+
+        Δv̂ = M_δv P⁻¹ O        Ĉ = A diag(O) A' - M_δv diag(P⁻¹ O) M_δv',  A = M_δv P⁻¹
+
+    tally: the sums O, shape (slots,), and the number of reports.
+    randomizer: the one that the node was reported through.
+    Returns values of shape (z,), in entries, and a covariance of shape (z, z), in entries squared. The covariance is
+    that of the randomizer's coins, given the true answers: coins of different nodes are independent, so it adds up.
+    If the slots do not tell its last term it is too large on average, and the estimate says `upper_bound`.
+    Raises EmptyNode if nothing was reported, TypeError for an unknown kind of randomizer, ValueError for one that says
+    nothing or has no unbiased decoder.
+    Pan 2023, eq. 46; covariance: docs/mathematics.md, "Decoding a node".
+    """
+    if tally.reports == 0:
+        raise EmptyNode("nothing was reported on this node")
+    return counterpart_of(randomizer).estimate(tally)
+
+
+def input_counts(tally: NodeTally, randomizer: KaryResponse) -> Floats:
+    """Unbiased for how many reports of k-RR came from each input: ŝ = P⁻¹O = (O - n·q) / (p - q), shape (m,).
+
+    Takes O(m) steps. Raises ValueError for odds of 1:1, which say nothing.
+    """
+    return KaryCounterpart(randomizer).input_counts(tally)
+
+
+def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
+    """The change of the histogram over one node, with the covariance of multinomial reports.
+
+        Δv̂ = A O        Ĉ = A {diag(O) - OO'/n} A'
+
+    tally, randomizer: as for `histogram_change`, whose covariance is exceeded by M_δv {diag(ŝ) - ŝŝ'/n} M_δv'.
+    Returns values of shape (z,), in entries, and a covariance of shape (z, z), in entries squared.
+    Raises EmptyNode if nothing was reported; ValueError if the tally keeps sums of symbols.
+    Pan 2023, appendix C, which has proportions where counts belong: docs/mathematics.md, "Decoding a node".
+    """
+    values = histogram_change(tally, randomizer).values
+    squares = counterpart_of(randomizer).squares(tally)
+    if squares is None:
+        raise ValueError(f"a tally of {randomizer.symbols} symbols keeps sums, from which O O' is not known")
+    return Estimate(values, squares - np.outer(values, values) / tally.reports)
+
+
+class Missing(NamedTuple):
+    """A node of the plan that is not published.
+
+    track: the number of its track. node: its span.
+    """
+
+    track: int
+    node: Node
+
+
+def not_estimable(releases: Releases, time: int, until: int, origin: int = 0) -> NotEstimable:
+    """The error that names a missing node: the first one on the way from `origin` to `time` where fewest are missing.
+
+    until: only nodes that close by this period count.
+    """
+    asked = f"period {time}" if origin == 0 else f"the window ({origin}, {time}]"
+    missing = missing_on_the_way(releases, Node(origin, time), until)
+    if missing is None:
+        return NotEstimable(f"{asked} is not estimable: no nodes of the plan that close by period {until} lead to it")
+    track, node = missing
+    return NotEstimable(
+        f"{asked} is not estimable: it needs the node ({node.start}, {node.end}] of track {track}, "
+        "which has too few reports, or is not shown before late ones are in"
+    )
+
+
+def missing_on_the_way(releases: Releases, span: Node, until: int) -> Missing | None:
+    """The first missing node on the way from one time to another where fewest are missing; None if there is no way.
+
+    until: only nodes that close by this period count.
+    """
+    ways = _Ways(span.start)
+    links = _links(releases)
+    for time in range(1, until + 1):
+        ways.join(links[time])
+    return ways.missing(span.end)
+
+
+def first_missing(releases: Releases, until: int, *, retrospective: bool) -> list[Missing | None]:
+    """`missing_on_the_way` from time 0 to each time 1 to `until`.
+
+    retrospective: whether all nodes count; if not, those that close by the time in question.
+    """
+    ways, links, periods = _Ways(0), _links(releases), releases.survey.calendar.periods
+    online: list[Missing | None] = []
+    for time in range(1, periods + 1):
+        ways.join(links[time])
+        online.append(ways.missing(time))
+    return [ways.missing(time) for time in range(1, until + 1)] if retrospective else online[:until]
+
+
+_Link: TypeAlias = tuple[int, int, Missing | None]
+"""Two times, and the node between them if it is missing."""
+
+
+class _Ways:
+    """The ways from one time to all others on which fewest nodes are missing, as more nodes close.
+
+    A way is known by how many are missing, and by the first of them to close.
+    """
+
+    def __init__(self, origin: int) -> None:
+        self._best: dict[int, tuple[int, Missing | None]] = {origin: (0, None)}
+        self._links: defaultdict[int, list[tuple[int, Missing | None]]] = defaultdict(list)
+
+    def missing(self, time: int) -> Missing | None:
+        """The first missing node on the way to a time; None if none is missing, or there is no way."""
+        return self._best.get(time, (0, None))[1]
+
+    def join(self, links: Sequence[_Link]) -> None:
+        """More links; ways only get better."""
+        for start, end, missing in links:
+            self._links[start].append((end, missing))
+            self._links[end].append((start, missing))
+        waiting = deque(time for start, end, _ in links for time in (start, end) if time in self._best)
+        while waiting:
+            at = waiting.popleft()
+            count, first = self._best[at]
+            for other, missing in self._links[at]:
+                reached = (count, first) if missing is None else (count + 1, _earlier(first, missing))
+                if other not in self._best or reached[0] < self._best[other][0]:
+                    self._best[other] = reached
+                    waiting.append(other)
+
+
+def _earlier(first: Missing | None, second: Missing) -> Missing:
+    return (
+        second if first is None else min(first, second, key=lambda each: (each.node.end, each.node.start, each.track))
+    )
+
+
+def _links(releases: Releases) -> defaultdict[int, list[_Link]]:
+    """The nodes of the plan by the period with which they close."""
+    published = {(used.track, used.number) for used in releases.nodes}
+    links: defaultdict[int, list[_Link]] = defaultdict(list)
+    for number, track in enumerate(releases.survey.plan.tracks):
+        for at, node in enumerate(track.nodes(), 1):
+            start = node.start if track.reports_changes else 0
+            missing = None if (number, at) in published else Missing(number, node)
+            links[node.end].append((start, node.end, missing))
+    return links
+
+
+def check_period(survey: Survey, period: int) -> None:
+    """Raises ValueError for a period outside the calendar; 0 is its start."""
+    if not 0 <= period <= survey.calendar.periods:
+        raise ValueError(f"periods are numbered 0 to {survey.calendar.periods}, got {period}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A histogram, or the change of one, that the published nodes do not identify.
+
+    span: the times that are not connected, (start, end]; for a histogram the start is 0.
+    missing: the node that is missing, of those without which the two are not connected the first; None if no nodes
+    of the plan lead there by then.
+    """
+
+    span: Node
+    missing: Missing | None

@@ -1,42 +1,235 @@
-"""What the reports of one entry have in common: the part of a covariance that does not add up node by node.
+"""What the reports of one entry have in common, as quadratic forms of the entries' histories.
 
-Entries of one track are the same people at all its nodes, so that the error of asking only some of them is common to
-the nodes; and a joint response draws an entry's reports together. Both are quadratic forms of the entries' histories
-x_i(τ):
-
-    Σ_i d_i d_i' = (Σ_τ c_τ) Σ_τ c_τ V_τ - Σ_{τ<τ'} c_τ c_τ' Q_ττ',     d_i = Σ_τ c_τ x_i(τ), times τ >= 1
-
-V_τ = diag(v_τ) is estimated by the solution. Q_ττ' = Σ_i (x_i(τ') - x_i(τ))(…)' says who changed between two times.
-Reports cannot be linked, so only a node of changes over just (τ, τ'] tells it. For another span, answer by answer,
-
-    0 <= Q_ττ' <= the sum of Q over a chain of nodes from τ to τ', or V_τ + V_τ' if there is no chain
-
-(who changes and comes back is counted in the sum). Where Q adds to the error the upper limit is taken, where it takes
-off from it, as under many joint responses, the lower. Nodes whose tallies do not tell Q, as those of signed subsets
-over an even number of states, are between 0 and the lesser of V_τ + V_τ' and how many changed.
-
-A change node that nobody published is taken to have changed as many as the last one before it on its track.
-
-So the figure is linear in the tallies. It is unbiased if every span that matters is a node, as for one share and
-prefix sums, (1/f - 1)·v_t, or for panels. It is unbiased too in a closed cohort where entries change at most once
-after the first period, as nobody comes back. Else it is unbiased for an upper bound, and labelled so. A bound holds
-for the variance of each answer; for a region it holds to second order in the rate of changes.
+Two things make the errors of different nodes covary: that entries of one track are the same people at all its nodes,
+and that a joint response draws an entry's reports together. Knows plans and weights; nothing of tallies or of
+anybody's history.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from changeling_protocol import AtMost
+from changeling_protocol import AtMost, Survey
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from .links import Links, links
+from .chains import Links, Routes, links, routes
+from .entries import correlations, draws, middle
 from .network import Indices
 from .releases import Releases, shares
-from .routes import Routes, routes
-from .sampling_forms import Design, Forms, Scatter, Tie, draws, forms, scatter, ties
-from .sampling_weights import SamplingWeights, weighed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tie:
+    """How the reports of an entry hang together in one joint group of J tracks.
+
+    group: its number.
+    tracks: the numbers of its tracks, shape (J,).
+    rho: ρ between two reports of each pair of tracks, times how much likelier an entry reports two given nodes than if
+    it drew each by itself; shape (J, J).
+    middle: what the base of each track decodes to, in each answer, shape (J,).
+    """
+
+    group: int
+    tracks: Indices
+    rho: Floats
+    middle: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Design:
+    """Who reports on which of the E edges of a release graph, with what chance, and which reports hang together.
+
+    start, end: the two times of each edge, shape (E,).
+    group, track: the number of each edge's group and track, shape (E,).
+    expansion: how many entries each entry of a group that is heard stands for, shape (groups,).
+    whole: how many entries of those who are enrolled the histories are of, for each: 1 if nobody is silent.
+    kept, scatter: ρ and κ of each track, shape (tracks,), as in `draws`.
+    entries: m, how many entries the histories are of.
+    ties: the joint groups whose reports covary.
+    """
+
+    start: Indices
+    end: Indices
+    group: Indices
+    track: Indices
+    expansion: Floats
+    whole: float
+    kept: Floats
+    scatter: Floats
+    entries: float
+    ties: tuple[Tie, ...] = ()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether there is a sampling error; there is none if everybody reports everything, and nobody is silent."""
+        return len(self.expansion) > 1 or bool((self.scatter > 0).any()) or bool(self.expansion[0] > self.whole)
+
+    @property
+    def needed(self) -> bool:
+        """Whether reports have anything in common: a sampling error, or a joint response."""
+        return self.sampled or bool(self.ties)
+
+    @property
+    def finite(self) -> float:
+        """n/(n - 1), by which the sampling error of ratio estimators is the larger."""
+        return self.entries / max(self.entries - 1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forms:
+    """Σ_k omega[k] Σ_i (d_ik - base[k]·1)(…)', over the entries i, with d_ik = Σ_τ c[k, τ] x_i(τ).
+
+    omega: shape (K,).
+    c: the weights of times, shape (K, periods + 1).
+    base: what is taken off d_ik in each answer, shape (K,).
+    sampled: how many of the rows, the first ones, are the sampling error. It is about the mean of d_ik over the
+    entries. Its last row is what is estimated of an entry.
+    """
+
+    omega: Floats
+    c: Floats
+    base: Floats
+    sampled: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter:
+    """Σ_e sampled[e] Σ_i δ_ie δ_ie' + Σ_e tied[e] Σ_i (δ_ie - base[e]·1)(…)', over the entries i; each shape (E,).
+
+    The first is about the mean of δ_ie over the entries.
+    """
+
+    sampled: Floats
+    tied: Floats
+    base: Floats
+
+
+def ties(survey: Survey) -> tuple[Tie, ...]:
+    """The joint groups of a survey's plan, but for those with one report that tells anything."""
+    kept, plan = draws(survey.plan.tracks)[0], survey.plan
+    tied = []
+    for number, group in enumerate(plan.groups):
+        tracks = np.array([track for track, _ in plan.numbered(number)], dtype=np.intp)
+        rho = correlations(group).copy()
+        rho[np.diag_indices_from(rho)] *= kept[tracks]
+        if rho.any():
+            tied.append(Tie(number, tracks, rho, np.array([middle(track) for track in group.tracks])))
+    return tuple(tied)
+
+
+def forms(design: Design, row: Floats, periods: int) -> Forms:
+    """What reports have in common in the estimate Σ_e K_e·(change on edge e), but for its scatter.
+
+    design: who reports what.
+    row: K, shape (E,).
+    periods: T.
+    An entry is in group g with probability f_g, draws its nodes on each track j of the group, and is else silent. So
+    the sampling error is
+
+        Σ_g f_g⁻¹ Σ_i {d_ig d_ig' + Σ_{j∈g} [κ_j Σ_{e∈j} K_e² δ_ie δ_ie' + (ρ_j - 1) d_ij d_ij']} - Σ_i x_i x_i'
+
+    with d_ij = Σ_{e∈j} K_e δ_ie, d_ig = Σ_{j∈g} d_ij, and x_i = Σ_g d_ig, which is what is estimated of entry i. If
+    some are silent, f_g is the share that is in the group and heard, and all are 1/whole as many as are estimated. As
+    δ_ie = x_i(end) - x_i(start), all of them are sums over times. docs/mathematics.md, "Shares".
+    A joint group adds, with δ about what the base decodes to,
+
+        f_g⁻¹ Σ_i {Σ_jj' ρ_jj' d_ij d_ij'' - Σ_j ρ_jj Σ_{e∈j} K_e² δ_ie δ_ie'}
+
+    whose first sum has a square for each eigenvector of ρ. docs/joint.md, "What one entry says twice".
+    """
+    by_track = _at_times(design, row, design.track, len(design.kept), periods)
+    omega, c, base = [np.zeros(0)], [np.zeros((0, periods + 1))], [np.zeros(0)]
+    if design.sampled:
+        by_group = _at_times(design, row, design.group, len(design.expansion), periods)
+        track_expansion = np.zeros(len(design.kept))
+        track_expansion[design.track] = design.expansion[design.group]
+        drawn = np.flatnonzero((design.scatter > 0) & (track_expansion > 0))
+        again = (design.kept - 1)[drawn] * track_expansion[drawn]
+        omega.append(np.concatenate([design.expansion, again, [-design.whole]]) * design.finite)
+        c.append(np.concatenate([by_group, by_track[drawn], by_group.sum(0, keepdims=True)]))
+        base.append(np.zeros(len(omega[-1])))
+    sampled = sum(map(len, omega))
+    by_weight = np.bincount(design.track, row, len(design.kept))
+    for tie in design.ties:
+        eigenvalues, vectors = np.linalg.eigh(tie.rho)
+        omega.append(design.expansion[tie.group] * eigenvalues)
+        c.append(vectors.T @ by_track[tie.tracks])
+        base.append(vectors.T @ (tie.middle * by_weight[tie.tracks]))
+    return Forms(np.concatenate(omega), np.concatenate(c), np.concatenate(base), sampled)
+
+
+def scatter(design: Design, products: Floats) -> Scatter:
+    """What the entries' single nodes add to the forms.
+
+    products: K_e² of one estimate, or K_e K'_e of two, shape (E,).
+    """
+    tied, base = np.zeros(len(design.kept)), np.zeros(len(design.kept))
+    for tie in design.ties:
+        tied[tie.tracks] = -np.diagonal(tie.rho)
+        base[tie.tracks] = tie.middle
+    expanded = design.expansion[design.group] * products
+    sampled = expanded * design.scatter[design.track] * design.finite
+    return Scatter(sampled, expanded * tied[design.track], base[design.track])
+
+
+def _at_times(design: Design, row: Floats, owner: Indices, owners: int, periods: int) -> Floats:
+    """The weight of every time in Σ_e row[e]·(x(end) - x(start)), over each owner's edges: (owners, periods + 1)."""
+    c = np.zeros((owners, periods + 1))
+    np.add.at(c, (owner, design.end), row)
+    np.add.at(c, (owner, design.start), -row)
+    c[np.abs(c) < 1e-12 * max(1.0, float(np.abs(row).max(initial=0.0)))] = 0.0
+    return c
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SamplingWeights:
+    """A covariance as a weighted sum of what tallies tell.
+
+        Σ_e edges[e] Q̂_e + diag(Σ_t times[t] v̂_t) - m 1' - 1 m' + n·flat·11',      m = Σ_t level[t] v̂_t
+
+    From the sampling error products of means are taken off. The weights depend on the plan and on how many reported,
+    never on what was answered.
+
+    edges: the weight of each Q̂_e, shape (E,).
+    times: the weight of the histogram at each time, shape (periods + 1,).
+    level: the weight of the histogram at each time in m, shape (periods + 1,).
+    flat: how often the number of entries n is added to every pair of answers.
+    omega: how often each of the K pairs of means is taken off, shape (K,).
+    means: the pairs, as weights of histograms, each of shape (K, periods + 1); the last is of what is estimated.
+    spans: how often the square of each edge's own mean is taken off, shape (E,).
+    bounded: whether the sum is an upper bound.
+    entries: n, how many entries the histograms are of.
+    """
+
+    edges: Floats
+    times: Floats
+    level: Floats
+    flat: float
+    omega: Floats
+    means: tuple[Floats, Floats]
+    spans: Floats
+    bounded: bool
+    entries: float
+
+
+def weighed(weights: SamplingWeights, design: Design, products: Floats, histograms: Floats) -> Floats:
+    """The covariance that follows from some weights, shape (..., z, z), in entries squared.
+
+    products: Q̂, shape (..., E, z, z). histograms: v̂, shape (..., periods + 1, z).
+    """
+    z, n = histograms.shape[-1], weights.entries
+    on_answers, level = (np.einsum("t,...tz->...z", on, histograms) for on in (weights.times, weights.level))
+    spread: Floats = np.einsum("e,...eyz->...yz", weights.edges, products) + on_answers[..., None] * np.eye(z)
+    spread += n * weights.flat - level[..., :, None] - level[..., None, :]
+    if len(weights.omega):
+        left, right = (mean @ histograms for mean in weights.means)
+        moved = histograms[..., design.end, :] - histograms[..., design.start, :]
+        centre = np.einsum("k,...ky,...kz->...yz", weights.omega, left, right)
+        centre += np.einsum("e,...ey,...ez->...yz", weights.spans, moved, moved)
+        spread -= centre / n
+    return 0.5 * (spread + np.swapaxes(spread, -1, -2))
+
 
 WHOLE = 600
 """With up to so many times, the chains between all of them are kept; with more, only between those that matter."""
@@ -298,3 +491,179 @@ class Sampling:
         """v̂ at every time, shape (periods + 1, z); where it is not known, all entries."""
         everybody = self.releases.enrolment.stands_for[:, None]
         return np.where(np.isnan(self.histograms), everybody, self.histograms)
+
+
+MOST_BETWEEN = 2**24
+"""How many figures there are at most of who changed between two times."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Between:
+    """Who changed between any two of the times 0..T, the earlier first; 0 for other pairs, and for time 0.
+
+    changed: Q's diagonals, or upper limits, shape (T+1, T+1, z).
+    loose: where they are limits, shape (T+1, T+1).
+    least: the least weight that a pair may get, 0 where it has a limit, else -inf; shape (T+1, T+1).
+    """
+
+    changed: Floats
+    loose: NDArray[np.bool_]
+    least: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ManyForms:
+    """The quadratic forms of k estimates, as those of `sampling_forms.Forms`, and who they are about.
+
+    omega, base: shape (k, K). c: shape (k, K, T+1). sampled: how many of the K rows are the sampling error.
+    scattered, tied, level: the weights of `sampling_forms.Scatter`, shape (k, E) each, and its base, shape (E,).
+    entries: shape (k,). needed: which estimates anything is added to, shape (k,).
+    """
+
+    omega: Floats
+    base: Floats
+    c: Floats
+    sampled: int
+    scattered: Floats
+    tied: Floats
+    level: Floats
+    entries: Floats
+    needed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ManySampling:
+    """`sampling`, for many estimates. `possible` says whether its times are few enough."""
+
+    sampling: Sampling
+
+    @property
+    def possible(self) -> bool:
+        """Whether this does what `Sampling.covariance` does, in reasonable memory."""
+        known = self.sampling.releases
+        periods = known.network.periods
+        return periods <= WHOLE and (periods + 1) ** 2 * len(known.survey.answers) <= MOST_BETWEEN
+
+    def variances(self, rows: Floats, until: Indices, *, of_heard: bool = False) -> tuple[Floats, NDArray[np.bool_]]:
+        """The diagonals of `Sampling.covariance`, shape (k, z), in entries squared; and where they are bounds, (k,).
+
+        rows: the weight of each edge in each estimate, shape (k, E). until: how much is known for each, shape (k,).
+        of_heard: as there.
+        """
+        own, V = self.sampling, self.sampling.known_histograms
+        many, network = self._forms(rows, until, of_heard), own.releases.network
+        single = many.scattered + many.tied
+        between, loose = self._between_times(many, single)
+        products = np.diagonal(own.products, axis1=1, axis2=2)
+        told, nothing = own.changes[own.identified[own.changes]], own.from_nothing
+        on_histograms = many.c @ V
+        sums = many.omega * many.c[:, :, 1:].sum(2)
+        added = between + single[:, told] @ products[told] + single[:, nothing] @ V[network.end[nothing]]
+        added += np.einsum("kf,kfz->kz", sums, on_histograms)
+        added -= 2 * np.einsum("kf,kfz->kz", many.omega * many.base, on_histograms)
+        added -= 2 * (many.tied * many.level) @ V[network.end]
+        flat = np.einsum("kf,kf->k", many.omega, many.base**2) + many.tied @ many.level**2
+        moved = V[network.end] - V[network.start]
+        means = slice(many.sampled)
+        centre = np.einsum("kf,kfz->kz", many.omega[:, means], on_histograms[:, means] ** 2)
+        centre += many.scattered @ moved**2
+        added += many.entries[:, None] * flat[:, None] - centre / many.entries[:, None]
+        return np.where(many.needed[:, None], added, 0.0), loose & many.needed
+
+    def _forms(self, rows: Floats, until: Indices, of_heard: bool) -> ManyForms:
+        own, known = self.sampling, self.sampling.releases
+        enrolment, plan = known.enrolment, known.survey.plan
+        kept, alone = own.drawn
+        enrolled, entries = (enrolment.new + enrolment.missed)[until], enrolment.stands_for[until]
+        by_group = enrolment.by_group[:, until].T
+        there = np.where(by_group > 0, by_group / np.maximum(enrolled, 1.0)[:, None], shares(known.survey))
+        whole = np.divide(entries, enrolled, out=np.ones(len(rows)), where=enrolled > 0)
+        heard = whole + (enrolment.recent if of_heard else enrolment.lasting)[until]
+        expansion = heard[:, None] / there
+        if of_heard:
+            whole = heard
+        finite = entries / np.maximum(entries - 1.0, 1.0)
+        by_track, by_weight = self._at_times(rows)
+        by_group_c = np.zeros((len(rows), len(plan.groups), by_track.shape[2]))
+        group_of = np.array([plan.group_of(track) for track in range(len(plan.tracks))], np.intp)  # type: ignore[arg-type]
+        for track, group in enumerate(group_of.tolist()):
+            by_group_c[:, group] += by_track[:, track]
+        drawn = np.flatnonzero((alone > 0) & np.isin(np.arange(len(alone)), known.track))
+        again = (kept - 1)[drawn] * expansion[:, group_of[drawn]]
+        omega = [np.concatenate([expansion, again, -whole[:, None]], axis=1) * finite[:, None]]
+        c = [by_group_c, by_track[:, drawn], by_group_c.sum(1, keepdims=True)]
+        base, sampled = [np.zeros_like(omega[0])], omega[0].shape[1]
+        tied, level = np.zeros(len(kept)), np.zeros(len(kept))
+        for tie in own.ties:
+            tied[tie.tracks], level[tie.tracks] = -np.diagonal(tie.rho), tie.middle
+            eigenvalues, vectors = np.linalg.eigh(tie.rho)
+            omega.append(expansion[:, [tie.group]] * eigenvalues)
+            c.append(vectors.T @ by_track[:, tie.tracks])
+            base.append((tie.middle * by_weight[:, tie.tracks]) @ vectors)
+        expanded = expansion[:, known.group] * rows**2
+        partial = len(plan.groups) > 1 or bool((alone > 0).any())
+        return ManyForms(
+            omega=np.concatenate(omega, axis=1),
+            base=np.concatenate(base, axis=1),
+            c=np.concatenate(c, axis=1),
+            sampled=sampled,
+            scattered=expanded * alone[known.track] * finite[:, None],
+            tied=expanded * tied[known.track],
+            level=level[known.track],
+            entries=entries,
+            needed=(expansion[:, 0] > whole) | partial | bool(own.ties),
+        )
+
+    def _at_times(self, rows: Floats) -> tuple[Floats, Floats]:
+        """The weight of every time over each track's edges, shape (k, tracks, T+1), and their sums, (k, tracks)."""
+        known = self.sampling.releases
+        start, end, tracks = known.network.start, known.network.end, known.survey.plan.tracks
+        c = np.zeros((len(rows), len(tracks), known.network.periods + 1))
+        sums = np.zeros((len(rows), len(tracks)))
+        for number, track in enumerate(tracks):
+            at = np.flatnonzero(known.track == number)
+            sums[:, number] = rows[:, at].sum(1)
+            c[:, number, end[at]] = rows[:, at]
+            if track.reports_changes:
+                c[:, number, start[at]] -= rows[:, at]
+            else:
+                c[:, number, 0] = -sums[:, number]
+        least = 1e-12 * np.maximum(1.0, np.abs(rows).max(1, initial=0.0))
+        c[np.abs(c) < least[:, None, None]] = 0.0
+        return c, sums
+
+    def _between_times(self, many: ManyForms, single: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Σ over pairs of times of their weight times Q, shape (k, z); where a limit stands in for some, shape (k,)."""
+        own, between = self.sampling, self._between
+        network, z = own.releases.network, between.changed.shape[2]
+        untold = own.changes[~own.identified[own.changes]]
+        on_node = np.where(np.abs(single[:, untold]) > NOTHING, single[:, untold], 0.0)
+        at_start = [np.flatnonzero(network.start[untold] == time) for time in range(network.periods + 1)]
+        at_times = np.ascontiguousarray(many.c.transpose(2, 0, 1))[:, :, None, :]
+        weighted = -many.omega[:, :, None] * many.c
+        last = int(np.flatnonzero(many.c.any((0, 1))).max(initial=0))
+        last = max(last, int(network.end[untold[on_node.any(0)]].max(initial=0)))
+        total, furthest = np.zeros((len(single), z)), np.zeros(len(single))
+        for time in range(1, last):
+            later = slice(time + 1, last + 1)
+            weights = np.matmul(at_times[time], weighted[:, :, later])[:, 0]
+            for at in at_start[time].tolist():
+                if network.end[untold[at]] <= last:
+                    weights[:, network.end[untold[at]] - time - 1] += on_node[:, at]
+            if furthest.min(initial=np.inf) <= NOTHING:
+                np.maximum(furthest, (np.abs(weights) * between.loose[time, later]).max(1), out=furthest)
+            np.maximum(weights, between.least[time, later], out=weights)
+            total += weights @ between.changed[time, later]
+        return total, furthest > NOTHING
+
+    @cached_property
+    def _between(self) -> Between:
+        own = self.sampling
+        ways, times = own.all_routes, own.releases.network.periods + 1
+        changed, exact = own.changed_between(ways)
+        at = ways.times[ways.first], ways.times[ways.second]
+        all_changed = np.zeros((times, times, changed.shape[1]))
+        all_changed[at] = changed
+        loose = np.zeros((times, times), np.bool_)
+        loose[at] = ~exact
+        return Between(all_changed, loose, np.where(loose, 0.0, -np.inf))

@@ -1,10 +1,4 @@
-"""The solution of a release graph: the weights of nodes, the estimates, and their covariance.
-
-    v̂_t = Σ_e K_te y_e        Cov(v̂_t, v̂_t') = Σ_e K_te K_t'e C_e + what reports of one entry have in common
-
-y_e is the change measured on edge e. The weights K follow from planned variances, and C_e from the node's own tally;
-so the covariance is that of the very sum that is published, whatever its weights are.
-"""
+"""Matrices of a solution: covariances that randomizers add, and symmetric ones as rows of a triangle."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +7,35 @@ from functools import cached_property
 import numpy as np
 
 from ..estimate import Estimate, Floats
-from .information import BestWeights
-from .matrices import padded, sandwich, unpacked
 from .network import Indices, Network, with_drift
-from .reach import not_estimable
 from .recursion import run
-from .releases import Releases, UsedNode
-from .sampling import Sampling
-from .sampling_many import ManySampling
-from .weights import best_weights, hangs_together
+from .releases import Releases, UsedNode, not_estimable
+from .sampling import ManySampling, Sampling
+from .weights import BestWeights, best_weights, hangs_together
+
+
+def sandwich(row: Floats, covariances: Floats) -> Floats:
+    """Σ_e K_e² C_e: the covariance of Σ_e K_e y_e that the randomizers add, shape (z, z).
+
+    row: K, shape (E,). covariances: C_e of each y_e, shape (E, z, z).
+    """
+    summed: Floats = np.tensordot(row**2, covariances, axes=1)
+    return summed
+
+
+def padded(columns: Floats, rows: int) -> Floats:
+    """The columns with rows of 0 below, so many in all."""
+    return np.concatenate([columns, np.zeros((rows - len(columns), columns.shape[1]))])
+
+
+def unpacked(packed: Floats, z: int) -> Floats:
+    """A symmetric matrix, (z, z), from its upper triangle by rows."""
+    upper = np.triu_indices(z)
+    full = np.zeros((z, z))
+    full[upper] = packed
+    full.T[upper] = packed
+    return full
+
 
 BLOCK = 32
 """For how many times the graph is solved at once. Their weights then stay in the cache: 128 take four times as long."""

@@ -1,21 +1,250 @@
-"""Which weights the nodes of a survey get: from its plan and what its designer expects, never from the answers.
+"""How much one entry of a group tells of the histograms, and the weights of the best linear unbiased estimates.
 
-Where entries say several things that hang together, because a joint response makes them, or because only some of the
-entries are asked, the weights are those of `information`. Where every release is independent of the others, or the
-calendar is long, they are those of the network of resistors.
+What an entry says of the histograms v is B v + noise of covariance V, B the incidence of its edges. Whitened by the
+Cholesky factor C of V it is R v + independent noise, R = C⁻¹B; so an entry tells L = R'R. What a share f_g of n entries
+in each group tells of means adds up to n Σ_g f_g L_g, and of sums over the n entries to Σ_g f_g L_g / n. As edges are
+in order of their ends, the first rows of R are what is known online. Dense matrices over all times; knows nothing of
+tallies.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from changeling_protocol import ExpectedChanges, Survey
 
-from .entry_covariance import GroupEdges, entry_covariance
-from .expected import expected_moments, expected_variances
-from .information import BestWeights, Heard, Whitened
+from ..estimate import Floats
+from .entries import EntryCovariance, GroupEdges, entry_covariance, expected_moments, expected_variances
 from .network import Indices, Network
 from .releases import LEAST_VARIANCE
+
+MANY = 150
+"""If so many edges end between two times, L is inverted anew for each, which is faster then."""
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """What one entry of a group tells, whitened.
+
+    edges: the E edges. covariance: V over them.
+    """
+
+    edges: GroupEdges
+    covariance: EntryCovariance
+
+    @cached_property
+    def factor(self) -> Floats:
+        """C, lower triangular, CC' = V, shape (E, E)."""
+        factor = np.linalg.cholesky(self.covariance.whole)
+        return factor.astype(np.float64, copy=False)
+
+    def rows(self, periods: int) -> Floats:
+        """R, shape (E, periods + 1): a column for each time, time 0 included."""
+        from scipy.linalg import solve_triangular  # late: it loads slowly, and the command line imports this
+
+        edges = np.arange(len(self.edges.end))
+        incidence = np.zeros((len(edges), periods + 1))
+        incidence[edges, self.edges.end] = 1.0
+        incidence[edges, self.edges.start] -= 1.0
+        rows: Floats = solve_triangular(self.factor, incidence, lower=True, check_finite=False)
+        return rows
+
+    def closed_by(self, period: int) -> int:
+        """How many of the edges end at a time or before."""
+        return int(np.searchsorted(self.edges.end, period, side="right"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """One group of which some nodes are published.
+
+    told: what one of its entries tells on the edges of those nodes.
+    at: the numbers of these edges in the network, rising, shape (E_g,).
+    scale: f_g/n. Of the sums over n entries that are estimated, a share f_g of them tells so many times what one does.
+    """
+
+    told: Whitened
+    at: Indices
+    scale: float
+
+
+@dataclass(frozen=True)
+class BestWeights:
+    """The weights of the best linear unbiased estimates from several groups.
+
+    network: the edges, in order of their ends, and after them those of a drift, if any, which no group has.
+    groups: all groups of which an edge is in the network.
+    """
+
+    network: Network
+    groups: Sequence[Heard]
+
+    def row(self, plus: int, minus: int, until: int) -> Floats:
+        """K: how much each edge weighs in the estimate of v_plus - v_minus from the edges that end by `until`, (E,).
+
+        Raises ValueError if these do not connect the two times.
+        """
+        network = self.network.closed_by(until)
+        row: Floats = self._solved(network.unit_sources([plus], minus), network, self._information(until), until)[0]
+        return row
+
+    def rows(self, times: Sequence[int]) -> Floats:
+        """K of the histograms at several times, each from all edges, shape (times, E). Raises ValueError likewise."""
+        until, network = self.network.periods, self.network
+        return self._solved(network.unit_sources(times), network, self._information(until), until)
+
+    @cached_property
+    def online(self) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t that the edges closed by then connect with time 0."""
+        try:
+            return self._growing()
+        except np.linalg.LinAlgError:  # some time is reached late, or never
+            return list(self._one_by_one(self.network.periods))
+
+    def windows(self, width: int) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of v_t - v_{t - width} at each time t that the edges closed by then connect with t - width.
+
+        Raises LinAlgError where some time is reached late.
+        """
+        return self._growing(width)
+
+    @cached_property
+    def retrospective(self) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t that the edges connect with time 0, from all edges."""
+        reached = [time for time in range(1, self.network.periods + 1) if self.network.connected(time, 0)]
+        return list(zip(reached, self.rows(reached), strict=True)) if reached else []
+
+    def _growing(self, lag: int = 0) -> list[tuple[int, Floats]]:
+        """(t, K) at each time t at which edges end; where there is a lag, of what changed since so many periods before.
+
+        Raises LinAlgError unless each time that an edge has is reached as it closes.
+        """
+        from scipy.linalg import solve_triangular  # late: it loads slowly
+
+        if sum(len(heard.at) for heard in self.groups) < len(self.network.start):
+            raise np.linalg.LinAlgError("with a drift, what is told changes at every time")
+        times = np.unique(np.concatenate([self.network.start, self.network.end]))
+        times = times[times > 0]
+        place: dict[int, int] = {0: -1, **{time: at for at, time in enumerate(times.tolist())}}
+        reached: list[int] = []
+        rows = np.concatenate([np.sqrt(heard.scale) * rows[:, times] for heard, rows in self._paired])
+        ends = np.searchsorted(times, np.concatenate([heard.told.edges.end for heard in self.groups])) + 1
+        columns = np.zeros((len(times), len(times)))
+        for P, time in zip(inverses(rows, ends, np.arange(1, len(times) + 1)), times.tolist(), strict=True):
+            if time - lag in place:
+                column = columns[: len(P), len(reached)]
+                column += P[:, -1]
+                if lag and time > lag:
+                    column -= P[:, place[time - lag]]
+                reached.append(time)
+        columns = columns[:, : len(reached)]
+        weights = np.zeros((len(reached), len(self.network.start)))
+        for heard, told in self._paired:
+            currents = heard.scale * (told[:, times] @ columns)
+            currents[heard.told.edges.end[:, None] > np.array(reached, np.intp)] = 0.0
+            C = heard.told.factor
+            weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
+        return list(zip(reached, weights, strict=True))
+
+    def _one_by_one(self, until: int) -> Iterator[tuple[int, Floats]]:
+        information = np.zeros((self.network.periods + 1,) * 2)
+        for time in range(1, until + 1):
+            network = self.network.closed_by(time)
+            information += self._information(time, after=time - 1)
+            if network.connected(time, 0):
+                yield time, self._solved(network.unit_sources([time]), network, information, time)[0]
+
+    def _information(self, until: int, after: int = -1) -> Floats:
+        """n Σ_g f_g L_g from the edges that end in (after, until], and that of the drift, shape (T+1, T+1)."""
+        information = np.zeros((self.network.periods + 1,) * 2)
+        for heard, rows in self._paired:
+            known = rows[heard.told.closed_by(after) : heard.told.closed_by(until)]
+            if len(known):
+                information += heard.scale * (known.T @ known)
+        owned = sum(len(heard.at) for heard in self.groups)
+        start, end = self.network.start[owned:], self.network.end[owned:]
+        chosen = (end > after) & (end <= until)
+        conductance = 1.0 / self.network.variance[owned:][chosen]
+        for here, there in ((start, end), (end, start)):
+            np.add.at(information, (here[chosen], here[chosen]), conductance)
+            np.add.at(information, (here[chosen], there[chosen]), -conductance)
+        return information
+
+    def _solved(self, sources: Floats, network: Network, information: Floats, until: int) -> Floats:
+        from scipy.linalg import cho_factor, cho_solve, solve_triangular  # late: it loads slowly
+
+        free = network.free
+        potentials = np.zeros_like(sources)
+        factor = cho_factor(information[np.ix_(free, free)], check_finite=False)
+        potentials[free] = cho_solve(factor, sources[free], check_finite=False)
+        weights = np.zeros((sources.shape[1], len(self.network.start)))
+        for heard, rows in self._paired:
+            known = heard.told.closed_by(until)
+            currents = heard.scale * (rows[:known] @ potentials)
+            C = heard.told.factor[:known, :known]
+            weights[:, heard.at[:known]] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
+        return weights
+
+    @property
+    def _paired(self) -> Iterator[tuple[Heard, Floats]]:
+        return zip(self.groups, self._whitened, strict=True)
+
+    @cached_property
+    def _whitened(self) -> list[Floats]:
+        return [heard.told.rows(self.network.periods) for heard in self.groups]
+
+
+def inverses(rows: Floats, ends: Indices, times: Indices) -> Iterator[Floats]:
+    """P = L⁻¹, L = R'R of what has closed by each of some times, over the times from 1 to it.
+
+    rows: R, shape (E, T), a column for each of the times 1..T. ends: when each edge ends, shape (E,).
+    times: rising. Raises LinAlgError where an L is singular.
+    """
+    order = np.argsort(ends, kind="stable")
+    closed = np.searchsorted(ends[order], times, side="right").tolist()
+    many = len(rows) > MANY * len(times)
+    P, L, before = np.zeros((0, 0)), np.zeros((rows.shape[1],) * 2), 0
+    for time, known in zip(times.tolist(), closed, strict=True):
+        new = rows[order[before:known], :time]
+        if many:
+            L[:time, :time] += new.T @ new
+            P = inverse(L[:time, :time])
+        else:
+            P = grown(P, new)
+        before = known
+        yield P
+
+
+def grown(P: Floats, rows: Floats) -> Floats:
+    """P = L⁻¹ of the times up to the last, given that of fewer times, and what is newly told of all.
+
+    Let W be the new rows, of old and new times. The new times are v_n = -C v_o + noise of covariance N, and
+    C = N W_n'W_o; what of the rows is left, Z = W_o - W_n C, is of the old times alone, and improves these.
+    rows: W, shape (k, T'). P: of the first times, shape (old, old). Raises LinAlgError where L is singular.
+    """
+    old = len(P)
+    W_o, W_n = rows[:, :old], rows[:, old:]
+    N = inverse(W_n.T @ W_n)
+    C = N @ (W_n.T @ W_o)
+    Z = W_o - W_n @ C
+    PZ = P @ Z.T
+    gained = Z @ PZ
+    gained.flat[:: len(gained) + 1] += 1.0
+    wider = np.empty((rows.shape[1],) * 2)
+    wider[:old, :old] = P - PZ @ np.linalg.solve(gained, PZ.T)
+    wider[old:, :old] = -C @ wider[:old, :old]
+    wider[:old, old:] = wider[old:, :old].T
+    wider[old:, old:] = N - wider[old:, :old] @ C.T
+    return wider
+
+
+def inverse(L: Floats) -> Floats:
+    """L⁻¹. Raises LinAlgError if L is not positive definite, as far as can be told."""
+    np.linalg.cholesky(L)
+    found: Floats = np.linalg.inv(L).astype(np.float64, copy=False)
+    return found
+
 
 MOST_DENSE_PERIODS = 1200
 """With more periods than that, matrices over all times and nodes take too long, and releases are weighed one by one."""

@@ -4,9 +4,10 @@ A group is one joint response, with the whole budget for everything it says. Onl
 counts gives each report a budget of its own.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import pairwise, product
 
 import numpy as np
 from changeling_protocol import (
@@ -22,15 +23,11 @@ from changeling_protocol import (
 )
 
 from ..estimate import Floats
-from ..estimation.entry_covariance import GroupEdges
-from ..estimation.expected import persistence
+from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
-from .bridges import edges_without
-from .joint_choice import JointChoice, Slots, joint_choices
-from .losses import Span
-from .randomizer_choice import best_change, best_state
-from .wish import LEAST_EPSILON, Wish
+from .responses import JointChoice, Slots, best_change, best_state, joint_choices
+from .wish import LEAST_EPSILON, Span, Wish
 
 MOST_JOINT_SLOTS = 32
 """A group with more slots than that gives each report a budget of its own: a device would take long over it."""
@@ -78,7 +75,7 @@ class Maker:
 
     def without(self, candidate: Candidate, lost: int) -> Candidate:
         """What is left of a candidate if no node is published that ends with a period."""
-        return self._candidate(candidate.kind, edges_without(candidate.group, lost), candidate.family)
+        return self._candidate(candidate.kind, GroupEdges.of(candidate.group).without(lost), candidate.family)
 
     def _candidate(self, kind: str, edges: GroupEdges, family: object) -> Candidate:
         wish = self.wish
@@ -156,3 +153,133 @@ class Maker:
         """The share of the entries with an answer that have another one so many periods later."""
         z = self.wish.answers
         return float((1 - 1 / z) * (1 - persistence(z, self.wish.expected) ** width))
+
+
+PANELS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
+"""How many states a panel reports."""
+MIXED = (1, 2, 3, 4, 6, 8)
+"""How many states a mix reports."""
+PHASES, MIX_PHASES = 8, 4
+"""A stretch of a panel, or of a mix, is cut into at most so many parts, of which an entry uses one and the same: its
+reports are evener spaced."""
+STEADY, EARLY = 1.0, (1.6,)
+"""Stretches may grow with a power of time, as an online estimate has little to go by at first."""
+FIRST_STRETCHES = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+"""The shares of the horizon, from its start, in which some entries may report their state once."""
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""The widths of nodes of changes, in periods."""
+RANDOM, RANDOM_WIDTHS = (2, 8, 32), (1, 2, 4, 8)
+"""On how many random nodes changes may be reported, and of which widths."""
+MIXED_WIDTHS = (1, 2, 4, 8, 16, 32)
+"""The widths of nodes of changes in mixes."""
+BRANCHINGS, LAYERS = (3, 5, 8, 16), (2, 3)
+"""Of hierarchies."""
+COARSE, FINE = 3, 8
+"""In how many ways a mix divides its budget at first, and where it turned out to be of use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """A family of mixes.
+
+    states: how many it reports. power: of time, with which its stretches grow. width: of its nodes of changes.
+    reported: on how many of them an entry reports; None for all. phases: into how many parts stretches are cut.
+    ways: how many ways to divide the budget.
+    """
+
+    states: int
+    power: float
+    width: int
+    reported: int | None = None
+    phases: int = 1
+    ways: int = COARSE
+
+
+def first_look(maker: Maker) -> Iterator[Candidate]:
+    """Every kind of group in a few forms."""
+    wish = maker.wish
+    yield from _panels(maker)
+    later = int(wish.closed)
+    for width in (width for width in WIDTHS if width <= wish.periods):
+        for first in sorted({later, width if wish.closed else 0}):
+            yield from maker.candidates("changes", (), (Span(width, first, wish.periods),), 1)
+    for width, reported in product(RANDOM_WIDTHS, RANDOM):
+        if reported < (wish.periods - later) // width:
+            yield from maker.candidates("changes", (), (Span(width, later, wish.periods, reported),), 1)
+    for branching, layers in product(BRANCHINGS, LAYERS):
+        if 2 * branching ** (layers - 1) <= wish.periods:
+            spans = [Span(branching**i, later, wish.periods) for i in range(layers)]
+            yield from maker.candidates("hierarchy", [Span(1, 0, 1)] if wish.closed else (), spans, 2)
+    for states, width in product(MIXED, MIXED_WIDTHS):
+        if (states <= 2 or width == 1) and max(2 * width, states) <= wish.periods:
+            yield from _mixes(maker, Mix(states, STEADY, width))
+    if wish.closed and wish.periods > 1:
+        for width in (width for width in MIXED_WIDTHS if 2 * width <= wish.periods):
+            changes = (Span(width, later, wish.periods),)
+            yield from maker.candidates("mix", (Span(1, 0, 1),), changes, COARSE, Mix(0, STEADY, width))
+
+
+def closer_look(maker: Maker, used: Iterable[Candidate]) -> Iterator[Candidate]:
+    """More of the families of mixes that were of use: finer divisions, phases, growing stretches, fewer nodes."""
+    wish = maker.wish
+    families = {each.family for each in used if isinstance(each.family, Mix)}
+    for mix in sorted(families, key=lambda mix: (mix.states, mix.width)):
+        if mix.states == 0:
+            changes = (Span(mix.width, 1, wish.periods),)
+            yield from maker.candidates("mix", (Span(1, 0, 1),), changes, FINE, mix)
+            continue
+        fine = replace(mix, ways=FINE)
+        yield from _mixes(maker, fine)
+        for power in _powers(wish.retrospective):
+            for phases in {1, MIX_PHASES} - ({1} if power == STEADY else set()):
+                yield from _mixes(maker, replace(fine, power=power, phases=phases, ways=COARSE))
+        for reported in RANDOM:
+            if reported < (wish.periods - int(wish.closed)) // mix.width:
+                yield from _mixes(maker, replace(fine, reported=reported, ways=1))
+
+
+def _panels(maker: Maker) -> Iterator[Candidate]:
+    wish = maker.wish
+    for states, power in product(PANELS, _powers(wish.retrospective)):
+        if states == 1 and power != STEADY:
+            continue
+        phases = next((p for p in (PHASES, PHASES // 2, 2, 1) if states > 1 and states * p <= wish.periods), 1)
+        for stretches in _stretches(wish.periods, states, power, phases):
+            yield from maker.candidates("panel", stretches, (), 1)
+    if not wish.retrospective:
+        for last in sorted({max(1, round(wish.periods * share)) for share in FIRST_STRETCHES} - {wish.periods}):
+            yield from maker.candidates("panel", _stretch(0, last), (), 1)
+
+
+def _mixes(maker: Maker, mix: Mix) -> Iterator[Candidate]:
+    wish = maker.wish
+    changes = (Span(mix.width, int(wish.closed), wish.periods, mix.reported),)
+    family = replace(mix, reported=None, phases=1, power=STEADY, ways=COARSE)
+    for stretches in _stretches(wish.periods, mix.states, mix.power, mix.phases):
+        yield from maker.candidates("mix", stretches, changes, mix.ways, family)
+
+
+def _powers(retrospective: bool) -> tuple[float, ...]:
+    return (STEADY,) if retrospective else (STEADY, *EARLY)
+
+
+def _stretches(periods: int, pieces: int, power: float, phases: int) -> Iterator[list[Span]]:
+    """The stretches of (0, periods] in each of which a state is reported once, for each phase; none if too many."""
+    if pieces * phases <= periods:
+        cuts = _cut(periods, pieces * phases, power)
+        for phase in range(phases):
+            yield [span for start, end in list(pairwise(cuts))[phase::phases] for span in _stretch(start, end)]
+
+
+def _stretch(start: int, end: int) -> list[Span]:
+    return [Span(1, start, end, 1) if end - start > 1 else Span(1, start, end)]
+
+
+def _cut(periods: int, pieces: int, power: float) -> list[int]:
+    """The bounds of some pieces of (0, periods], each at least one period long, that grow with a power of time."""
+    cuts = [round(periods * (i / pieces) ** power) for i in range(pieces + 1)]
+    for i in range(1, pieces):
+        cuts[i] = max(cuts[i], cuts[i - 1] + 1)
+    for i in range(pieces - 1, 0, -1):
+        cuts[i] = min(cuts[i], cuts[i + 1] - 1)
+    return cuts

@@ -1,18 +1,113 @@
-"""What the loss of a period does to a plan: how long estimates are missing, and how good they are when they are back.
+"""How soon after a lost period a plan's estimates are back.
 
-Only nodes count that are expected to have reports enough to be published.
+If the server is down while a period closes, no node that ends then is published. Estimates are back once the nodes that
+have closed connect with time 0 again: reports of states do that at once, and so does a change over a node that begins
+before the loss and ends after it. Knows plans and times; nothing of variances.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import sqrt
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import ceil, floor, sqrt
 
+import numpy as np
 from changeling_protocol import Group, Track
 
-from .bridges import allowed_gap, back_by, longest_gap, lost_period
-from .option import Option
-from .prediction import predict
-from .wish import Wish
+from ..estimate import Floats
+from .candidates import Candidate, Maker
+from .prediction import Option, predict
+from .shares import Problem, even
+from .wish import Span, Wish
+
+SOON = 10
+"""A lost period is bridged if estimates are back within this part of the horizon."""
+
+
+def allowed_gap(periods: int) -> int:
+    """⌈T/10⌉: how many periods may be without an estimate after a loss, the lost one among them.
+
+    periods: T, of the horizon.
+    """
+    return -(-periods // SOON)
+
+
+def lost_period(periods: int) -> int:
+    """The period whose loss stands for that of any: the middle one.
+
+    periods: T, of the horizon.
+    """
+    return -(-periods // 2)
+
+
+def back_by(lost: int, periods: int) -> int:
+    """The period by which estimates are to be back after a loss, or the last one.
+
+    periods: T, of the horizon.
+    """
+    return min(periods, lost + allowed_gap(periods))
+
+
+def longest_gap(tracks: Iterable[Track], periods: int, *, retrospective: bool = False) -> int:
+    """How long estimates are missing at worst if any one period is lost, in periods.
+
+    That is from the lost period until estimates are back for good, both counted: 1 if the next period has one again.
+    Where all is over, it is counted likewise to the farthest period without an estimate, before or after the loss; 0 if
+    there is none.
+
+    tracks: those of a plan. periods: T, of the horizon.
+    retrospective: whether all nodes may be used for every period; if not, those that have closed by its end.
+    """
+    reached, everything = _reached(tracks, periods, retrospective), (1 << periods + 1) - 2
+    longest = 0
+    for time in range(1, periods + 1):
+        missing = everything & ~reached[time]
+        earlier = missing & ((1 << time + 1) - 1)
+        if earlier:
+            longest = max(longest, time - _first(earlier) + 1)
+        if retrospective and missing:
+            longest = max(longest, missing.bit_length() - time)
+    return longest
+
+
+def _reached(tracks: Iterable[Track], periods: int, retrospective: bool) -> Sequence[int]:
+    """For each time 0..T the lost periods under which it is connected with time 0: bit l of an integer for period l.
+
+    Online as it was when the time closed; retrospective as it is in the end.
+    """
+    starts = _starts(tracks, periods)
+    reached = [(1 << periods + 1) - 2] + [0] * periods
+    first = list(reached)
+    neighbours: list[list[tuple[int, int]]] = [[] for _ in starts]
+    for end, begun in enumerate(starts):
+        for start in begun:
+            neighbours[start].append((end, end))
+            neighbours[end].append((start, end))
+        changed = [*begun]
+        while changed:
+            time = changed.pop()
+            for other, closing in neighbours[time]:
+                more = reached[time] & ~(1 << closing) & ~reached[other]
+                if more:
+                    reached[other] |= more
+                    changed.append(other)
+        first[end] = reached[end]
+    return reached if retrospective else first
+
+
+def _starts(tracks: Iterable[Track], periods: int) -> list[set[int]]:
+    """For each time 0..T the starts of the edges that end then; a report of a state starts at 0."""
+    starts: list[set[int]] = [set() for _ in range(periods + 1)]
+    for track in tracks:
+        for node in track.nodes():
+            starts[node.end].add(node.start if track.reports_changes else 0)
+    return starts
+
+
+def _first(bits: int) -> int:
+    """The number of the lowest bit that is set."""
+    return (bits & -bits).bit_length() - 1
+
 
 SURELY = 4.0
 """A node is counted on if it is expected to have so many standard deviations more reports than the minimum."""
@@ -78,3 +173,183 @@ def sure_tracks(wish: Wish, groups: Sequence[Group], shares: Sequence[float]) ->
 def enough_reports(minimum: int) -> float:
     """How many reports a node is expected to have if it is all but certain to have the minimum."""
     return minimum + SURELY * sqrt(minimum)
+
+
+PRICE = 0.03
+"""By what part a floor may raise the error."""
+GOOD = 2.0
+"""A floor is large enough if estimates after a loss have at most so many times the error of the plan without it."""
+REPORTED = (1, 2, 4)
+"""How many states an entry of a floor reports, if it reports nothing else."""
+EXTENDED, WAYS = 3, 3
+"""So many groups of the plan, the largest with changes, are tried with a state besides, with so many divisions of the
+budget."""
+LEAST, PARTS = 0.001, 10_000
+"""The smallest share of a floor; shares are whole numbers of such parts."""
+HALVINGS = 12
+"""How often the range in which a share lies is halved."""
+UNTOLD = 1e-9
+"""What is said to be known of the lost time, next to nothing, lest a system be singular where no node begins then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A plan's groups with a floor.
+
+    groups: the floor is the last. shares: their integer shares.
+    """
+
+    groups: tuple[Candidate, ...]
+    shares: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """The share of the devices that are in the floor."""
+        return self.shares[-1] / sum(self.shares)
+
+
+def best_floor(
+    maker: Maker, chosen: Sequence[Candidate], shares: Floats, problem: Problem, weights: Floats
+) -> Floor | None:
+    """The floor after which estimates that follow a loss are good at the least price; None if none is cheap enough.
+
+    If none makes them good, the one that makes them best.
+
+    chosen, shares: the groups of the plan without it, and their shares, adding up to 1.
+    problem: one of the same wish, of whatever candidates, that looks at the times whose errors count.
+    weights: what each of these counts in a mean, adding up to 1.
+    """
+    wish = maker.wish
+    sure = sure_tracks(wish, [each.group for each in chosen], shares.tolist())
+    trials = (
+        _Trial(maker, (*chosen, added), shares, problem, weights)
+        for added in _floors(maker, chosen)
+        if is_bridged(wish, [*sure, *added.group.tracks])
+    )
+    cheap = [trial for trial in trials if trial.least < 1 and trial.price(trial.least) <= PRICE]
+    best = min(cheap, key=lambda trial: (max(GOOD, trial.after(trial.share)), trial.price(trial.share)), default=None)
+    if best is None:
+        return None
+    integers = np.maximum(1, np.round(best.shares(best.share) * PARTS)).astype(np.int64)
+    return Floor(best.groups, tuple(integers.tolist()))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A plan's groups with a floor that is tried.
+
+    groups: the floor is the last. without: the shares of the others if there is none, adding up to 1.
+    problem, weights: as for `best_floor`.
+    """
+
+    maker: Maker
+    groups: tuple[Candidate, ...]
+    without: Floats
+    problem: Problem
+    weights: Floats
+
+    def shares(self, floor: float) -> Floats:
+        """The shares of all groups if the floor has this one, adding up to 1."""
+        return np.append((1 - floor) * self.without, floor)
+
+    def price(self, floor: float) -> float:
+        """By what part a floor with this share raises the error."""
+        return self._error(self._whole, self.shares(floor), self.weights) / self._usual - 1
+
+    def after(self, floor: float) -> float:
+        """The error after a loss, once it is to be bridged, over the usual one without a floor."""
+        seen = even(len(self._lossy.times))
+        return self._error(self._lossy, np.append(self.shares(floor), 1.0), seen) / self._usual
+
+    @cached_property
+    def least(self) -> float:
+        """The smallest share with which all nodes of the floor are published."""
+        wish = self.maker.wish
+        scarcest = max(track.count / track.reports for track in self.groups[-1].group.tracks)
+        return ceil(max(enough_reports(wish.minimum) * scarcest / wish.devices, LEAST) * PARTS) / PARTS
+
+    @cached_property
+    def share(self) -> float:
+        """The smallest share that is of use, or if it is not cheap enough, the largest that is."""
+        dearest, _ = _halved(self.least, 1.0, lambda share: self.price(share) > PRICE)
+        if self.after(self.least) <= GOOD:
+            return self.least
+        _, share = _halved(self.least, dearest, lambda share: self.after(share) <= GOOD)
+        return floor(share * PARTS) / PARTS
+
+    @cached_property
+    def _usual(self) -> float:
+        return self._error(self._whole, self.shares(0.0), self.weights)
+
+    @cached_property
+    def _whole(self) -> Problem:
+        return replace(self.problem, candidates=self.groups)
+
+    @cached_property
+    def _lossy(self) -> Problem:
+        """What is left after a loss, seen at the times by which it is to be bridged."""
+        periods, times = self.maker.wish.periods, self.problem.times
+        lost = lost_period(periods)
+        left = [self.maker.without(group, lost) for group in self.groups]
+        later = times[times >= back_by(lost, periods)]
+        return replace(self.problem, candidates=[*left, _untold(lost, periods, left[0])], times=later)
+
+    def _error(self, problem: Problem, shares: Floats, weights: Floats) -> float:
+        """The standard error that the wish wants small, in fractions, of one device."""
+        evaluation = problem.at(shares, weights)
+        return sqrt(evaluation.error if self.maker.wish.objective == "mean" else float(evaluation.variances.max()))
+
+
+def _untold(time: int, periods: int, like: Candidate) -> Candidate:
+    """A candidate that tells next to nothing, of a time."""
+    rows = np.zeros((1, periods))
+    rows[0, time - 1] = UNTOLD
+    return replace(like, ends=np.array([time]), rows=rows, told=rows.T @ rows)
+
+
+def _halved(low: float, high: float, is_high: Callable[[float], bool]) -> tuple[float, float]:
+    """The ends of a small range in which a share becomes high, found by halving one on the scale of logarithms."""
+    for _ in range(HALVINGS):
+        middle = sqrt(low * high)
+        low, high = (low, middle) if is_high(middle) else (middle, high)
+    return low, high
+
+
+def _floors(maker: Maker, chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Groups of some states, by themselves, or of what a group of the plan with changes reports and a state besides.
+
+    The states are at random among times that lie as far apart as a gap may be long, or among all. Changes are also
+    tried on nodes twice as wide, each of which begins in the middle of another, so that one of them straddles a loss.
+    """
+    periods = maker.wish.periods
+    spans = [[(track.reports_changes, _span(track)) for track in each.group.tracks] for each in chosen]
+    changing = [each for each in spans if any(changes for changes, _ in each)][:EXTENDED]
+    for apart in sorted({1, allowed_gap(periods)}):
+        for reported in (reported for reported in REPORTED if reported <= periods // apart):
+            yield from maker.candidates("panel", _spread(apart, periods, reported), (), 1)
+        for each in changing:
+            states = [*(span for changes, span in each if not changes), *_spread(apart, periods, 1)]
+            changes = [span for changes, span in each if changes]
+            yield from maker.candidates("mix", states, changes, WAYS)
+            if (straddling := _straddling(changes[0])) is not None:
+                yield from maker.candidates("mix", states, straddling, WAYS)
+
+
+def _spread(apart: int, periods: int, reported: int) -> list[Span]:
+    """So many states, each at random among the times of one stretch of the horizon that are so many periods apart."""
+    count = periods // apart
+    cuts = [apart * (count * i // reported) for i in range(reported + 1)]
+    return [Span(apart, first, last, 1 if last - first > apart else None) for first, last in pairwise(cuts)]
+
+
+def _straddling(span: Span) -> list[Span] | None:
+    """Nodes twice as wide, in two cadences of which one begins later by half a node; None if there is no room."""
+    pair = [
+        replace(span, width=2 * span.width, first=first, reported=None)
+        for first in (span.first, span.first + span.width)
+    ]
+    return pair if all(each.count for each in pair) else None
+
+
+def _span(track: Track) -> Span:
+    return Span(track.width, track.first, track.last, track.reported)

@@ -3,18 +3,18 @@
 A counterpart that derives from `Counted` has only its decoder to add: `estimate`, and `report_covariance`.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import agreeing
+from changeling_protocol import SignVectors, agreeing, arrangements
 from numpy.typing import NDArray
 
-from ..estimate import Floats
-from ..tallies import Counts, NodeTally
-from .counterpart import Counterpart, R_co
-from .decoded_nodes import DecodedNodes
+from ..estimate import Counts, Floats, NodeTally
+from .counterpart import Counterpart, DecodedNodes, R_co
 
 BLOCK = 2**22
 """The most figures unpacked at a time."""
@@ -128,3 +128,188 @@ class Counted(Counterpart[R_co]):
         return np.array(
             [[randomizer.weight(o, v) / total for o in range(randomizer.symbols)] for v, total in enumerate(totals)]
         )
+
+
+Contents: TypeAlias = NDArray[np.int8]
+"""What each of n symbols says of each state, shape (n, states): +1, -1 or 0 for signs, 1 or 0 for sets and bits.
+
+For reports of states, the states are the inputs: NULL only if it is one.
+"""
+
+MOST_COUNTED_SYMBOLS = 4096
+"""With up to so many symbols, a tally counts each."""
+_AT_ONCE = 2**16
+"""How many symbols are unranked at a time, which bounds the memory."""
+
+
+@dataclass(frozen=True)
+class WithContents(Counted[R_co]):
+    """A counterpart whose symbols say something of every state.
+
+    most_counted: with more symbols than that, tallies keep sums of what the symbols say.
+    """
+
+    most_counted: int = MOST_COUNTED_SYMBOLS
+
+    @property
+    def counts_symbols(self) -> bool:
+        """Whether each slot of a tally counts one symbol; if not, the slots are `content_sums`."""
+        return self.randomizer.symbols <= self.most_counted
+
+    @property
+    @abstractmethod
+    def sum_slots(self) -> int:
+        """How many slots `content_sums` has."""
+
+    @abstractmethod
+    def contents(self, symbols: NDArray[np.uint64]) -> Contents:
+        """What each symbol says of each state, shape (n, states).
+
+        symbols: shape (n,), every one below `randomizer.symbols`.
+        """
+
+    @abstractmethod
+    def added_up(self, symbols: NDArray[np.uint64]) -> Counts:
+        """`content_sums` of symbols that are few enough to hold all their contents in memory."""
+
+    @abstractmethod
+    def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """Draws the `content_sums` of many reports, without drawing each.
+
+        counts: how many entries have each input, shape (m,).
+        """
+
+    def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """Draws `content_sums` as `sample_agreeing` draws slots. Raises ValueError as that does."""
+        return Counterpart.sample_agreeing(self, agreed, others, generator)
+
+    @property
+    @abstractmethod
+    def probabilities(self) -> Floats:
+        """Pr(symbol | input), shape (m, symbols); for small alphabets."""
+
+    @cached_property
+    def all_contents(self) -> Floats:
+        """What every symbol says of each state, shape (symbols, states); for small alphabets."""
+        return self.contents(np.arange(self.randomizer.symbols, dtype=np.uint64)).astype(np.float64)
+
+    def content_sums(self, symbols: NDArray[np.uint64]) -> Counts:
+        """What the symbols say of each state, added up over the symbols, shape (sum_slots,)."""
+        sums = np.zeros(self.sum_slots, np.int64)
+        for start in range(0, len(symbols), _AT_ONCE):
+            sums += self.added_up(symbols[start : start + _AT_ONCE])
+        return sums
+
+    @property
+    def slots(self) -> int:
+        """One for each symbol, or those of the sums."""
+        return super().slots if self.counts_symbols else self.sum_slots
+
+    def tally(self, symbols: NDArray[np.uint64]) -> NodeTally:
+        """Counts of the symbols, or sums of what they say."""
+        if self.counts_symbols:
+            return super().tally(symbols)
+        return NodeTally(len(symbols), self.content_sums(symbols))
+
+    def tallies(self, symbols: NDArray[np.uint64], of: NDArray[np.int64], count: int) -> list[NodeTally]:
+        """Counted in one go, or node by node what the symbols say."""
+        if self.counts_symbols:
+            return super().tallies(symbols, of, count)
+        return Counterpart.tallies(self, symbols, of, count)
+
+    def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
+        """Symbol by symbol where they are counted, else node by node."""
+        return super().estimates(tallies) if self.counts_symbols else Counterpart.estimates(self, tallies)
+
+    def squares(self, tally: NodeTally) -> Floats | None:
+        """None for sums."""
+        return super().squares(tally) if self.counts_symbols else None
+
+    def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """Counts as `Counted` draws them, or sums node by node."""
+        if self.counts_symbols:
+            return super().sample_slots(counts, generator)
+        return np.array([self.sample_sums(row, generator) for row in counts])
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """Counts as `Counted` draws them, or sums."""
+        if self.counts_symbols:
+            return super().sample_agreeing(agreed, others, generator)
+        return self.sample_agreeing_sums(agreed, others, generator)
+
+
+def unrank_signs(vectors: SignVectors, ranks: NDArray[np.int64]) -> Contents:
+    """The sign vectors of some ranks, shape (n, length).
+
+    ranks: from 0 to vectors.count - 1, shape (n,).
+    """
+    signs = np.empty((len(ranks), vectors.length), np.int8)
+    remaining = ranks.copy()
+    shape_of = np.zeros(len(ranks), np.intp)
+    for shape in vectors.shapes[:-1]:
+        size = arrangements(vectors.length, *shape)
+        later = (remaining >= size) & (shape_of == vectors.shapes.index(shape))
+        remaining[later] -= size
+        shape_of[later] += 1
+    pluses, minuses = np.array(vectors.shapes, np.intp)[shape_of].T
+    for position in range(vectors.length):
+        sizes = _sizes(vectors, vectors.length - position - 1)
+        with_plus, with_minus = sizes[pluses, minuses + 1], sizes[pluses + 1, minuses]
+        plus = remaining < with_plus
+        minus = ~plus & (remaining < with_plus + with_minus)
+        remaining -= np.where(plus, 0, np.where(minus, with_plus, with_plus + with_minus))
+        pluses, minuses = pluses - plus, minuses - minus
+        signs[:, position] = plus.astype(np.int8) - minus
+    return signs
+
+
+@lru_cache(maxsize=1024)
+def _sizes(vectors: SignVectors, left: int) -> NDArray[np.int64]:
+    """How many arrangements p pluses and q minuses have on the last `left` positions, in row p + 1, column q + 1.
+
+    Row and column 0 stand for -1, which is impossible, and are 0. Only cells that the vectors can reach are filled;
+    the others could exceed 63 bits.
+    """
+    table = np.zeros((max(p for p, _ in vectors.shapes) + 2, max(q for _, q in vectors.shapes) + 2), np.int64)
+    for most_pluses, most_minuses in vectors.shapes:
+        for p in range(most_pluses + 1):
+            for q in range(most_minuses + 1):
+                used = vectors.length - left
+                if most_pluses - p + most_minuses - q <= used:
+                    table[p + 1, q + 1] = arrangements(left, p, q)
+    return table
+
+
+def sample_vector_sums(vectors: SignVectors, counts: Counts, generator: np.random.Generator) -> tuple[Counts, Counts]:
+    """Draws how often each position has a plus, and how often a minus, in sums of uniform vectors.
+
+    counts: how many vectors each sum is of, shape (sums,).
+    Returns pluses and minuses, each of shape (sums, length). Position by position it draws how many vectors have a
+    plus, a minus or a zero there, given how many of each they have left.
+    """
+    shapes = np.array(vectors.shapes, np.intp)
+    # left[i, p, q]: how many vectors of row i still have p pluses and q minuses to place.
+    left = np.zeros((len(counts), *(shapes.max(0) + 1)), np.int64)
+    sizes = np.array([arrangements(vectors.length, *shape) / vectors.count for shape in vectors.shapes])
+    left[:, shapes[:, 0], shapes[:, 1]] = generator.multinomial(counts, sizes)
+    pluses, minuses = (np.zeros((len(counts), vectors.length), np.int64) for _ in range(2))
+    for position in range(vectors.length):
+        drawn = generator.multinomial(left, _chances(left.shape[1:], vectors.length - position))
+        pluses[:, position] = drawn[..., 0].sum((1, 2))
+        minuses[:, position] = drawn[..., 1].sum((1, 2))
+        left = drawn[..., 2].copy()
+        left[:, :-1] += drawn[:, 1:, :, 0]
+        left[:, :, :-1] += drawn[:, :, 1:, 1]
+    return pluses, minuses
+
+
+@lru_cache(maxsize=1024)
+def _chances(shape: tuple[int, int], length: int) -> Floats:
+    """The chances of +, - and 0 at the first of `length` positions, shape (*shape, 3), by pluses and minuses left."""
+    chances = np.zeros((*shape, 3))
+    chances[..., 2] = 1
+    for p, q in np.ndindex(shape):
+        if every := arrangements(length, p, q):
+            first = ((p - 1, q), (p, q - 1), (p, q))
+            chances[p, q] = [arrangements(length - 1, *rest) / every for rest in first]
+    return chances

@@ -1,23 +1,176 @@
-"""The counterpart of a randomizer: what the statistics know of it, where its other half is what a device knows.
-
-It tallies reports, decodes a tally with its covariance, says how well a report tells two inputs apart, and draws the
-tally of many entries without drawing each report. Knows nothing of surveys, of time or of other randomizers.
-"""
+"""The estimates of many nodes at once, and what their tallies say of who changed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from itertools import permutations
+from math import gcd
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from changeling_protocol import Randomizer
+from changeling_protocol import Odds, Randomizer, Space, agreeing
 from numpy.typing import NDArray
 
-from ..estimate import Estimate, Floats
-from ..tallies import Counts, NodeTally
-from .agreement import of_the_base
-from .decoded_nodes import DecodedNodes
-from .likelihoods import Likelihoods, PairKind, all_pairs, listed_likelihoods
+from ..estimate import Counts, Estimate, Floats, NodeTally
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedNodes:
+    """The estimated changes of the histogram over several nodes that were reported through one randomizer.
+
+    values: shape (nodes, z), in entries.
+    covariances: shape (nodes, z, z), in entries squared, each as in `Estimate`.
+    upper_bound: whether one of the covariances is an upper bound.
+    products: Q̂ = M_δv diag(ŝ) M_δv', unbiased for Σ_i δ_i δ_i' over the entries i that reported, shape
+    (nodes, z, z); sampling errors are computed from it. None if the tallies do not tell it.
+    changed: unbiased for how many of those entries changed, shape (nodes,); nan if the tallies do not tell it.
+    """
+
+    values: Floats
+    covariances: Floats
+    upper_bound: bool
+    products: Floats | None
+    changed: Floats
+
+
+Likelihoods: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
+"""For each class of symbols of one likelihood ratio, its probabilities (p, q) under the two inputs."""
+
+MOST_SYMBOLS = 2**14
+"""An alphabet of more symbols is not listed."""
+
+
+class PairKind(Enum):
+    """The four ways in which two changelogs can differ on a node, as in `Losses`.
+
+    For a report of a state, every pair of inputs is of every kind.
+    """
+
+    MUTATIONS = "two mutations"
+    APPEARS = "a mutation against no change"
+    VANISHES = "no change against a mutation"
+    INSERTIONS = "two insertions"
+
+
+def listed_likelihoods(randomizer: Randomizer, u: int, v: int) -> Likelihoods:
+    """The likelihoods of the inputs u and v, from a look at every symbol.
+
+    Raises ValueError for an alphabet of more than MOST_SYMBOLS symbols.
+    """
+    if randomizer.symbols > MOST_SYMBOLS:
+        raise ValueError(
+            f"{randomizer.symbols} symbols are too many to list (at most {MOST_SYMBOLS}): "
+            f"register a closed form of likelihoods for {type(randomizer).__name__}"
+        )
+    pairs = ((randomizer.weight(o, u), randomizer.weight(o, v)) for o in range(randomizer.symbols))
+    return merged(((w, x, 1) for w, x in pairs), randomizer.total(u), randomizer.total(v))
+
+
+def merged(classes: Iterable[tuple[int, int, int]], total_u: int, total_v: int) -> Likelihoods:
+    """The likelihoods that follow from how many symbols have which weights.
+
+    classes: (weight under u, weight under v, how many symbols have these); classes of one ratio are added up, and
+    those that are never sent are left out.
+    total_u, total_v: the sum of the weights of each input.
+    """
+    sums: dict[tuple[int, int], tuple[int, int]] = {}
+    for w, x, count in classes:
+        if count and (w or x):
+            divisor = gcd(w, x)
+            ratio = w // divisor, x // divisor
+            p, q = sums.get(ratio, (0, 0))
+            sums[ratio] = p + w * count, q + x * count
+    return tuple((Fraction(p, total_u), Fraction(q, total_v)) for p, q in sums.values())
+
+
+def all_pairs(space: Space, kind: PairKind) -> list[tuple[int, int]]:
+    """Every pair of inputs (u, v) of a kind."""
+    if not space.reports_changes:
+        return list(permutations(range(space.size), 2))
+    mutations = [u for u in range(space.size) if space.pair(u)[0] != space.pair(u)[1]]
+    match kind:
+        case PairKind.MUTATIONS:
+            return list(permutations(mutations, 2))
+        case PairKind.APPEARS:
+            return [(u, 0) for u in mutations]
+        case PairKind.VANISHES:
+            return [(0, u) for u in mutations]
+        case PairKind.INSERTIONS:
+            return list(permutations((u for u in mutations if space.pair(u)[0] == 0), 2))
+
+
+def one_pair(space: Space, kind: PairKind) -> list[tuple[int, int]]:
+    """One pair of inputs of a kind, or none if there is none: enough for a randomizer that treats all answers alike.
+
+    For two mutations it is an insertion and the deletion that takes it back; without NULL a move, and back.
+    """
+    if not space.reports_changes:
+        return [(0, 1)] if space.size > 1 else []
+    one, other = (0, 1) if space.null else (1, 2)
+    if other > space.answers:
+        return []
+    mutation = space.index(one, other)
+    match kind:
+        case PairKind.MUTATIONS:
+            return [(mutation, space.index(other, one))]
+        case PairKind.APPEARS:
+            return [(mutation, 0)]
+        case PairKind.VANISHES:
+            return [(0, mutation)]
+        case PairKind.INSERTIONS:
+            return [(mutation, space.index(0, 2))] if space.null and space.answers > 1 else []
+
+
+def agreement_chance(p: Fraction, odds: Odds) -> float:
+    """How likely a report agrees: pa / (pa + (1-p)b), a ratio of integers that is rounded once to a float.
+
+    p: how likely a symbol of the base agrees. odds: a:b, how symbols that agree are favoured over all others.
+    """
+    agreed = p.numerator * odds.favoured
+    return agreed / (agreed + (p.denominator - p.numerator) * odds.other)
+
+
+def sample_agreements(randomizer: Randomizer, counts: Counts, generator: np.random.Generator) -> tuple[Counts, Counts]:
+    """Draws how many reports of each input agree at the randomizer's own odds, and how many do not.
+
+    counts: how many entries have each input, shape (m,). Those with nothing to tell are counted as in `of_the_base`.
+    Raises ValueError for a randomizer without a joint form.
+    """
+    joint_form = agreeing(randomizer)
+    telling = np.array([joint_form.tells(true) for true in range(joint_form.space.size)])
+    told = np.where(telling, counts, 0)
+    agreed: Counts = generator.binomial(told, agreement_chance(joint_form.agreement, joint_form.odds))
+    base_agreed, base_others = of_the_base(randomizer, int(counts.sum() - told.sum()), generator)
+    return agreed + base_agreed, told - agreed + base_others
+
+
+def of_the_base(randomizer: Randomizer, reports: int, generator: np.random.Generator) -> tuple[Counts, Counts]:
+    """Reports of the base as reports of one input that tells: how many agree with it and how many do not, by input.
+
+    Which input does not matter: each agrees with a symbol of the base with the same chance, and a symbol is drawn from
+    the base, given whether it agrees. Returns shapes (m,) and (m,).
+    """
+    joint_form = agreeing(randomizer)
+    told = next(true for true in range(joint_form.space.size) if joint_form.tells(true))
+    one = np.eye(1, joint_form.space.size, told, dtype=np.int64)[0]
+    agreed = int(generator.binomial(reports, float(joint_form.agreement)))
+    return agreed * one, (reports - agreed) * one
+
+
+def sample_inputs(agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+    """Draws slots of reports whose symbols are the inputs: those that agree are the input, others are uniform.
+
+    agreed, others: how many reports of each input agree, and how many do not, shape (m,).
+    """
+    slots, m = agreed.copy(), len(agreed)
+    for true in np.flatnonzero(others).tolist():
+        symbols = np.delete(np.arange(m), true)
+        slots[symbols] += generator.multinomial(others[true], np.full(m - 1, 1 / (m - 1)))
+    return slots
+
 
 R_co = TypeVar("R_co", bound=Randomizer, covariant=True)
 
@@ -167,3 +320,37 @@ class Counterpart(ABC, Generic[R_co]):
     def blanket(self) -> Blanket | None:
         """The randomizer as a mixture of the truth and a uniform symbol; None if it is no such mixture."""
         return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeMap:
+    """M_δv, of shape (z, m), for a space of m inputs over z answers.
+
+    answers: z. old, new: the states of each input, shape (m,).
+    """
+
+    answers: int
+    old: NDArray[np.intp]
+    new: NDArray[np.intp]
+
+    def apply(self, weights: Floats) -> Floats:
+        """M_δv w: shape (m,) to shape (z,)."""
+        d = self.answers + 1
+        return (_sums(self.new, weights, d) - _sums(self.old, weights, d))[1:]
+
+    def sandwich(self, weights: Floats) -> Floats:
+        """M_δv diag(w) M_δv': shape (m,) to shape (z, z)."""
+        d = self.answers + 1
+        W = _sums(self.old * d + self.new, weights, d * d).reshape(d, d)
+        return (np.diag(W.sum(0) + W.sum(1)) - W - W.T)[1:, 1:]
+
+
+@lru_cache(maxsize=64)
+def change_map(space: Space) -> ChangeMap:
+    """The M_δv of a space."""
+    old, new = np.array([space.pair(index) for index in range(space.size)], dtype=np.intp).T
+    return ChangeMap(space.answers, old, new)
+
+
+def _sums(index: NDArray[np.intp], weights: Floats, size: int) -> Floats:
+    return np.bincount(index, weights, size).astype(np.float64, copy=False)

@@ -1,17 +1,76 @@
-"""Which counterpart each kind of randomizer has, and what it offers the planner.
-
-Knows no kind: each registers itself under its class in the protocol.
-"""
+"""What a kind of randomizer offers the planner: randomizers at given odds, and how noisy their reports are."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
-from changeling_protocol import Agreeing, Odds, Randomizer, Space, StateSpace
+import numpy as np
+from changeling_protocol import Agreeing, Losses, MutationSpace, Odds, Randomizer, Space, StateSpace
 
+from ..estimate import Floats, without_sum
 from .counterpart import Counterpart
-from .offers import ChangeOffers, Offer
+
+Share = TypeVar("Share", float, Floats)
+
+ONE_CHANGE = Losses(mutations=Decimal(1), appears=Decimal("0.5"), vanishes=Decimal("0.5"), insertions=Decimal(1))
+"""The losses, in units of ln(a/b), of a randomizer under which a mutation costs that once. How it divides between
+appearing and vanishing does not change cost(κ, N)."""
+
+ANY_ODDS = Odds(3, 1)
+"""The odds of what is offered for joint responses, whose odds follow from their group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variances:
+    """The variance of what one report decodes to, mean over the answers, in entries squared, by what the entry did.
+
+    For reports of changes:
+    none: the entry did not change.
+    came: it had no answer and now has one.
+    moved: it left one answer for another.
+    For reports of states:
+    none: the entry has no answer.
+    came and moved: it has one.
+    """
+
+    none: float
+    came: float
+    moved: float
+
+    def mixed(self, moved: Share, came: Share | float = 0.0) -> Share:
+        """The mean over entries of which a share `moved` moved, a share `came` came, and the others did neither."""
+        return (1 - came - moved) * self.none + came * self.came + moved * self.moved
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A randomizer that the planner may choose.
+
+    make: makes the randomizer, once it is chosen; that can be slow.
+    variances: of one report.
+    conserved: of one report if changes are known to add up to zero over the answers, as in a closed cohort after the
+    first period.
+    """
+
+    make: Callable[[], Randomizer]
+    variances: Variances
+    conserved: Variances
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOffers:
+    """What a kind of randomizer for changes offers at any odds a:b.
+
+    unit: the losses of a report in units of ln(a/b). From them follows what a track of such reports costs.
+    offers: takes the mutations, the odds, the share of the entries that move on a node, and whether changes add up to
+    zero over the answers; gives the randomizers that are worth comparing.
+    """
+
+    unit: Losses
+    offers: Callable[[MutationSpace, Odds, float, bool], Iterable[Offer]]
+
 
 R = TypeVar("R", bound=Randomizer)
 StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[Offer]]
@@ -92,3 +151,72 @@ def agreeing_offers(space: Space, p: float) -> Iterator[Agreeing]:
     for room in _ROOMS.values():
         if room.agreeing is not None:
             yield from room.agreeing(space, p)
+
+
+@dataclass(frozen=True, slots=True)
+class InputClasses:
+    """The inputs of a space, classed by what the entry did.
+
+    none, came, moved: as in `Variances`.
+    left: the entry had an answer and has none any more.
+    The paper's pairs (r, r), which never occur, are in no class.
+    """
+
+    none: tuple[int, ...]
+    came: tuple[int, ...]
+    left: tuple[int, ...]
+    moved: tuple[int, ...]
+
+    @classmethod
+    def of(cls, space: Space, answers_alike: bool) -> "InputClasses":
+        """The classes of a space.
+
+        answers_alike: whether the randomizer treats all answers alike; if so, each class holds just one of its inputs.
+        """
+        pairs = {true: space.pair(true) for true in range(space.size)}
+        classes = (
+            (true for true, (old, new) in pairs.items() if old == new == 0),
+            (true for true, (old, new) in pairs.items() if old == 0 < new),
+            (true for true, (old, new) in pairs.items() if new == 0 < old),
+            (true for true, (old, new) in pairs.items() if 0 < old != new > 0),
+        )
+        return cls(*(tuple(inputs)[: 1 if answers_alike else None] for inputs in classes))
+
+
+@lru_cache(maxsize=4096)
+def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
+    """The variances of a randomizer's reports, each the mean over the inputs of its class.
+
+    conserved: whether changes are known to add up to zero over the answers, which the estimator makes use of.
+    """
+    classes = InputClasses.of(randomizer.space, counterpart_of(randomizer).answers_alike)
+    none, came, moved = (
+        mean_variance(randomizer, inputs, conserved)
+        for inputs in (classes.none, classes.came or classes.moved, classes.moved or classes.came)
+    )
+    return Variances(none, came, moved)
+
+
+def mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: bool = False) -> float:
+    """The variance of what one report decodes to, mean over the answers and over some inputs, in entries squared.
+
+    inputs: the true inputs; for none the variance is 0.
+    conserved: as for `class_variances`.
+    """
+    figures = [_variance(randomizer, true, conserved) for true in inputs]
+    return sum(figures) / len(figures) if figures else 0.0
+
+
+def _variance(randomizer: Randomizer, true: int, conserved: bool) -> float:
+    covariance = counterpart_of(randomizer).report_covariance(true)
+    if conserved:
+        covariance = without_sum(np.zeros(len(covariance)), covariance)[1]
+    return float(np.trace(covariance)) / len(covariance)
+
+
+def offer_of(randomizer: Randomizer, conserved: bool = False) -> Offer:
+    """The offer of a randomizer that is made already.
+
+    conserved: whether to work out its variances for changes that add up to zero; if not, both are the same.
+    """
+    return Offer(lambda: randomizer, class_variances(randomizer, False), class_variances(randomizer, conserved))

@@ -16,8 +16,14 @@ from changeling_protocol import (
     head_of,
     open_envelope,
 )
-from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list, survey_path
-from changeling_protocol.wire.paths import KEYS, UPLOADS
+from changeling_protocol.wire import (
+    KEYS,
+    UPLOADS,
+    decode_upload_request,
+    encode_acknowledgement,
+    encode_key_list,
+    survey_path,
+)
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from .clock import ManualClock

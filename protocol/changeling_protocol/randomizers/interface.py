@@ -1,22 +1,211 @@
-"""What every randomizer is: exact integer weights, a sampler on them, and the loss they cost.
+"""The device's half of every randomizer: exact integer weights, a sampler on them, and the loss they cost.
 
-This is the device's half. The other half, how reports are tallied and decoded, is in
-changeling_statistics.randomizers.
+Also the coins that reports are drawn by, the spaces of true inputs, and the registry by which a survey's signed bytes
+name a randomizer. Knows no kind of randomizer: each registers itself, and reads and writes its own parameters. The
+other half, how reports are tallied and decoded, is in changeling_statistics.
 """
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar, Protocol, Self
+from types import MappingProxyType
+from typing import ClassVar, Protocol, Self, TypeVar
 
-from ..canonical import Fields
-from ..coins import Coins
-from .odds import Odds
-from .spaces import Space
+from ..odds import Odds
+from ..signing import Fields, holds_booleans
 
 SYMBOL_LIMIT = 2**63
 """Symbols are numbered below this, so that the server can keep them in columns of 64-bit integers."""
+MOST_ANSWERS = 1000
+"""The most answers: a person chooses among them, and what a randomizer computes grows with their square."""
+NO_NULL = "this space has no NULL: the cohort is closed"
+
+
+class Coins(Protocol):
+    """Exact uniform integers: the only source of chance on a device.
+
+    A chance is taken when it is needed, and what follows from it is stored before anything leaves the device. Nothing
+    is derived from a secret, so that nothing on a device opens a report that was sent, or one that will be. Tests bring
+    coins of their own; a device has `SystemCoins`.
+    """
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n), exact for every n >= 1. Raises ValueError for a smaller n."""
+        ...
+
+
+class SystemCoins:
+    """The operating system's generator: integers of as many bits as n has, until one is below n."""
+
+    __slots__ = ()
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n). Raises ValueError for n < 1."""
+        return secrets.randbelow(n)
+
+
+class Space(Hashable, Protocol):
+    """The true inputs of a randomizer, numbered from 0: changes (old, new) over a node, or states at its end.
+
+    A survey of z answers has the states 0 to z; 0 is NULL, no answer. A space is a value, so that it can be the key of
+    a cache.
+    """
+
+    @property
+    def answers(self) -> int:
+        """z, how many answers the survey has."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """m, how many inputs there are."""
+        ...
+
+    @property
+    def null(self) -> bool:
+        """Whether NULL is one of the states; if not, the cohort is closed and everybody has an answer."""
+        ...
+
+    @property
+    def reports_changes(self) -> bool:
+        """Whether an input is a change over a node; if not, it is the state at the node's end."""
+        ...
+
+    def index(self, old: int, new: int) -> int:
+        """The input of an entry that was in state `old` when a node started, and in `new` when it ended.
+
+        Raises ValueError for what is no state, without naming it.
+        """
+        ...
+
+    def pair(self, index: int) -> tuple[int, int]:
+        """The states (old, new) of an input: the entry leaves `old` and comes to `new`, which changes the histogram.
+
+        NULL is no answer, so an insertion only adds and a deletion only takes away. For reports of states `old` is
+        NULL always. Raises ValueError outside the space.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MutationSpace:
+    """The mutations over a node. Input 0 is "no change", (NULL, NULL); the others follow in order of (old, new).
+
+    answers: z.
+    repeats: whether to have the paper's (z+1)² pairs, with (r, r) among them, which never occur; if not, there are
+    d(d-1)+1 inputs over d states.
+    null: whether NULL is one of the d states. If not, only moves from one answer to another are told, as in a closed
+    cohort after its first period.
+    Raises ValueError for a number of answers that no survey has, or for pairs (r, r) without NULL.
+
+    >>> MutationSpace(2).size, MutationSpace(2, repeats=True).size, MutationSpace(2, null=False).size
+    (7, 9, 3)
+    >>> MutationSpace(2).index(1, 2)
+    4
+    """
+
+    answers: int
+    repeats: bool = False
+    null: bool = True
+
+    def __post_init__(self) -> None:
+        check_answers(self.answers)
+        if self.repeats and not self.null:
+            raise ValueError("the paper's pairs (r, r) are over all states, NULL included")
+
+    @property
+    def states(self) -> int:
+        """d: z+1, or z without NULL."""
+        return self.answers + self.null
+
+    @property
+    def size(self) -> int:
+        """d(d-1)+1, or (z+1)² with the pairs (r, r)."""
+        return self.states**2 if self.repeats else self.states * (self.states - 1) + 1
+
+    @property
+    def reports_changes(self) -> bool:
+        """Yes: an input is a mutation."""
+        return True
+
+    def index(self, old: int, new: int) -> int:
+        """The input of a mutation; 0 if the two states are the same. Raises ValueError for what is no state here."""
+        _check_state(old, self.answers)
+        _check_state(new, self.answers)
+        if not (self.null or (old and new)):
+            raise ValueError(NO_NULL)
+        if old == new:
+            return 0
+        if self.repeats:
+            return old * (self.answers + 1) + new
+        first = not self.null
+        return 1 + (old - first) * (self.states - 1) + new - first - (new > old)
+
+    def pair(self, index: int) -> tuple[int, int]:
+        """The mutation (old, new) of an input; (NULL, NULL) for no change. Raises ValueError outside the space."""
+        if not 0 <= index < self.size:
+            raise ValueError(f"mutations are numbered 0 to {self.size - 1}, got {index}")
+        if index == 0:
+            return 0, 0
+        if self.repeats:
+            return divmod(index, self.answers + 1)
+        old, rest = divmod(index - 1, self.states - 1)
+        new = rest + (rest >= old)
+        return old + (not self.null), new + (not self.null)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpace:
+    """The states at a node's end, in order.
+
+    answers: z.
+    null: whether NULL is among them; if not, the cohort is closed and everybody has an answer.
+    Raises ValueError for a number of answers that no survey has.
+    """
+
+    answers: int
+    null: bool = True
+
+    def __post_init__(self) -> None:
+        check_answers(self.answers)
+
+    @property
+    def size(self) -> int:
+        """z+1, or z without NULL."""
+        return self.answers + self.null
+
+    @property
+    def reports_changes(self) -> bool:
+        """No: an input is a state."""
+        return False
+
+    def index(self, old: int, new: int) -> int:
+        """The input of the state `new`; `old` plays no part. Raises ValueError for what is no state of the space."""
+        _check_state(old, self.answers)
+        _check_state(new, self.answers)
+        if not new and not self.null:
+            raise ValueError(NO_NULL)
+        return new - (not self.null)
+
+    def pair(self, index: int) -> tuple[int, int]:
+        """(NULL, the input's state). Raises ValueError outside the space."""
+        if not 0 <= index < self.size:
+            raise ValueError(f"inputs are numbered 0 to {self.size - 1}, got {index}")
+        return 0, index + (not self.null)
+
+
+def check_answers(answers: int) -> None:
+    """Raises ValueError for a number of answers that no survey has."""
+    if not 1 <= answers <= MOST_ANSWERS:
+        raise ValueError(f"a survey has 1 to {MOST_ANSWERS} answers, got {answers}")
+
+
+def _check_state(state: int, answers: int) -> None:
+    if not 0 <= state <= answers:
+        raise ValueError(f"states are numbered 0 (NULL) to {answers}, and this one is not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +335,162 @@ class Agreeing(Randomizer, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Favouring(ABC):
+    """The part that randomizers share which favour the symbols that agree with an input by odds a:b.
+
+    Such a class brings `symbols`, `agreement`, `agrees`, `favoured_total`, `favoured_symbol_at` and `said`; it is
+    `Agreeing`.
+    """
+
+    space: Space
+    odds: Odds
+
+    @property
+    def losses(self) -> Losses:
+        """ln(a/b) between any two inputs."""
+        epsilon = self.odds.epsilon
+        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
+
+    @abstractmethod
+    def tells(self, true: int) -> bool:
+        """Whether an input favours any symbols."""
+
+    @abstractmethod
+    def agrees(self, symbol: int, true: int) -> bool:
+        """Whether a symbol agrees with an input that tells."""
+
+    @abstractmethod
+    def favoured_total(self, true: int, odds: Odds) -> int:
+        """How many integers `favoured_symbol_at` chooses by."""
+
+    @abstractmethod
+    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
+        """The symbol that the integer `drawn` in [0, favoured_total) selects at these odds."""
+
+    def weight(self, symbol: int, true: int) -> int:
+        """a for a symbol that agrees with the input, b for every other."""
+        return self.odds.favoured if self.agrees(symbol, true) else self.odds.other
+
+    def total(self, true: int = 0) -> int:
+        """The sum of an input's weights over all symbols."""
+        return self.favoured_total(true, self.odds)
+
+    def respond(self, true: int, coins: Coins) -> int:
+        """Draws the symbol to report for a true input. Raises ValueError outside the space."""
+        return self.symbol_at(coins.below(self.total(true)), true)
+
+    def symbol_at(self, drawn: int, true: int) -> int:
+        """The symbol that the integer `drawn` in [0, total) selects."""
+        return self.favoured_symbol_at(drawn, true, self.odds)
+
+    def at_odds(self, odds: Odds) -> Self:
+        """The same randomizer at other odds. Raises ValueError for odds that say nothing."""
+        return replace(self, odds=odds)
+
+    def as_fields(self) -> Fields:
+        """The odds."""
+        return {"odds": [self.odds.favoured, self.odds.other]}
+
+
+def check_telling(odds: Odds) -> None:
+    """Raises ValueError for odds of 1:1, which say nothing."""
+    if odds.favoured == odds.other:
+        raise ValueError(f"odds of {odds.favoured}:{odds.other} say nothing: choose favoured > other")
+
+
+def check_input(space: Space, true: int) -> None:
+    """Raises ValueError for an input outside the space, without naming it: errors never hold an answer."""
+    if not 0 <= true < space.size:
+        raise ValueError(f"inputs are numbered 0 to {space.size - 1}, and this one is not")
+
+
 def symbol_bytes(randomizer: Randomizer) -> int:
     """The fixed width of a symbol on the wire, in bytes: room for all of them, and for one more value that is none."""
     return (randomizer.symbols.bit_length() + 7) // 8
+
+
+R = TypeVar("R", bound=Randomizer)
+
+_KINDS: dict[str, type[Randomizer]] = {}
+_SPACES: dict[str, dict[str, bool]] = {
+    "mutations": {"repeats": False},
+    "mutation-pairs": {"repeats": True},
+    "moves": {"repeats": False, "null": False},
+    "states": {"null": True},
+    "answers": {"null": False},
+}
+
+
+def register(randomizer: type[R]) -> type[R]:
+    """Make a class of randomizers known by its wire name, `kind`; used as a class decorator.
+
+    A survey that names a kind can be read wherever the kind is registered, and nowhere else. Raises ValueError where
+    another class has the name.
+    """
+    if _KINDS.setdefault(randomizer.kind, randomizer) is not randomizer:
+        raise ValueError(f"the kind {randomizer.kind!r} is taken by {_KINDS[randomizer.kind].__name__}")
+    return randomizer
+
+
+def registered() -> Mapping[str, type[Randomizer]]:
+    """Every class of randomizers by its wire name, in the order of registration."""
+    return MappingProxyType(_KINDS)
+
+
+def randomizer_as_fields(randomizer: Randomizer) -> Fields:
+    """The fields of a survey's signed bytes that say which randomizer this is: its kind, its space, its parameters."""
+    return {"kind": randomizer.kind, "space": _space_name(randomizer.space), **randomizer.as_fields()}
+
+
+def randomizer_from_fields(fields: Fields, answers: int) -> Randomizer:
+    """The randomizer that `randomizer_as_fields` wrote.
+
+    answers: how many answers the survey has, z.
+    Raises ValueError for anything else, and for a kind that is not registered.
+    """
+    match fields:
+        case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS and not holds_booleans(own):
+            if (randomizer := _KINDS[kind].from_fields(_space(space, answers), own)) is not None:
+                return randomizer
+    raise ValueError(f"not a randomizer: {fields!r}")
+
+
+def _space(name: str, answers: int) -> Space:
+    options = _SPACES.get(name)
+    if options is None:
+        raise ValueError(f"a randomizer's space is one of {sorted(_SPACES)}, got {name!r}")
+    return MutationSpace(answers, **options) if "repeats" in options else StateSpace(answers, **options)
+
+
+def _space_name(space: Space) -> str:
+    names = {_space(name, space.answers): name for name in _SPACES}
+    return names[space]
+
+
+def input_in_words(space: Space, index: int, states: Sequence[str]) -> str:
+    """An input in words, for the person whose report it is: a state's name, "no change", or a change.
+
+    states: their names from NULL on.
+
+    >>> input_in_words(MutationSpace(2), 4, ["no answer", "tea", "coffee"])
+    'from tea to coffee'
+    """
+    old, new = space.pair(index)
+    if not space.reports_changes:
+        return states[new]
+    return f"from {states[old]} to {states[new]}" if index else "no change"
+
+
+def own_states(space: Space, states: Sequence[str]) -> Sequence[str]:
+    """The names of the states that a space has: without NULL's in a closed cohort."""
+    return states if space.null else states[1:]
+
+
+def listed(names: Sequence[str], last: str) -> str:
+    """Names as a part of a sentence.
+
+    >>> listed(["tea", "water", "coffee"], "and")
+    'tea, water and coffee'
+    """
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

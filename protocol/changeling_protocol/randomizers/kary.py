@@ -1,26 +1,71 @@
 """k-ary randomized response: the truth with weight a, every other symbol with weight b.
 
-The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; Pan 2023, eq. 34).
+The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; Pan 2023, eq. 34). And k-RR of changes
+that is silent about those who did not change: they send a uniform symbol. There a mutation costs ln(a/b) in all, where
+under plain k-RR it costs twice its loss. The price is that "no change" is not told: it is what is left
+(docs/mathematics.md, "Joint responses").
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from ..canonical import Fields
-from ..coins import Coins
-from .interface import Losses
-from .odds import Odds
-from .registry import register
-from .spaces import Space
-from .words import input_in_words
+from ..odds import Odds, log_ratio
+from ..signing import Fields
+from .interface import (
+    Favouring,
+    Losses,
+    MutationSpace,
+    Space,
+    check_input,
+    check_telling,
+    input_in_words,
+    register,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kary(Favouring):
+    """The part that both share: the symbols are the m inputs, and the one that agrees is the input itself."""
+
+    @property
+    def symbols(self) -> int:
+        """m, one for each input."""
+        return self.space.size
+
+    @property
+    def agreement(self) -> Fraction:
+        """1/m: the base is uniform."""
+        return Fraction(1, self.symbols)
+
+    def agrees(self, symbol: int, true: int) -> bool:
+        """Whether the symbol is the truth."""
+        return symbol == true
+
+    def favoured_total(self, true: int, odds: Odds) -> int:
+        """a + (m-1)b at these odds where the input tells, else m."""
+        return odds.favoured + (self.symbols - 1) * odds.other if self.tells(true) else self.symbols
+
+    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
+        """The truth below a, then the others in order; all in order for an input that tells nothing."""
+        check_input(self.space, true)
+        if not self.tells(true):
+            return drawn
+        if drawn < odds.favoured:
+            return true
+        other = (drawn - odds.favoured) // odds.other
+        return other + (other >= true)
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """The input that the symbol stands for."""
+        return input_in_words(self.space, symbol, states)
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class KaryResponse:
+class KaryResponse(Kary):
     """k-RR on a space of m inputs: the symbols are the inputs, and the truth is reported with probability p.
 
         p = a / (a + (m-1)b)        q = b / (a + (m-1)b), the probability of each other symbol
@@ -29,17 +74,6 @@ class KaryResponse:
     """
 
     kind: ClassVar[str] = "k-rr"
-    space: Space
-    odds: Odds
-
-    @property
-    def symbols(self) -> int:
-        """m, one for each input."""
-        return self.space.size
-
-    def total(self, true: int = 0) -> int:
-        """a + (m-1)b, whatever the input."""
-        return self.favoured_total(true, self.odds)
 
     @property
     def losses(self) -> Losses:
@@ -49,52 +83,9 @@ class KaryResponse:
         insertions = Decimal(0) if alike else epsilon  # one insertion, or none, is told apart from no other
         return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=insertions)
 
-    def weight(self, symbol: int, true: int) -> int:
-        """a for the truth, b for every other symbol."""
-        return self.odds.favoured if symbol == true else self.odds.other
-
-    def respond(self, true: int, coins: Coins) -> int:
-        """Draws the truth or another symbol. Raises ValueError outside the space."""
-        return self.symbol_at(coins.below(self.total()), true)
-
-    def symbol_at(self, drawn: int, true: int) -> int:
-        """The symbol that the integer `drawn` in [0, total) selects: the truth below a, then the others in order."""
-        return self.favoured_symbol_at(drawn, true, self.odds)
-
-    @property
-    def agreement(self) -> Fraction:
-        """1/m: the base is uniform."""
-        return Fraction(1, self.symbols)
-
     def tells(self, true: int) -> bool:  # noqa: ARG002
         """Always: no change, too, favours its own symbol."""
         return True
-
-    def agrees(self, symbol: int, true: int) -> bool:
-        """Whether the symbol is the truth."""
-        return symbol == true
-
-    def favoured_total(self, true: int, odds: Odds) -> int:  # noqa: ARG002
-        """a + (m-1)b at these odds."""
-        return odds.favoured + (self.symbols - 1) * odds.other
-
-    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
-        """The truth below a, then the others in order."""
-        if not 0 <= true < self.symbols:
-            raise ValueError(f"inputs are numbered 0 to {self.symbols - 1}, and this one is not")
-        return truth_or_other(drawn, true, odds)
-
-    def at_odds(self, odds: Odds) -> Self:
-        """The same space at other odds."""
-        return replace(self, odds=odds)
-
-    def said(self, symbol: int, states: Sequence[str]) -> str:
-        """The input that the symbol stands for."""
-        return input_in_words(self.space, symbol, states)
-
-    def as_fields(self) -> Fields:
-        """The odds."""
-        return {"odds": [self.odds.favoured, self.odds.other]}
 
     @classmethod
     def from_fields(cls, space: Space, fields: Fields) -> Self | None:
@@ -105,12 +96,49 @@ class KaryResponse:
         return None
 
 
-def truth_or_other(drawn: int, true: int, odds: Odds) -> int:
-    """The symbol that an integer in [0, a + (m-1)b) selects: the truth below a, then the other symbols in order.
+@register
+@dataclass(frozen=True, slots=True)
+class KaryChange(Kary):
+    """The symbols are the m inputs. A mutation sends itself with weight a, every other symbol with weight b.
 
-    drawn: the integer. true: the number of the truth. odds: a:b.
+    An entry without a change sends each symbol with weight 1, its own as well, which nobody favours.
+
+    space: the mutations, without the paper's pairs (r, r).
+    odds: a:b, favoured > other.
+    Raises ValueError for parameters out of range.
     """
-    if drawn < odds.favoured:
-        return true
-    other = (drawn - odds.favoured) // odds.other
-    return other + (other >= true)
+
+    kind: ClassVar[str] = "k-rr-change"
+    space: MutationSpace
+
+    def __post_init__(self) -> None:
+        if not self.space.reports_changes:
+            raise ValueError("this reports changes; for states there is k-RR")
+        if self.space.repeats:
+            raise ValueError("k-RR of changes tells mutations apart, and the pairs (r, r) are none")
+        if self.space.size < 2:
+            raise ValueError(f"over {self.space.answers} answer there is no mutation to report")
+        check_telling(self.odds)
+
+    @property
+    def losses(self) -> Losses:
+        """L_mm = ln(a/b), L_m0 = ln(a·m/T), L_0m = ln(T/(b·m)), T = a + (m-1)b. The last two add up to the first."""
+        a, b, m, total = self.odds.favoured, self.odds.other, self.symbols, self.total(1)
+        insertions = self.odds.epsilon if self.space.null and self.space.answers > 1 else Decimal(0)
+        return Losses(self.odds.epsilon, log_ratio(a * m, total), log_ratio(total, b * m), insertions)
+
+    def tells(self, true: int) -> bool:
+        """Whether there is a change."""
+        return true != 0
+
+    def weight(self, symbol: int, true: int) -> int:
+        """a for a mutation's own symbol, b for every other; 1 for each if there is no change."""
+        return Kary.weight(self, symbol, true) if true else 1
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these odds; None for other fields, or a space of states."""
+        match space, fields:
+            case MutationSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
+                return cls(space, Odds(a, b))
+        return None

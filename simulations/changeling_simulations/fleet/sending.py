@@ -16,11 +16,11 @@ from changeling_protocol import MalformedBytes
 from changeling_protocol.wire import (
     MOST_ENVELOPES_TAKEN,
     MSGPACK,
+    UPLOADS,
     ErrorAnswer,
     decode_acknowledgement,
     encode_acknowledgement,
 )
-from changeling_protocol.wire.paths import UPLOADS
 
 _ALL_TAKEN = encode_acknowledgement({})
 _TAKEN, _TOO_MANY, _OVERLOADED = 200, 429, 503

@@ -5,9 +5,18 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
-from changeling_protocol import MalformedBytes, SealingKey, Survey, UnixSeconds, is_loopback
-from changeling_protocol.wire import MSGPACK, ErrorAnswer, decode_key_list, survey_path
-from changeling_protocol.wire.paths import FOLD, KEYS, SERIES, STATUS
+from changeling_protocol import MalformedBytes, SealingKey, Survey, UnixSeconds
+from changeling_protocol.wire import (
+    FOLD,
+    KEYS,
+    MSGPACK,
+    SERIES,
+    STATUS,
+    ErrorAnswer,
+    decode_key_list,
+    is_loopback,
+    survey_path,
+)
 
 TIMEOUT_SECONDS = 600
 """A fold to the log's end is answered once it is there."""

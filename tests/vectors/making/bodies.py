@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from changeling_protocol import MOST_SPANNED_PERIODS, MalformedBytes, Refusal, canonical
+from changeling_protocol import MOST_SPANNED_PERIODS, MalformedBytes, Refusal, encode
 from changeling_protocol.wire import (
+    HTTP_STATUS,
+    KEYS,
     MOST_BODY_BYTES,
     MOST_ENVELOPES,
     MSGPACK,
     PROBLEM,
-    STATUS,
+    UPLOADS,
     ErrorAnswer,
     ErrorCode,
     decode_acknowledgement,
@@ -20,7 +22,6 @@ from changeling_protocol.wire import (
     encode_upload_request,
     survey_path,
 )
-from changeling_protocol.wire.paths import KEYS, UPLOADS
 
 from ...protocol.examples import AUTHORITY
 from .examples import SEALING_KEY, SURVEYS
@@ -65,7 +66,7 @@ def _acknowledgements() -> Iterator[Case]:
     every = dict(enumerate(Refusal))
     body = encode_acknowledgement(every)
     yield _acknowledgement(len(every), {str(i): reason.value for i, reason in every.items()}, body)
-    later = canonical.encode({"refused": [[0, "a reason of a later server"]]})
+    later = encode({"refused": [[0, "a reason of a later server"]]})
     yield _acknowledgement(1, {"0": "a reason of a later server"}, later)
 
 
@@ -86,7 +87,7 @@ def _errors() -> Iterator[Case]:
         yield {
             "kind": "error",
             "code": code.value,
-            "status": STATUS[code],
+            "status": HTTP_STATUS[code],
             "detail": answer.detail,
             "media type": PROBLEM,
             "body": body.hex(),
@@ -107,12 +108,12 @@ def _refused() -> Iterator[Case]:
         ("nothing of it", {}),
     )
     for why, content in acknowledgements:
-        yield _refused_body("acknowledgement", why, canonical.encode(content))
+        yield _refused_body("acknowledgement", why, encode(content))
     yield _refused_body("acknowledgement", "nothing at all", b"")
     yield _refused_body("acknowledgement", "a page of a proxy", b"<html>")
-    yield _refused_body("acknowledgement", "something after it", canonical.encode({"refused": []}) + b"\0")
+    yield _refused_body("acknowledgement", "something after it", encode({"refused": []}) + b"\0")
     for why, content in (("a key that is text", {"keys": ["key"]}), ("no list", {"keys": {}}), ("no keys", {})):
-        yield _refused_body("key list", why, canonical.encode(content))
+        yield _refused_body("key list", why, encode(content))
     for why, body in (
         ("a page of a proxy", b"<html>"),
         ("a code that is not known", b'{"code":"tired","detail":"come back"}'),

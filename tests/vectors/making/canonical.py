@@ -1,7 +1,7 @@
 """Canonical MessagePack: values with their bytes, and bytes that are no canonical value."""
 
 import pytest
-from changeling_protocol import MalformedBytes, canonical
+from changeling_protocol import MalformedBytes, decode, encode
 
 from .notation import Case, tagged
 
@@ -57,10 +57,10 @@ def cases() -> list[Case]:
 
 
 def _value(value: object) -> Case:
-    return {"kind": "value", "value": tagged(value), "encoded": canonical.encode(value).hex()}
+    return {"kind": "value", "value": tagged(value), "encoded": encode(value).hex()}
 
 
 def _refused(why: str, encoded: str) -> Case:
     with pytest.raises(MalformedBytes):
-        canonical.decode(bytes.fromhex(encoded))
+        decode(bytes.fromhex(encoded))
     return {"kind": "refused", "why": why, "encoded": bytes.fromhex(encoded).hex()}

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from changeling_protocol import Odds, Randomizer, Survey, lives_cost, micro
-from changeling_protocol.randomizers import randomizer_as_fields
+from changeling_protocol import Odds, Randomizer, Survey, lives_cost, micro, randomizer_as_fields
 
 from .examples import RANDOMIZERS, SURVEYS
 from .notation import Case, fields, number, odds

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from changeling_protocol import Group, ReleasePlan, Slots, agreeing, respond
-from changeling_protocol.plan_fields import plan_as_fields
+from changeling_protocol.plan import plan_as_fields
 
 from ...coins import ListedCoins
 from .examples import JOINT_GROUPS

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from changeling_protocol import VERSION, CannotOpen, SealingKey, SurveyId, head_of, hpke, key_id, open_envelope
+from changeling_protocol import VERSION, CannotOpen, SealingKey, SurveyId, head_of, hpke_seal, key_id, open_envelope
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from .examples import PRIVATE, SEALING_KEY, SURVEYS
@@ -61,4 +61,4 @@ def _closed(why: str, envelope: bytes, private: X25519PrivateKey) -> Case:
 def _sealed(plaintext: bytes, survey: SurveyId, key: SealingKey, ephemeral: X25519PrivateKey) -> bytes:
     """`changeling_protocol.seal` with a given ephemeral key."""
     head = VERSION.to_bytes(1) + survey + key.id
-    return head + hpke.seal(plaintext, PRIVATE.public_key(), head, ephemeral)
+    return head + hpke_seal(plaintext, PRIVATE.public_key(), head, ephemeral)

@@ -13,9 +13,9 @@ from changeling_protocol import (
     SealingKey,
     Survey,
     UnderstatedEpsilon,
+    decode,
+    signed,
 )
-from changeling_protocol.canonical import decode
-from changeling_protocol.signing import signed
 
 from ...protocol.examples import AUTHORITY, PINNED
 from .examples import NEXT_AUTHORITY, SEALING_KEY, SURVEYS

@@ -6,8 +6,7 @@ Whoever draws it uniformly below the total has the randomizer's law.
 from functools import partial
 from typing import Any
 
-from changeling_protocol import Randomizer, symbol_bytes
-from changeling_protocol.randomizers import randomizer_as_fields
+from changeling_protocol import Randomizer, randomizer_as_fields, symbol_bytes
 
 from .examples import RANDOMIZERS
 from .notation import Case, drawn_near_every_edge, fields, some

@@ -1,0 +1,292 @@
+"""A mechanism over finitely many databases and outputs, given by its exact probabilities.
+
+A matrix P: P[y][x] is the probability of output y from database x; every column adds up to 1, in fractions. It also
+says which pairs of databases are neighbours. Releases nothing itself: it is what regions are read off.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from changeling_central import COLOURS
+from changeling_protocol import Randomizer
+from changeling_statistics import SILENT, Corner, Point, PrivacyCurve, curve_of, randomizer_curve, worst_curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+Exact: TypeAlias = Fraction | int | str | Decimal
+"""What is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""
+Law: TypeAlias = tuple[Fraction, ...]
+Database = TypeVar("Database")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteMechanism:
+    """A mechanism by the exact probabilities of its outputs.
+
+    rows: P, a row for each output and a column for each database. neighbours: pairs of columns, in either order.
+
+    ValueError unless each column is a distribution and each pair names two columns.
+    """
+
+    rows: tuple[Law, ...]
+    neighbours: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.rows[0] or len({len(row) for row in self.rows}) > 1:
+            raise ValueError(f"a mechanism's rows are of one length, got {[len(row) for row in self.rows]}")
+        for x in range(self.databases):
+            checked_law(self.column(x), f"column {x}")
+        for pair in self.neighbours:
+            if len(set(pair)) != 2 or not set(pair) <= set(range(self.databases)):
+                raise ValueError(f"neighbours are two databases of 0 to {self.databases - 1}, got {pair}")
+
+    @classmethod
+    def of(
+        cls, rows: Iterable[Iterable[Exact]], neighbours: Iterable[tuple[int, int]] | None = None
+    ) -> "FiniteMechanism":
+        """The mechanism of a matrix of exact numbers.
+
+        rows: P, as strings or fractions. neighbours: pairs of columns; left out, any two databases are neighbours.
+
+        >>> FiniteMechanism.of([["3/4", "1/4"], ["1/4", "3/4"]]).neighbours
+        ((0, 1),)
+        """
+        exact = tuple(tuple(map(exactly, row)) for row in rows)
+        every = combinations(range(len(exact[0]) if exact else 0), 2)
+        return cls(exact, tuple(every if neighbours is None else neighbours))
+
+    @classmethod
+    def tabled(
+        cls,
+        databases: Sequence[Database],
+        outputs: Callable[[Database], Mapping[Outcome, Exact]],
+        neighbours: Callable[[Database, Database], bool] | None = None,
+    ) -> "FiniteMechanism":
+        """The mechanism of a function.
+
+        databases: all there are. outputs: the law of what one of them releases. neighbours: whether two of them are;
+        left out, any two are. Outputs are numbered in order of appearance.
+        """
+        laws = [outputs(database) for database in databases]
+        known = {output: None for law in laws for output in law}
+        pairs = [
+            (i, j)
+            for i, j in combinations(range(len(databases)), 2)
+            if neighbours is None or neighbours(databases[i], databases[j])
+        ]
+        return cls.of([[law.get(output, 0) for law in laws] for output in known], pairs)
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs there are: rows of P."""
+        return len(self.rows)
+
+    @property
+    def databases(self) -> int:
+        """How many databases there are: columns of P."""
+        return len(self.rows[0])
+
+    def column(self, database: int) -> Law:
+        """The law of what one database releases."""
+        return tuple(row[database] for row in self.rows)
+
+    def mixed(self, law: Sequence[Fraction]) -> Law:
+        """P f: the law of what a database drawn from `law` = f releases."""
+        if len(law) != self.databases:
+            raise ValueError(f"a law over {self.databases} databases has as many probabilities, got {len(law)}")
+        checked_law(law, "the law over databases")
+        return tuple(sum((p * f for p, f in zip(row, law, strict=True)), Fraction(0)) for row in self.rows)
+
+
+def exactly(number: Exact) -> Fraction:
+    """The number as a fraction. ValueError for a float, as 0.1 is not a tenth."""
+    if isinstance(number, (float, bool)):
+        raise ValueError(f"probabilities are exact: write {number} as a string or a Fraction")
+    return Fraction(number)
+
+
+def checked_law(law: Sequence[Fraction], name: str) -> None:
+    """Raises ValueError, with the name, unless these are probabilities that add up to 1 exactly."""
+    if least := [p for p in law if p < 0]:
+        raise ValueError(f"{name} holds a negative probability, {least[0]}")
+    if sum(law) != 1:
+        raise ValueError(f"{name} adds up to {sum(law)}, not to 1")
+
+
+def faced(above: Sequence[Fraction], below: Sequence[Fraction]) -> list[Point]:
+    """(p, q) of the outputs that either law knows."""
+    return [(p, q) for p, q in zip(above, below, strict=True) if p or q]
+
+
+@dataclass(frozen=True, slots=True)
+class TangentLine:
+    """alarm·f + missed·m ≥ 1 - δ for every test's false alarm f and missed detection m, reached by some test."""
+
+    alarm: Fraction
+    missed: Fraction
+    delta: Fraction
+
+    def holds(self, false_alarm: Fraction, missed_detection: Fraction) -> bool:
+        """Whether a test with these errors lies on this side of the line."""
+        return self.alarm * false_alarm + self.missed * missed_detection >= 1 - self.delta
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyRegion:
+    """All pairs (false alarm, missed detection) that some test of the output can have.
+
+    curve: of the worst pair of databases, in either order; so the region is its own mirror image in f = m.
+    """
+
+    curve: PrivacyCurve
+
+    @property
+    def corners(self) -> tuple[Corner, ...]:
+        """The (ε_i, δ_i), ε falling: M is (ε_i, δ_i)-private, and the region is all that they allow."""
+        return self.curve.corners()
+
+    @property
+    def lines(self) -> tuple[TangentLine, ...]:
+        """Two lines for each (ε_i, δ_i), one where ε_i = 0: with the unit square they bound the region from below."""
+        unit = Fraction(1)
+        steep = [TangentLine(corner.ratio, unit, corner.delta) for corner in self.corners]
+        flat = [TangentLine(unit, line.alarm, line.delta) for line in reversed(steep) if line.alarm != 1]
+        return (*steep, *flat)
+
+    @property
+    def best_tests(self) -> tuple[Point, ...]:
+        """(f, m) where the lower boundary bends, f rising, from the end of f = 0 on: the most that can be told."""
+        certain = self.curve.delta_at_ratio_infinite
+        return tuple((wrong, 1 - power) for wrong, power in self.curve.points if wrong or power == certain)
+
+    @property
+    def vertices(self) -> tuple[Point, ...]:
+        """The convex polygon, counterclockwise from (0, 1): a test and its contrary are both tests."""
+        below = ((Fraction(0), Fraction(1)), *self.best_tests)
+        return tuple(dict.fromkeys([*below, *((1 - f, 1 - m) for f, m in below)]))
+
+    def holds(self, false_alarm: Fraction, missed_detection: Fraction) -> bool:
+        """Whether some test, drawn at random perhaps, errs like this."""
+        f, m = false_alarm, missed_detection
+        if not (0 <= f <= 1 and 0 <= m <= 1):
+            return False
+        return all(line.holds(f, m) and line.holds(1 - f, 1 - m) for line in self.lines)
+
+    def allows(self, ratio: Fraction, delta: Fraction) -> bool:
+        """Whether M is (ln ratio, delta)-differentially private, exactly. ValueError for a ratio below 1."""
+        return self.delta_at_ratio(ratio) <= delta
+
+    def delta_at_ratio(self, ratio: Fraction) -> Fraction:
+        """δ at e^ε = ratio, exactly. ValueError below 1."""
+        if ratio < 1:
+            raise ValueError(f"e^epsilon is at least 1, got {ratio}")
+        return self.curve.delta_at_ratio(ratio)
+
+    def delta_at(self, epsilon: float) -> float:
+        """δ(ε) for any ε >= 0 in nats, rounded up."""
+        return self.curve.delta_at(epsilon)
+
+    def epsilon_at(self, delta: Fraction | float) -> float:
+        """The least ε with δ(ε) <= delta, rounded up; inf where there is none."""
+        return self.curve.epsilon_at(delta)
+
+
+def region_of(mechanism: FiniteMechanism) -> PrivacyRegion:
+    """The region of a mechanism, over all its neighbours in either order."""
+    return region_of_laws((mechanism.column(x), mechanism.column(y)) for x, y in mechanism.neighbours)
+
+
+def pair_region(mechanism: FiniteMechanism, first: int, second: int) -> PrivacyRegion:
+    """The region of telling two databases apart, in either order, neighbours or not. first, second: their columns."""
+    return region_of_laws([(mechanism.column(first), mechanism.column(second))])
+
+
+def region_of_randomizer(randomizer: Randomizer) -> PrivacyRegion:
+    """The region of one report of the local model, whatever the two inputs."""
+    return PrivacyRegion(randomizer_curve(randomizer))
+
+
+def region_of_laws(pairs: Iterable[tuple[Law, Law]]) -> PrivacyRegion:
+    """The region of laws of outputs that are to be told apart, pair by pair, in either order."""
+    curves = [curve_of(faced(*way)) for one, other in pairs for way in ((one, other), (other, one))]
+    return PrivacyRegion(worst_curve([SILENT, *curves]))
+
+
+def cw_region(
+    mechanism: FiniteMechanism, laws: Iterable[tuple[Sequence[Fraction], Sequence[Fraction]]]
+) -> PrivacyRegion:
+    """The region of the rows P f and P f', for the worst of the pairs (f, f').
+
+    laws: probabilities over the mechanism's databases, shapes (databases,). ValueError for none, or for what is no
+    law. The mechanism's own neighbours are not looked at.
+    """
+    pairs = [(mechanism.mixed(secret), mechanism.mixed(scrubbed)) for secret, scrubbed in laws]
+    if not pairs:
+        raise ValueError("a region needs at least one pair of laws over databases")
+    return region_of_laws(pairs)
+
+
+MOST_LINES = 6
+"""Of one region so many tangent lines are drawn, the steepest."""
+
+
+def save_region_plot(regions: Mapping[str, PrivacyRegion], path: Path | str, title: str = "Privacy regions") -> None:
+    """Draw regions, each under its name, to a file of the kind that the path's suffix names.
+
+    ValueError for no regions; without matplotlib too, naming the extra that brings it.
+    """
+    draw_regions(regions, title).savefig(path, dpi=150)
+
+
+def draw_regions(regions: Mapping[str, PrivacyRegion], title: str) -> "Figure":
+    """Each region filled, by name; of a lone one also its tangent lines, each with its (ε_i, δ_i)."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError("a plot needs matplotlib: pip install 'changeling[papers]'") from error
+
+    if not regions:
+        raise ValueError("there are no regions to draw")
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, region) in enumerate(regions.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        alarms, missed = zip(*((float(f), float(m)) for f, m in region.vertices), strict=True)
+        axes.fill(alarms, missed, facecolor=colour, alpha=0.12, lw=0)
+        axes.fill(alarms, missed, facecolor="none", edgecolor=colour, lw=1.5, label=name)
+    if len(regions) == 1:
+        _draw_lines(axes, next(iter(regions.values())), COLOURS[1:])
+    axes.plot((0, 1), (1, 0), color="#999999", lw=0.8, ls=":")
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+    axes.set_xlabel("false alarms")
+    axes.set_ylabel("missed detections")
+    axes.grid(alpha=0.25, lw=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(title, fontsize=11, loc="left")
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    return figure
+
+
+def _draw_lines(axes: "Axes", region: PrivacyRegion, colours: Sequence[str]) -> None:
+    """From the false alarms' axis to the missed detections'; labelled in the steep half, mirrored without a label."""
+    for number, corner in enumerate(region.corners[:MOST_LINES]):
+        colour = colours[number % len(colours)]
+        label = f"ε = {float(corner.epsilon):.3g}, δ = {float(corner.delta):.3g}"
+        for line in region.lines:
+            if line.delta == corner.delta and max(line.alarm, line.missed) == corner.ratio:
+                axes.plot(*_ends(line), color=colour, lw=0.9, ls="--", label=label)
+                label = "_mirrored"
+
+
+def _ends(line: TangentLine) -> tuple[tuple[float, float], tuple[float, float]]:
+    reach = float(1 - line.delta)
+    return (0.0, reach / float(line.alarm)), (reach / float(line.missed), 0.0)

@@ -1,0 +1,550 @@
+"""What a static mechanism is: a class of linear queries, to which a price is put before anything is released.
+
+A dataset is its histogram over the items 0..x-1, or one number where there is but one item; answers are integers in
+multiples of 1/grain, so that they add up exactly over disjoint datasets and states hold no floats.
+"""
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil, log, sqrt
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import numpy as np
+from changeling_central import (
+    ABOVE,
+    BadState,
+    BudgetExhausted,
+    Guarantee,
+    Law,
+    Mechanism,
+    NodeNoise,
+    Noise,
+    calibrated,
+    check_counts,
+    concentrated_budget,
+    gaussian_scale,
+    whole,
+)
+from changeling_statistics import Counts, Floats
+
+if TYPE_CHECKING:
+    Data = TypeVar("Data", int, Counts)
+    """A dataset, or answers: a number, or counts of shape (x,) and (q,)."""
+else:
+    Data = TypeVar("Data")  # msgspec reads states by their types, and knows no constraints
+
+NEIGHBOURS = "datasets that differ by one item"
+
+
+class Priced(Protocol[Data]):
+    """A static mechanism at its price.
+
+    variance: of every answer, in units squared; None where answers are not the truth plus independent noise.
+    """
+
+    @property
+    def variance(self) -> float | None:
+        """Of every answer, in units squared, or None."""
+        ...
+
+    def release(self, data: Data, noise: Noise) -> Data:
+        """Answers on this dataset, in multiples of 1/grain. Every call costs the price."""
+        ...
+
+
+class Static(Protocol[Data]):
+    """Linear queries f(D) = Σ_{x in D} f(x), 0 <= f <= 1. Neighbours: datasets that differ by one item.
+
+    items: how many items there are. grain: answers are in multiples of 1/grain. source: where the guarantee is proved.
+    """
+
+    @property
+    def items(self) -> int:
+        """How many items there are."""
+        ...
+
+    @property
+    def grain(self) -> int:
+        """Answers are in multiples of 1/grain."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        ...
+
+    def gathered(self, items: list[int]) -> Data:
+        """The dataset of these items."""
+        ...
+
+    def size(self, data: Data) -> int:
+        """How many items the dataset holds."""
+        ...
+
+    def checked(self, data: Data) -> Data:
+        """The dataset, if it is one. ValueError for anything else."""
+        ...
+
+    def zero(self) -> Data:
+        """Answers on the empty dataset."""
+        ...
+
+    def truth(self, data: Data) -> Data:
+        """Answers without noise, for tests and simulations."""
+        ...
+
+    def under(self, epsilon: Fraction, delta: Fraction) -> Priced[Data]:
+        """The mechanism at (epsilon, delta). ValueError where it cannot be had at this price."""
+        ...
+
+
+def check_price(epsilon: Fraction, delta: Fraction) -> None:
+    """ValueError unless epsilon > 0 and 0 <= delta < 1."""
+    if epsilon <= 0 or not 0 <= delta < 1:
+        raise ValueError(f"a price has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
+
+
+def check_data(static: Static[Data], data: Data) -> None:
+    """Raises BadState unless a state's dataset has the shape of this mechanism's datasets."""
+    _check_like(data, static.gathered([]))
+
+
+def check_answers(static: Static[Data], answers: Data) -> None:
+    """Raises BadState unless a state's answers have the shape of this mechanism's answers."""
+    _check_like(answers, static.zero())
+
+
+def _check_like(value: Data, like: Data) -> None:
+    if isinstance(like, int):
+        if type(value) is not int:
+            raise BadState(f"the state holds a {type(value).__name__} where a whole number belongs")
+    elif isinstance(value, int) or not hasattr(value, "dtype"):
+        raise BadState(f"the state holds a {type(value).__name__} where an array belongs")
+    else:
+        check_counts(value, like.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Odometer:
+    """A budget and what is spent of it, per entry.
+
+    epsilon, delta: the budget. spent_epsilon, spent_delta: what released outputs have cost so far. ValueError unless
+    epsilon > 0 and 0 <= delta < 1.
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    spent_epsilon: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or not 0 <= self.delta < 1:
+            raise ValueError(f"a budget has epsilon > 0 and 0 <= delta < 1, got {self.epsilon} and {self.delta}")
+
+    def charged(self, epsilon: Fraction, delta: Fraction = Fraction(0)) -> "Odometer":
+        """The odometer after a release of this cost. Raises BudgetExhausted where it is more than what is left."""
+        if epsilon < 0 or delta < 0:
+            raise ValueError(f"a cost is not negative, got {epsilon} and {delta}")
+        after = replace(self, spent_epsilon=self.spent_epsilon + epsilon, spent_delta=self.spent_delta + delta)
+        if after.spent_epsilon > self.epsilon or after.spent_delta > self.delta:
+            raise BudgetExhausted(
+                f"this release costs epsilon {float(epsilon):g}, delta {float(delta):g}; left are "
+                f"{float(self.epsilon - self.spent_epsilon):g} and {float(self.delta - self.spent_delta):g}"
+            )
+        return after
+
+
+@dataclass(frozen=True, slots=True)
+class PricedCount:
+    """Basic counting with noise of a certain scale, `drawn`."""
+
+    drawn: NodeNoise
+
+    @property
+    def variance(self) -> float:
+        """Of the count, in items squared."""
+        return self.drawn.variance
+
+    def release(self, data: int, noise: Noise) -> int:
+        """The size with noise; it may be negative."""
+        return data + int(self.drawn.draw(noise, 1)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BasicCounting:
+    """The number of items, of which there is one kind: a dataset is its size."""
+
+    law: Law = Law.LAPLACE
+    items: int = 1
+    grain: int = 1
+
+    def __post_init__(self) -> None:
+        if self.items != 1 or self.grain != 1:
+            raise ValueError(f"basic counting knows one item and grain 1, got {self.items} and {self.grain}")
+
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        return "Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, appendix A.1"
+
+    def gathered(self, items: list[int]) -> int:
+        """How many items these are."""
+        return len(items)
+
+    def size(self, data: int) -> int:
+        """The dataset itself."""
+        return data
+
+    def checked(self, data: int) -> int:
+        """The dataset. ValueError for what is no whole number."""
+        size = whole(data)
+        if size is None:
+            raise ValueError(f"the dataset of basic counting is a whole number, got a {type(data).__name__}")
+        return size
+
+    def zero(self) -> int:
+        """The answer on no items: 0."""
+        return 0
+
+    def truth(self, data: int) -> int:
+        """The size."""
+        return data
+
+    def under(self, epsilon: Fraction, delta: Fraction) -> PricedCount:
+        """Counting at (epsilon, delta). ValueError for Gaussian noise without a delta."""
+        check_price(epsilon, delta)
+        if self.law is Law.LAPLACE:
+            return PricedCount(calibrated({1: 1}, epsilon))
+        return PricedCount(NodeNoise(Law.GAUSSIAN, gaussian_scale(1, concentrated_budget(epsilon, delta))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTable:
+    """f: q queries of x items as integers 0..grain, in multiples of 1/grain; table: shape (q, x), kept as a copy."""
+
+    table: Counts
+    grain: int = 1
+
+    def __post_init__(self) -> None:
+        if self.table.ndim != 2 or 0 in self.table.shape or self.table.dtype.kind not in "iu":
+            raise ValueError(f"a table of queries is integers of shape (q, x), got {self.table.shape}")
+        if self.grain < 1 or self.table.min() < 0 or self.table.max() > self.grain:
+            raise ValueError(f"queries lie between 0 and the grain {self.grain}, got {self.table.min()} and more")
+        if not self.table.any():
+            raise ValueError("every query is 0 of every item: there is nothing to ask")
+        if self.grain**2 * len(self.table) >= 2**63:  # sums of squares would wrap, and understate what an item does
+            raise ValueError(f"a grain of {self.grain} is too fine for {len(self.table)} queries in 64 bits")
+        table = self.table.astype(np.int64)
+        table.flags.writeable = False
+        object.__setattr__(self, "table", table)
+
+    @property
+    def items(self) -> int:
+        """How many items there are, x."""
+        return int(self.table.shape[1])
+
+    def gathered(self, items: list[int]) -> Counts:
+        """The histogram of these items, shape (x,)."""
+        return np.bincount(np.asarray(items, np.int64), minlength=self.items).astype(np.int64)
+
+    def size(self, data: Counts) -> int:
+        """How many items the histogram counts."""
+        return int(data.sum())
+
+    def checked(self, data: Counts) -> Counts:
+        """The dataset as int64. ValueError for what is no histogram of the items."""
+        histogram = np.asarray(data)
+        if histogram.shape != (self.items,) or histogram.dtype.kind not in "iu":
+            raise ValueError(f"a dataset is a histogram of {self.items} items, got shape {histogram.shape}")
+        return histogram.astype(np.int64)
+
+    def zero(self) -> Counts:
+        """Answers on no items, shape (q,)."""
+        return np.zeros(len(self.table), np.int64)
+
+    def truth(self, data: Counts) -> Counts:
+        """Answers without noise, shape (q,), in multiples of 1/grain."""
+        answers: Counts = self.table @ data
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class PricedQueries:
+    """The queries of a table, each answer with noise of its own from `drawn`."""
+
+    queries: QueryTable
+    drawn: NodeNoise
+
+    @property
+    def variance(self) -> float:
+        """Of each answer, in multiples of 1/grain squared."""
+        return self.drawn.variance
+
+    def release(self, data: Counts, noise: Noise) -> Counts:
+        """The noisy answers, shape (q,)."""
+        return self.queries.truth(data) + self.drawn.draw(noise, len(self.queries.table))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearQueries(QueryTable):
+    """All the queries of a table, with noise of one law."""
+
+    law: Law = Law.LAPLACE
+    _moved: int = field(init=False)
+    _squared: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        QueryTable.__post_init__(self)
+        object.__setattr__(self, "_moved", int(self.table.sum(0).max()))
+        object.__setattr__(self, "_squared", int((self.table**2).sum(0).max()))
+
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        return "Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020"
+
+    def under(self, epsilon: Fraction, delta: Fraction) -> PricedQueries:
+        """All the queries at (epsilon, delta). ValueError for Gaussian noise without a delta."""
+        check_price(epsilon, delta)
+        if self.law is Law.LAPLACE:
+            return PricedQueries(self, calibrated({self._moved: 1}, epsilon))
+        scale = gaussian_scale(self._squared, concentrated_budget(epsilon, delta))
+        return PricedQueries(self, NodeNoise(Law.GAUSSIAN, scale))
+
+
+SIZE_SHARE = Fraction(1, 4)
+"""Of the budget: what the size costs."""
+PASSES = 20
+"""How often the measurements are gone over after each round; costs no privacy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """How much noise each step gets.
+
+    size: on the dataset's size. choice: on each score of a round. measurement: on the query that a round chose.
+    gaussian: whether size and measurement are of Gaussian noise; scores are always of Laplace noise.
+    """
+
+    size: float
+    choice: float
+    measurement: float
+    gaussian: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PricedWeights:
+    """Multiplicative weights at the price (epsilon, delta)."""
+
+    queries: "MultiplicativeWeights"
+    epsilon: Fraction
+    delta: Fraction
+
+    @property
+    def variance(self) -> None:
+        """None: the answers come from a fitted dataset, and are biased."""
+        return None
+
+    def release(self, data: Counts, noise: Noise) -> Counts:
+        """Answers on the reweighted dataset, shape (q,), in multiples of 1/grain.
+
+        Where the noisy size is worth no round, they are those of a flat dataset, and what the rounds would have cost
+        measures the size a second time, as a flat dataset is nothing but its size.
+        """
+        table, weights = self.queries.table, np.zeros(self.queries.items)
+        size = self._measured(self.queries.size(data), self.scales(1).size, noise)
+        if rounds := self.rounds(size):
+            weights = self._fitted(self.queries.truth(data), size, rounds, noise)
+            return np.rint(table @ _shares(weights) * size).astype(np.int64)
+        again = self._measured(self.queries.size(data), self.rest_scale(), noise)
+        trust = (self.rest_scale() / self.scales(1).size) ** 2
+        return np.rint(table @ _shares(weights) * (trust * size + again) / (trust + 1)).astype(np.int64)
+
+    def _fitted(self, truth: Counts, size: int, rounds: int, noise: Noise) -> Floats:
+        table, grain, scales = self.queries.table, self.queries.grain, self.scales(rounds)
+        weights = np.zeros(self.queries.items)
+        asked: list[int] = []
+        measured: list[float] = []
+        for _ in range(rounds):
+            answers = np.rint(table @ _shares(weights) * size).astype(np.int64)
+            worst = int(np.argmax(np.abs(truth - answers) + noise.laplace(scales.choice, len(table))))
+            asked.append(worst)
+            measured.append(self._measured(int(truth[worst]), scales.measurement, noise) / grain)
+            weights = _reweighted(weights, table[asked] / grain, np.array(measured), size)
+        return weights
+
+    def rounds(self, size: int) -> int:
+        """How many rounds a dataset of this noisy size is worth: the fit of n√(ln x / rounds) against the noise."""
+        n, x, q = max(size, 0), self.queries.items, len(self.queries.table)
+        if self.delta == 0:
+            worth = (n * float(self.epsilon) * sqrt(log(x)) / (4 * log(q + 1))) ** (2 / 3)
+        else:
+            worth = n * sqrt(concentrated_budget(self.epsilon, self.delta) * log(x)) / (2 * log(q + 1))
+        return min(int(worth), self.queries.most_rounds)
+
+    def scales(self, rounds: int) -> Scales:
+        """The noise under which the size and this many rounds cost the price."""
+        grain = self.queries.grain
+        if self.delta == 0:
+            of_size, of_round = self.epsilon * SIZE_SHARE, self.epsilon * (1 - SIZE_SHARE) / rounds
+            return Scales(
+                calibrated({1: 1}, of_size).scale,
+                calibrated({2 * grain: 1}, of_round / 2).scale,
+                calibrated({grain: 1}, of_round / 2).scale,
+                False,
+            )
+        rho = concentrated_budget(self.epsilon, self.delta)
+        rho_size, of_half = rho * float(SIZE_SHARE), rho * float(1 - SIZE_SHARE) / (2 * rounds)
+        return Scales(
+            gaussian_scale(1, rho_size),
+            2 * grain / sqrt(2 * of_half) * ABOVE,
+            gaussian_scale(grain**2, of_half),
+            True,
+        )
+
+    def rest_scale(self) -> float:
+        """Of the noise on the size where all that the rounds would cost is spent on it."""
+        if self.delta == 0:
+            return calibrated({1: 1}, self.epsilon * (1 - SIZE_SHARE)).scale
+        return gaussian_scale(1, concentrated_budget(self.epsilon, self.delta) * float(1 - SIZE_SHARE))
+
+    def _measured(self, value: int, scale: float, noise: Noise) -> int:
+        drawn = noise.gaussian(scale, 1) if self.delta else noise.laplace(scale, 1)
+        return value + int(drawn[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiplicativeWeights(QueryTable):
+    """Multiplicative weights for the queries of a table. most_rounds: of one release."""
+
+    most_rounds: int = 30
+
+    def __post_init__(self) -> None:
+        QueryTable.__post_init__(self)
+        if self.most_rounds < 1:
+            raise ValueError(f"there must be at least one round, got {self.most_rounds}")
+
+    @property
+    def source(self) -> str:
+        """Where the guarantee is proved."""
+        return "Hardt, Ligett, McSherry 2012; Dwork, Roth 2014, claim 3.9; Bun, Steinke 2016"
+
+    def under(self, epsilon: Fraction, delta: Fraction) -> PricedWeights:
+        """The mechanism at (epsilon, delta). ValueError for a delta above 0 that no zCDP implies."""
+        check_price(epsilon, delta)
+        if delta:
+            concentrated_budget(epsilon, delta)
+        return PricedWeights(self, epsilon, delta)
+
+
+def _shares(weights: Floats) -> Floats:
+    """A distribution from the logarithms of its weights."""
+    raised = np.exp(weights - weights.max())
+    shares: Floats = raised / raised.sum()
+    return shares
+
+
+def _reweighted(weights: Floats, asked: Floats, measured: Floats, size: float) -> Floats:
+    """ln w += f·(measured - f(w)) / 2n for every measurement, several times over."""
+    for _ in range(ceil(PASSES / len(asked))):
+        for f, m in zip(asked[::-1], measured[::-1], strict=True):
+            weights = weights + f * np.clip((m - size * float(f @ _shares(weights))) / (2 * size), -1, 1)
+    return weights
+
+
+@dataclass(frozen=True, slots=True)
+class OnceState:
+    """released: whether the answers are out."""
+
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Mechanism[OnceState, Data, Data], Generic[Data]):
+    """The answers of `static` on one dataset, at (epsilon, delta). ValueError where it cannot be had at this price."""
+
+    static: Static[Data]
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        self.static.under(self.epsilon, self.delta)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The price, for one dataset."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.static.source)
+
+    def start(self) -> OnceState:
+        """The answers are not yet out."""
+        return OnceState()
+
+    def step(self, state: OnceState, value: Data, noise: Noise) -> tuple[OnceState, Data]:
+        """value: the dataset. Returns the answers on it, in multiples of 1/grain.
+
+        Raises BudgetExhausted for a second dataset, and ValueError for what is no dataset.
+        """
+        if state.released:
+            raise BudgetExhausted("the answers are released, and the budget is spent: more data need more budget")
+        data = self.static.checked(value)
+        return OnceState(True), self.static.under(self.epsilon, self.delta).release(data, noise)
+
+    def check(self, state: OnceState) -> None:
+        """Any such state is one of this mechanism's."""
+
+    def variance(self, step: int) -> float | None:  # noqa: ARG002
+        """Of every answer, in multiples of 1/grain squared."""
+        return self.static.under(self.epsilon, self.delta).variance
+
+
+@dataclass(frozen=True, slots=True)
+class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
+    """The answers of `static` on one dataset after another, each at the price (each, each_delta).
+
+    epsilon, delta: the budget of all steps. ValueError where the answers cannot be had at this price, or not once.
+    """
+
+    static: Static[Data]
+    epsilon: Fraction
+    each: Fraction
+    delta: Fraction = Fraction(0)
+    each_delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        self.static.under(self.each, self.each_delta)
+        if self.each > self.epsilon or self.each_delta > self.delta:
+            raise ValueError(
+                f"one step costs epsilon {self.each}, delta {self.each_delta}, more than the budget of {self.epsilon} "
+                f"and {self.delta}"
+            )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The budget, for all steps together."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.static.source)
+
+    def start(self) -> Odometer:
+        """Nothing is spent."""
+        return Odometer(self.epsilon, self.delta)
+
+    def step(self, state: Odometer, value: Data, noise: Noise) -> tuple[Odometer, Data]:
+        """value: the dataset. Returns the answers on it, in multiples of 1/grain.
+
+        Raises BudgetExhausted where the step costs more than what is left, and ValueError for what is no dataset.
+        """
+        data = self.static.checked(value)
+        after = state.charged(self.each, self.each_delta)
+        return after, self.static.under(self.each, self.each_delta).release(data, noise)
+
+    def check(self, state: Odometer) -> None:
+        """Raises BadState for another budget, or for what so many whole steps do not spend."""
+        steps = state.spent_epsilon / self.each
+        spent = self.each_delta * steps
+        if (state.epsilon, state.delta) != (self.epsilon, self.delta) or steps.denominator != 1:
+            raise BadState(f"the state is of a budget of {state.epsilon}, of which {state.spent_epsilon} are spent")
+        if not 0 <= state.spent_epsilon <= self.epsilon or not state.spent_delta == spent <= self.delta:
+            raise BadState(f"the state has spent epsilon {state.spent_epsilon} and delta {state.spent_delta}")
+
+    def variance(self, step: int) -> float | None:  # noqa: ARG002
+        """Of every answer, in multiples of 1/grain squared."""
+        return self.static.under(self.each, self.each_delta).variance

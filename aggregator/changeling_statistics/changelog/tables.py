@@ -1,0 +1,327 @@
+"""The reader of frames, polars' and pandas', and of Parquet files: whole columns at a time.
+
+Answers and entries of any kind count as their text. Every error names the row, numbered from 1.
+"""
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from polars.exceptions import PolarsError
+
+from ..errors import BadChangelog
+from .changelog import (
+    ABSENT,
+    FORMS,
+    LATEST,
+    MICROSECONDS,
+    UNREADABLE,
+    Changelog,
+    Columns,
+    Encoded,
+    Form,
+    form_of,
+    in_order,
+    microseconds,
+    unknown_answer,
+)
+from .rows import Row, changelog_of_rows, swallows_rows
+
+Integers: TypeAlias = NDArray[np.int64]
+
+
+def changelog_of_parquet(path: Path, answers: Sequence[str] | None, columns: Columns) -> Changelog:
+    """The changelog in a Parquet file. answers: the only ones allowed, in their order. Raises BadChangelog."""
+    try:
+        names = list(pl.read_parquet_schema(path))
+        wanted = [names[place] for place in sorted(set(_form(names, columns).places))]
+        return changelog_of_frame(pl.read_parquet(path, columns=wanted), answers, columns)
+    except PolarsError as error:
+        raise BadChangelog(f"row 1: not a Parquet file, or a damaged one: {error}") from error
+
+
+def changelog_of_frame(frame: Any, answers: Sequence[str] | None, columns: Columns) -> Changelog:
+    """The changelog in a polars or pandas frame, which may have other columns as well.
+
+    answers: the only ones allowed, in their order; None to sort those that occur. Raises BadChangelog.
+    """
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    names = [str(name) for name in frame.columns]
+    form = _form(names, columns)
+    series = {place: _series(names[place], frame[names[place]]) for place in form.places}
+    number = np.arange(1, len(series[form.entry]) + 1, dtype=np.int64)
+    return in_order(encode(series, form, number, "row", answers), "row", answers, columns)
+
+
+def _form(names: Sequence[str], columns: Columns) -> Form:
+    try:
+        return form_of(names, columns)
+    except BadChangelog as error:
+        raise BadChangelog(f"row 1: {error}") from error
+
+
+def encode(
+    columns: Mapping[int, pl.Series],
+    form: Form,
+    number: NDArray[np.int64],
+    unit: str,
+    answers: Sequence[str] | None,
+) -> Encoded:
+    """Columns as numbers, once each row is checked by itself.
+
+    columns: by the places that the form has.
+    number: the number by which errors name each row, shape (rows,).
+    unit: what they call a row.
+    answers: the only ones allowed, in their order; None for those that occur.
+    Raises BadChangelog, which names the first bad row.
+    """
+    entry, time = _text(columns[form.entry]), columns[form.time]
+    answer = _text(columns[form.answer]).fill_null("")
+    when, bad_time = _microseconds(time)
+    names, state = _answer_codes(answer, answers)
+    faults = [
+        ((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"),
+        (bad_time, "its time cannot be read"),
+    ]
+    owner = None
+    if form.owner is not None:
+        owners = _text(columns[form.owner])
+        faults.append(((owners.is_null() | (owners == "")).to_numpy(), f"it has no {owners.name}"))
+        _, owner = _codes(owners)
+    if answers is not None:
+        faults.append((state < 0, unknown_answer(answers)))
+    first_rows = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]
+    if first_rows:
+        row, fault = min(first_rows, key=lambda pair: pair[0])
+        if fault == "its time cannot be read":
+            fault = _why(time, row)
+        raise BadChangelog(f"{unit} {number[row]}: {fault}")
+    entries, codes = _codes(entry)
+    old = None
+    if form.old is not None:
+        known = {"": 0, **{name: code for code, name in enumerate(names, 1)}}
+        texts, at = _codes(_text(columns[form.old]).fill_null(""))
+        old = np.array([known.get(text, ABSENT) for text in texts], np.int64)[at] if len(at) else at
+    return Encoded(names, tuple(entries), codes, when, state, old, number, owner)
+
+
+def _series(name: str, column: Any) -> pl.Series:
+    """A column of a polars frame as it is; one of a pandas frame as polars would have it, even without pyarrow."""
+    if isinstance(column, pl.Series):
+        return column
+    values = column.to_numpy()
+    if values.dtype.kind == "M":
+        return pl.Series(name, values.astype("datetime64[us]"))
+    if values.dtype.kind in "iufb" and name == "time":
+        return pl.Series(name, values)
+    if name == "time":
+        return pl.Series(name, [_object_time(value) for value in column], dtype=pl.String)
+    texts = [None if missing else str(value) for value, missing in zip(values, column.isna(), strict=True)]
+    return pl.Series(name, texts, dtype=pl.String)
+
+
+def _object_time(value: Any) -> str | None:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _text(series: pl.Series) -> pl.Series:
+    if series.dtype == pl.String:
+        return series
+    try:
+        if not series.dtype.is_nested():
+            return series.cast(pl.String)
+    except PolarsError:
+        pass  # its message may hold a field
+    raise BadChangelog(f"row 1: the column {series.name!a} holds {series.dtype.base_type()}, which is no text")
+
+
+def _codes(series: pl.Series) -> tuple[list[str], Integers]:
+    """The texts in order of first appearance, and which each row holds."""
+    texts = series.unique(maintain_order=True)
+    names = texts.to_list()
+    if not names:
+        return names, np.zeros(0, np.int64)
+    codes = series.replace_strict(texts, pl.Series(np.arange(len(names), dtype=np.int64)), return_dtype=pl.Int64)
+    return names, codes.to_numpy()
+
+
+def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[list[str], Integers]:
+    """The names of the states from 1 on, and the state of each row; -1 where it is none of the answers given."""
+    texts, codes = _codes(answer)
+    names = list(answers) if answers is not None else [text for text in texts if text]
+    known = {"": 0, **{name: state for state, name in enumerate(names, 1)}}
+    return names, np.array([known.get(text, -1) for text in texts], np.int64)[codes] if len(codes) else codes
+
+
+def _microseconds(time: pl.Series) -> tuple[Integers, NDArray[np.bool_]]:
+    """The times in Unix microseconds, and which rows have none that can be read; those are 0."""
+    if time.dtype == pl.Date:
+        time = time.cast(pl.Datetime("us"))
+    if isinstance(time.dtype, pl.Datetime):
+        per = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[time.dtype.time_unit]
+        ticks = time.to_physical()
+        latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)
+        bad = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
+        return np.where(bad, 0, ticks.fill_null(0).to_numpy()) * per[0] // per[1], bad
+    if time.dtype.is_numeric():
+        return _seconds(time.cast(pl.Float64).fill_null(float("nan")).to_numpy())
+    texts = _text(time).fill_null("")
+    seconds = texts.cast(pl.Float64, strict=False)
+    if seconds.null_count() == 0:
+        return _seconds(seconds.to_numpy())
+    distinct, codes = _codes(texts)
+    parsed = [_parsed(text) for text in distinct]
+    when = np.array([at.time for at in parsed], np.int64)
+    return when[codes], np.array([at.bad for at in parsed], np.bool_)[codes]
+
+
+def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]:
+    bad = ~(np.abs(seconds) < LATEST)
+    return np.rint(np.where(bad, 0.0, seconds) * MICROSECONDS).astype(np.int64), bad
+
+
+class _Parsed(NamedTuple):
+    """A time as it was read.
+
+    time: Unix microseconds, 0 if it cannot be read. bad: whether it cannot.
+    """
+
+    time: int
+    bad: bool
+
+
+def _parsed(text: str) -> _Parsed:
+    try:
+        return _Parsed(microseconds(text), False)
+    except ValueError:
+        return _Parsed(0, True)
+
+
+def _why(times: pl.Series, row: int) -> str:
+    """Why the time of a row cannot be read, in words that do not repeat it."""
+    if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:
+        return "its datetime is beyond the year 9999"  # polars panics where Python has none
+    time = times[row]
+    try:
+        microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time))
+    except ValueError as error:
+        return str(error)
+    return UNREADABLE
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def changelog_of_csv(path: Path, answers: Sequence[str] | None, columns: Columns) -> Changelog:
+    """The changelog in a .csv or .csv.gz file.
+
+    answers: the only ones allowed, in their order; None to sort those that occur.
+    Raises BadChangelog, which names the line.
+    """
+    plain = _plain_columns(path, columns)
+    if plain is not None:
+        try:
+            form, series = plain
+            number = np.arange(2, len(series[form.entry]) + 2, dtype=np.int64)
+            return in_order(encode(series, form, number, "line", answers), "line", answers, columns)
+        except BadChangelog:
+            pass  # the row reader says it in its own words
+    with _opened(path) as file:
+        return changelog_of_rows(_rows(file, columns), "line", answers, columns)
+
+
+def _plain_columns(path: Path, columns: Columns) -> tuple[Form, dict[int, pl.Series]] | None:
+    """The columns of a plain file, as text, by their places; None for any other, and for what cannot be read."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = content.removeprefix(BYTE_ORDER_MARK)
+        content.decode()
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error):
+        return None
+    end = b"\r\n" if b"\r\n" in content[:1000] else b"\n"
+    for after in (b",", end):
+        content = content.replace(b',""' + after, b"," + after)
+    lines, odd = content.count(b"\n"), content.count(b"\r") - content.count(b"\r\n")
+    if end == b"\r\n" and content.count(b"\r\n") != lines:
+        odd += 1
+    header = content[: max(0, content.find(end))].decode().split(",")
+    body = content if content.endswith(b"\n") else content + end
+    lines = body.count(b"\n")
+    if odd or b'"' in content or b"\0" in content:
+        return None
+    try:
+        form = form_of(header, columns)
+    except BadChangelog:
+        return None
+    if lines < 2 or end + end in body or body.count(b",") != lines * (len(header) - 1):
+        return None
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(body),
+            infer_schema=False,
+            quote_char=None,
+            eol_char="\n",
+            truncate_ragged_lines=False,
+        )
+    except PolarsError:
+        return None
+    if len(frame) != lines - 1 or frame.columns != header:
+        return None
+    return form, {place: frame[header[place]] for place in form.places}
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="")
+    return path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _rows(file: TextIO, columns: Columns) -> Iterator[Row]:
+    """Every row, numbered by its first line. Raises BadChangelog for what is no row."""
+    reader = csv.reader(file, strict=True)
+    line = 1
+    try:
+        header = next(reader, [])
+        if not header:
+            raise BadChangelog(f"line 1: the file is empty; it must open with {FORMS}")
+        try:
+            form = form_of(header, columns)
+        except BadChangelog as error:
+            raise BadChangelog(f"line 1: {error}") from error
+        line = reader.line_num + 1
+        for row in reader:
+            if row:
+                if len(row) != len(header):
+                    raise BadChangelog(f"line {line}: a row has {len(header)} columns, this one {len(row)}")
+                if reader.line_num > line and swallows_rows(row, lambda fields: _has_a_time(fields[form.time])):
+                    last = reader.line_num
+                    raise BadChangelog(f"line {line}: a quote that opens here goes on over rows, until line {last}")
+                if not all(map(_is_unicode, row)):
+                    raise BadChangelog(f"line {line}: not UTF-8")
+                old, owner = (None if place is None else row[place] for place in (form.old, form.owner))
+                yield Row(line, row[form.entry], row[form.time], row[form.answer], old, owner)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise BadChangelog(f"line {line}: not CSV: {error}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BadChangelog(f"line {line}: the compressed file is cut or damaged here") from error
+
+
+def _has_a_time(field: str) -> bool:
+    try:
+        microseconds(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_unicode(field: str) -> bool:
+    return field.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in field)

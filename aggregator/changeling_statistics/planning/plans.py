@@ -1,0 +1,365 @@
+"""The best plan for a wish: the best shares of all groups that are worth trying."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from typing import TypeAlias
+
+import numpy as np
+from changeling_protocol import (
+    Calendar,
+    Constraint,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    Track,
+    node_cost,
+)
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ..estimate import Floats
+from ..estimation.entries import expected_moments
+from ..randomizers.kary import UNIT_LOSSES
+from .candidates import Candidate, Maker, closer_look, first_look
+from .outages import best_floor, is_bridged, sure_tracks
+from .prediction import Option
+from .responses import best_state
+from .shares import Problem, even, optimal_shares, rounded_shares
+from .wish import LEAST_EPSILON, MOST_LOSS, Span, Wish, odds_within, reports_that_tell
+
+ONE_THREAD = 1
+"""The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for
+one another than they work wherever cores are shared."""
+MOST_TIMES, FIRST_TIMES = 48, 8
+"""At first the planner looks at so many times at most, among them the first FIRST_TIMES."""
+ROUGH, FINE = 0.02, 0.006
+"""The gaps at which the search ends, at first and at last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The best plan for a wish.
+
+    option: the plan, how accurate it will be and what it asks of a device.
+    kinds: the kind of each of its groups: panel, changes, hierarchy or mix.
+    gap: by what part the variance that is predicted for the plan without its floor could fall at most, from 0 to 1,
+    with any other shares of the groups that were considered and any linear unbiased estimator.
+    considered: how many groups there were.
+    floor: the share of the devices that are in a group which is there to bridge lost periods; 0 if there is none.
+    without: the standard error that the wish wants small, as it would be without that group.
+    """
+
+    option: Option
+    kinds: tuple[str, ...]
+    gap: float
+    considered: int
+    floor: float
+    without: float
+
+    @property
+    def plan(self) -> ReleasePlan:
+        """The release plan itself."""
+        return self.option.plan
+
+    def share_of(self, kind: str) -> float:
+        """The share of the devices that are in groups of this kind."""
+        groups = zip(self.plan.groups, self.kinds, strict=True)
+        return sum(group.share for group, each in groups if each == kind) / self.plan.total_share
+
+
+def optimal_plan(wish: Wish) -> Planned:
+    """The plan whose histograms are expected to be most accurate, at a cost of at most the wish's epsilon.
+
+    What is made small is the variance that is predicted and printed, so that its bound bounds just that.
+    Raises ValueError if the budget is too small to report anything.
+    """
+    with threadpool_limits(ONE_THREAD):
+        return _optimal_plan(wish)
+
+
+def _optimal_plan(wish: Wish) -> Planned:
+    maker = Maker(wish)
+    candidates = list(first_look(maker))
+    if not candidates:
+        raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
+    few = _times(wish.periods)
+    shares = optimal_shares(_problem(wish, candidates, few[0]), few[1], wish.objective, ROUGH)
+    used = [candidate for candidate, share in zip(candidates, shares.f.tolist(), strict=True) if share > 0]
+    known = {candidate.group for candidate in candidates}
+    candidates += [candidate for candidate in closer_look(maker, used) if candidate.group not in known]
+    start = np.append(shares.f, np.zeros(len(candidates) - len(shares.f)))
+    problem, weights = _problem(wish, candidates, np.arange(1, wish.periods + 1)), even(wish.periods)
+    shares = optimal_shares(problem, weights, wish.objective, FINE, start)
+    integers = rounded_shares(problem, shares, weights, wish.objective)
+    chosen = np.flatnonzero(integers)
+    groups, f = [candidates[i] for i in chosen.tolist()], integers[chosen] / integers.sum()
+    option, kinds = _planned(wish, groups, integers[chosen].tolist())
+    without, floor = option.error(wish), None
+    gap = max(0.0, 1.0 - shares.bound / wish.devices / without**2)
+    if wish.bridge and not is_bridged(wish, sure_tracks(wish, [each.group for each in groups], f.tolist())):
+        floor = best_floor(maker, groups, f, problem.looking_at(few[0]), few[1])
+    if floor is not None:
+        option, kinds = _planned(wish, floor.groups, floor.shares)
+    return Planned(option, kinds, gap, len(candidates), floor.share if floor else 0.0, without)
+
+
+def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> Problem:
+    moments = expected_moments(wish.answers, wish.expected, wish.periods)
+    return Problem(candidates, np.diagonal(moments.centred)[1:].copy(), wish.retrospective, times)
+
+
+def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
+    """Which times the search looks at, and how many of all times each stands for, as shares."""
+    if periods <= MOST_TIMES:
+        return np.arange(1, periods + 1), np.full(periods, 1.0 / periods)
+    later = np.linspace(FIRST_TIMES + 1, periods, MOST_TIMES - FIRST_TIMES).round().astype(np.intp)
+    times = np.unique(np.concatenate([np.arange(1, FIRST_TIMES + 1), later]))
+    nearest = np.abs(np.arange(1, periods + 1)[:, None] - times).argmin(1)
+    return times, np.bincount(nearest, minlength=len(times)) / periods
+
+
+def _planned(wish: Wish, groups: Sequence[Candidate], shares: Sequence[int]) -> tuple[Option, tuple[str, ...]]:
+    """The plan of these groups with these shares, and their kinds, the largest first."""
+    order = sorted(range(len(groups)), key=lambda i: -shares[i])
+    plan = ReleasePlan(tuple(Group(groups[i].group.tracks, shares[i], groups[i].group.joint) for i in order))
+    return Option.of(wish, "optimal", plan), tuple(groups[i].kind for i in order)
+
+
+BRANCHINGS = (2, 3, 4, 8)
+MOST_PANEL_REPORTS = 16
+"""The most reports of a panel."""
+DetailedPlan: TypeAlias = tuple[str, ReleasePlan | None]
+"""A plan's parameters in a few words, and the plan; None if the budget is too small for it."""
+
+
+def paper_hierarchy(wish: Wish) -> Option | None:
+    """The paper's HDCR with the best c and h >= 2; None if the budget is too small, or the horizon too short."""
+    layers = ((c, h, _paper(wish, c, h)) for c, h in _shapes(wish))
+    return _best(wish, "paper HDCR", ((f"c={c} h={h}", plan) for c, h, plan in layers))
+
+
+def flat(wish: Wish) -> Option | None:
+    """The paper's DCR: k-RR on the change over every period; None if the budget is too small."""
+    return _best(wish, "flat DCR", [("", _paper(wish, 1, 1))])
+
+
+def sampled_hierarchy(wish: Wish) -> Option | None:
+    """k-RR on one layer of a hierarchy, which each entry draws at random, with the best c and h >= 2; None as above."""
+    return _best(wish, "sampled hierarchy", ((f"c={c} h={h}", _sampled(wish, c, h)) for c, h in _shapes(wish)))
+
+
+def panel(wish: Wish) -> Option | None:
+    """The state at r random periods, which each entry draws, with the best r; None if the budget is too small."""
+    most = min(MOST_PANEL_REPORTS, wish.periods)
+    return _best(wish, "panel", ((f"r={r}", _panel(wish, r)) for r in range(1, most + 1)))
+
+
+def _shapes(wish: Wish) -> Iterator[tuple[int, int]]:
+    for branching in BRANCHINGS:
+        layers = 2
+        while branching ** (layers - 1) <= wish.periods:
+            yield branching, layers
+            layers += 1
+
+
+def _paper(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
+    """As `hierarchical_plan`; a closed cohort is charged as one, which leaves more for every report."""
+    spans = [Span(branching**i, 0, wish.periods) for i in range(layers)]
+    odds = odds_within(wish.epsilon, sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0)))
+    if odds is None:
+        return None
+    response = KaryResponse(MutationSpace(wish.answers), odds)
+    return ReleasePlan((Group(tuple(span.track(response) for span in spans)),))
+
+
+def _sampled(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
+    groups = []
+    for span in (Span(branching**i, 0, wish.periods) for i in range(layers)):
+        odds = odds_within(wish.epsilon, reports_that_tell(wish, span, UNIT_LOSSES))
+        if odds is None:
+            return None
+        groups.append(Group((span.track(KaryResponse(MutationSpace(wish.answers), odds)),)))
+    return ReleasePlan(tuple(groups))
+
+
+def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
+    offer = best_state(wish.answers, not wish.closed, wish.epsilon, reports)
+    if offer is None:
+        return None
+    return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(offer.make()),)),))
+
+
+def _best(wish: Wish, name: str, plans: Iterable[DetailedPlan]) -> Option | None:
+    options = [Option.of(wish, name, plan, detail) for detail, plan in plans if plan is not None]
+    return min(options, key=lambda option: option.error(wish), default=None)
+
+
+NAMES = ("paper", "flat", "sampled", "panel", "optimal")
+"""What each plan is called on a command line, in the order of the table."""
+DONE = {
+    "panel": "report their state now and then",
+    "changes": "report changes",
+    "hierarchy": "report changes on several widths",
+    "mix": "report their state now and then, and changes between",
+}
+"""What the devices of each kind of group do."""
+WHY = {
+    "panel": "for this horizon and budget a few states tell more than many changes do",
+    "changes": "answers change seldom, and that one did not is told with little noise",
+    "hierarchy": "over so many periods noise adds up, and wide nodes keep it down",
+    "mix": "the budget has room for both, and changes carry the states from one report to the next",
+}
+"""Why most devices of a plan are in groups of a kind."""
+LEAST_NAMED = 0.005
+"""Kinds of groups with a smaller share are not named."""
+ABOUT_AS_GOOD = 1.02
+"""A plan that needs fewer than so many times the devices is about as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Plans for one wish, side by side.
+
+    wish: what they are for.
+    planned: the optimal plan, and how sure it is that it is.
+    options: the plans by NAMES; those that the budget or the horizon has no room for are left out.
+    """
+
+    wish: Wish
+    options: dict[str, Option]
+    planned: Planned
+
+    def choose(self, name: str) -> Option:
+        """The plan of this name. Raises ValueError, which lists the names, if it is not among the options."""
+        if name not in self.options:
+            raise ValueError(f"no plan {name!r} for this wish: choose one of {', '.join(self.options)}")
+        return self.options[name]
+
+    @property
+    def panel_beats_every_hierarchy(self) -> bool:
+        """Whether the panel has less error than every hierarchy of changes among the options."""
+        best = self._best_hierarchy
+        return "panel" in self.options and (best is None or self._error("panel") < best.error(self.wish))
+
+    @property
+    def verdict(self) -> str:
+        """Which kind of plan wins, by how much, and what the optimal plan is made of."""
+        wish, optimal = self.wish, self.planned.option
+        best = self._best_hierarchy
+        words = []
+        if "panel" in self.options and best is not None:
+            ratio = best.error(wish) / self._error("panel")
+            if self.panel_beats_every_hierarchy:
+                words.append(f"A panel beats every hierarchy here: {ratio:.2g} times less error than {best.title}.")
+            else:
+                words.append(f"A hierarchy beats every panel here: {best.title}, {1 / ratio:.2g} times less error.")
+        words.append(f"The optimal plan: {plan_in_words(self.planned)}.")
+        rivals = [option for name, option in self.options.items() if name != "optimal"]
+        rival = min(rivals, key=lambda option: option.error(wish), default=None)
+        if rival is not None:
+            gained = (rival.error(wish) / optimal.error(wish)) ** 2
+            words.append(
+                f"It needs {gained:.3g} times fewer devices than {rival.title}, the best of the others."
+                if gained > ABOUT_AS_GOOD
+                else f"Nothing is gained over {rival.title}, which is simpler."
+            )
+        return " ".join(words)
+
+    @property
+    def _best_hierarchy(self) -> Option | None:
+        hierarchies = [self.options[name] for name in ("paper", "flat", "sampled") if name in self.options]
+        return min(hierarchies, key=lambda option: option.error(self.wish), default=None)
+
+    def _error(self, name: str) -> float:
+        return self.options[name].error(self.wish)
+
+
+def compare_plans(wish: Wish) -> Comparison:
+    """The optimal plan for a wish beside the paper's hierarchy, a flat release, a sampled hierarchy and a panel.
+
+    Raises ValueError if the budget is too small to report anything.
+    """
+    with threadpool_limits(ONE_THREAD):
+        planned = optimal_plan(wish)
+        made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)
+    options = {name: option for name, option in zip(NAMES, made, strict=True) if option is not None}
+    return Comparison(wish, options, planned)
+
+
+def plan_in_words(planned: Planned) -> str:
+    """What the devices of a plan do, and why those."""
+    shares = sorted(((planned.share_of(kind), kind) for kind in set(planned.kinds)), reverse=True)
+    done = ", ".join(f"{share:.0%} of the devices {DONE[kind]}" for share, kind in shares if share >= LEAST_NAMED)
+    return f"{done}: {WHY[shares[0][1]]}"
+
+
+def hierarchical_plan(
+    answers: int,
+    calendar: Calendar,
+    constraint: Constraint,
+    *,
+    epsilon: Decimal,
+    branching: int = 2,
+    layers: int = 1,
+) -> ReleasePlan:
+    """The plan of a hierarchy with the largest odds that a budget allows.
+
+        epsilon_0 = epsilon / Σ_i min(2 κ_i, N_i)
+
+    answers: z.
+    calendar, constraint: the survey's.
+    epsilon: the most that an entry may lose in all, in nats.
+    branching: c, at least 2 if there are several layers.
+    layers: how many, at least 1.
+    Raises ValueError for other numbers, for a layer without a node, or an epsilon that is too small or too large.
+    """
+    if layers < 1 or (layers > 1 and branching < 2):
+        raise ValueError(f"a hierarchy has layers >= 1 and branching >= 2, got {layers} and {branching}")
+    widths = [branching**i for i in range(layers)]
+    if widths[-1] > calendar.periods:
+        raise ValueError(
+            f"layer {layers} has nodes of {widths[-1]} periods and the calendar only {calendar.periods}: "
+            "choose fewer layers"
+        )
+    with localcontext(prec=50, rounding=ROUND_FLOOR):
+        loss = epsilon / sum(_reports_that_tell(width, calendar, constraint) for width in widths)
+    response = KaryResponse(MutationSpace(answers), Odds.within(loss))
+    tracks = tuple(Track(width, response, 0, calendar.periods) for width in widths)
+    return ReleasePlan((Group(tracks),))
+
+
+def _reports_that_tell(width: int, calendar: Calendar, constraint: Constraint) -> Decimal:
+    """In how many reports on the nodes of one width two changelogs can differ."""
+    bounds = [calendar.time(i) for i in range(0, calendar.periods + 1, width)]
+    return node_cost(UNIT_LOSSES, constraint.most_nodes(bounds), len(bounds) - 1)
+
+
+def sliding_plan(wish: Wish, window: int, slide: int = 1) -> ReleasePlan:
+    """One group of W/P tracks of changes, the i-th from period i·P on, all through k-RR with the same odds.
+
+        epsilon_0 = epsilon / Σ_i cost(κ_i, N_i)
+
+    window: W, in periods, at most the horizon. slide: P, in periods; it must divide the window.
+    Raises ValueError for other numbers, or if the budget is too small to report anything.
+    """
+    if not 1 <= slide <= window:
+        raise ValueError(f"windows slide by 1 to {window} periods, their length, got {slide}")
+    if window % slide:
+        raise ValueError(f"a slide of {slide} does not divide windows of {window} periods: choose one that does")
+    if window > wish.periods:
+        raise ValueError(f"a window of {window} periods does not fit into {wish.periods}: choose a shorter one")
+    spans = [Span(window, first, wish.periods) for first in range(0, window, slide)]
+    spans = [span for span in spans if span.count]
+    with localcontext(prec=50, rounding=ROUND_FLOOR):
+        loss = wish.epsilon / sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0))
+        loss = min(loss * (1 - Decimal("1e-40")), MOST_LOSS)
+    if loss < LEAST_EPSILON:
+        raise ValueError(
+            f"epsilon {wish.epsilon} leaves {loss:.6f} for a report on {len(spans)} cadences: "
+            "raise it, or slide by more"
+        )
+    response = KaryResponse(MutationSpace(wish.answers), Odds.within(loss))
+    return ReleasePlan((Group(tuple(span.track(response) for span in spans)),))

@@ -1,0 +1,296 @@
+"""The messages of client and server over HTTP: paths, bodies, media types and errors, each written once here.
+
+A body that a device sends or reads is canonical MessagePack; what operators and analysts read is JSON. How requests
+are sent and answered is the business of the client and of the server.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgpack
+
+from .errors import MalformedBytes
+from .signing import decode, encode
+from .upload import Refusal
+
+UPLOADS = "/v1/uploads"
+"""POST an upload request; the answer is an acknowledgement."""
+SURVEYS = "/v1/surveys"
+"""GET the list of published surveys."""
+KEYS = "/v1/keys"
+"""GET the list of sealing keys, PUT a signed one."""
+FOLD = "/v1/fold"
+"""POST to count now what has been uploaded."""
+CLOCK = "/v1/clock"
+"""PUT the time: a demo's clock is moved to it, a real one confirmed."""
+ALIVE, READY = "/healthz", "/readyz"
+"""GET whether the server answers, and whether it can do its work."""
+DOCUMENT = "/openapi.json"
+"""GET the OpenAPI document of a server."""
+
+END = "/end"
+"""Behind a survey's path: PUT its signed early end."""
+HISTOGRAM, SERIES, WINDOWS, CHANGE, STATUS = "/histogram", "/series", "/windows", "/change", "/status"
+"""Behind a survey's path: GET its estimates, and how its reports are doing."""
+
+MOST_BODY_BYTES = 2**20
+"""The most bytes of a body that a device sends or reads, a signed survey included."""
+
+MSGPACK = "application/msgpack"
+"""The media type of canonical MessagePack, and of signed objects, which are canonical MessagePack too."""
+
+JSON = "application/json"
+"""The media type of what operators and analysts read."""
+
+PROBLEM = "application/problem+json"
+"""The media type of every error."""
+
+MOST_ENVELOPES = 64
+"""The most envelopes that a device puts into one request."""
+
+MOST_ENVELOPES_TAKEN = 4096
+"""The most envelopes of a request that a server takes, as who forwards those of many devices puts more into one."""
+
+_ENVELOPES = "envelopes"
+_FRAME_ITEMS = 3
+"""The values around a list of envelopes, or of refusals: the map, its one value, and the list."""
+_PAIR_ITEMS = 4
+"""The values of a refusal: its place in the list, the pair, and its two values."""
+_MOST_KEY_ITEMS = MOST_BODY_BYTES // 64
+"""More values do not fit into a list of keys: each is a signed key, and a signature alone has 64 bytes."""
+_BEFORE = encode({_ENVELOPES: []})[:-1]
+"""The bytes before the list of envelopes."""
+_FEW, _MANY, _SHORT, _LONG = 0x90, b"\xdc", b"\xc4", b"\xc5"
+"""How MessagePack begins lists of less than 16 and less than 2^16, and bytes of less than 2^8 and less than 2^16."""
+
+
+def survey_path(survey: str) -> str:
+    """The path of one survey: GET its signed bytes, PUT them to publish it.
+
+    survey: its id, in 32 hexadecimal digits.
+    """
+    return f"{SURVEYS}/{survey}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on the host: the one place where nobody listens on the way."""
+    import ipaddress  # which few devices need, and all would load
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def encode_upload_request(envelopes: Sequence[bytes]) -> bytes:
+    """The body that carries these envelopes.
+
+    envelopes: sealed uploads, at most MOST_ENVELOPES_TAKEN. Raises ValueError for more.
+    """
+    if len(envelopes) > MOST_ENVELOPES_TAKEN:
+        raise ValueError(f"a request carries at most {MOST_ENVELOPES_TAKEN} envelopes, got {len(envelopes)}")
+    return encode({_ENVELOPES: list(envelopes)})
+
+
+def decode_upload_request(body: bytes) -> list[bytes]:
+    """The envelopes of a request, unread; empty bytes where something else stands in the place of one.
+
+    So one that is no envelope is refused by itself, and not its neighbours with it.
+    Raises MalformedBytes for a body that is no upload request.
+    """
+    match decode(body, most_items=MOST_ENVELOPES_TAKEN + _FRAME_ITEMS):
+        case {"envelopes": [*envelopes], **rest} if not rest and len(envelopes) <= MOST_ENVELOPES_TAKEN:
+            if set(map(type, envelopes)) <= {bytes}:
+                return envelopes
+            return [envelope if isinstance(envelope, bytes) else b"" for envelope in envelopes]
+    raise MalformedBytes(f'an upload is {{"{_ENVELOPES}": [...]}}, at most {MOST_ENVELOPES_TAKEN} of them')
+
+
+def envelopes_in(body: bytes) -> list[bytes]:
+    """The envelopes of a request that `decode_upload_request` took before; that is not checked again."""
+    envelopes: list[bytes] = msgpack.unpackb(body)[_ENVELOPES]
+    return envelopes
+
+
+def common_head(body: bytes, size: int) -> tuple[bytes, int] | None:
+    """The first `size` bytes of every envelope of a request, and the length of each, where all are alike in both.
+
+    None for any other body, whether it is an upload request or not. Takes a small part of the time of
+    `decode_upload_request`, which gives the envelopes of a body with a common head, and raises nothing.
+    """
+    if not body.startswith(_BEFORE):
+        return None
+    at = len(_BEFORE)
+    if (list_ := body[at : at + 1]) == _MANY:
+        count, least, most, at = int.from_bytes(body[at + 1 : at + 3]), 16, MOST_ENVELOPES_TAKEN, at + 3
+    else:
+        count, least, most, at = int.from_bytes(list_) - _FEW, 1, 15, at + 1
+    if (kind := body[at : at + 1]) == _SHORT:
+        length, shortest, before = int.from_bytes(body[at + 1 : at + 2]), 0, 2
+    elif kind == _LONG:
+        length, shortest, before = int.from_bytes(body[at + 1 : at + 3]), 2**8, 3
+    else:
+        return None
+    row = before + length
+    if not least <= count <= most or length < max(size, shortest) or len(body) != at + count * row:
+        return None
+    columns = range(at, at + before + size) if count > 1 else ()
+    if any(body[column::row] != body[column : column + 1] * count for column in columns):
+        return None
+    return body[at + before : at + before + size], length
+
+
+def encode_acknowledgement(refused: Mapping[int, Refusal]) -> bytes:
+    """The answer to an upload: {"refused": [[index, reason], …]}, in canonical MessagePack.
+
+    An envelope that is not named is durable on the server. The reason is a member of Refusal; a client reads it as
+    text, as a later server may know reasons that it does not.
+
+    refused: the reason, by the envelope's place in the request, from 0 on.
+    """
+    return encode({"refused": [[index, refused[index].value] for index in sorted(refused)]})
+
+
+def decode_acknowledgement(body: bytes, envelopes: int) -> dict[int, str]:
+    """The reasons of refusal, by the envelope's place in the request.
+
+    envelopes: how many the request carried. Raises MalformedBytes for a body that is no acknowledgement of so many.
+    """
+    match decode(body, most_items=_FRAME_ITEMS + envelopes * _PAIR_ITEMS):
+        case {"refused": [*pairs]}:
+            return dict(_refusal(pair, envelopes) for pair in pairs)
+    raise MalformedBytes("an acknowledgement lists what was refused")
+
+
+def _refusal(pair: object, envelopes: int) -> tuple[int, str]:
+    match pair:
+        case [int(index), str(reason)] if not isinstance(index, bool) and 0 <= index < envelopes:
+            return index, reason
+    raise MalformedBytes("a refusal is the index of an envelope and a reason")
+
+
+def encode_key_list(signed: Iterable[bytes]) -> bytes:
+    """The list of sealing keys: {"keys": [bytes, …]}, in canonical MessagePack, each key as the authority signed it."""
+    return encode({"keys": list(signed)})
+
+
+def decode_key_list(body: bytes) -> list[bytes]:
+    """The signed sealing keys of a list, their signatures unread. Raises MalformedBytes."""
+    match decode(body, most_items=_MOST_KEY_ITEMS):
+        case {"keys": [*signed]} if all(isinstance(each, bytes) for each in signed):
+            return signed
+    raise MalformedBytes("a list of sealing keys holds nothing but signed bytes")
+
+
+class ErrorCode(StrEnum):
+    """Why a request was turned down."""
+
+    MALFORMED = "malformed"
+    """The body is not what belongs there, or broke off."""
+    UNAUTHORIZED = "unauthorized"
+    """It needs a token, and there is none with it, or none that the server knows."""
+    FORBIDDEN = "forbidden"
+    """The token is not for that, the server was not started for that, or it does not admit who sends."""
+    BAD_SIGNATURE = "bad_signature"
+    """None of the authority's keys that the server takes signed this."""
+    NOT_FOUND = "not_found"
+    """There is no such path, or no such survey."""
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    """The path takes other methods."""
+    TOO_SLOW = "too_slow"
+    """The body did not arrive in time."""
+    CONFLICT = "conflict"
+    """It contradicts what the server holds."""
+    NOT_ESTIMABLE = "not_estimable"
+    """What was asked for cannot be estimated, or not yet, from what may be published."""
+    TOO_LARGE = "too_large"
+    """The body is longer than this path takes."""
+    INVALID = "invalid"
+    """It can be read, but asks for what is impossible: a period that the survey does not have, a negative width."""
+    UNDERSTATED_EPSILON = "understated_epsilon"
+    """The survey can cost an entry more than the epsilon it states."""
+    TOO_MANY_REQUESTS = "too_many_requests"
+    """More requests come from this network than the server takes from one."""
+    HEAD_TOO_LARGE = "head_too_large"
+    """The request's headers are too long."""
+    FAILED = "failed"
+    """The server is at fault; its log says why."""
+    OVERLOADED = "overloaded"
+    """The server has no room at the moment: come again later."""
+
+
+HTTP_STATUS: Mapping[ErrorCode, int] = {
+    ErrorCode.MALFORMED: 400,
+    ErrorCode.UNAUTHORIZED: 401,
+    ErrorCode.FORBIDDEN: 403,
+    ErrorCode.BAD_SIGNATURE: 403,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.METHOD_NOT_ALLOWED: 405,
+    ErrorCode.TOO_SLOW: 408,
+    ErrorCode.CONFLICT: 409,
+    ErrorCode.NOT_ESTIMABLE: 409,
+    ErrorCode.TOO_LARGE: 413,
+    ErrorCode.INVALID: 422,
+    ErrorCode.UNDERSTATED_EPSILON: 422,
+    ErrorCode.TOO_MANY_REQUESTS: 429,
+    ErrorCode.HEAD_TOO_LARGE: 431,
+    ErrorCode.FAILED: 500,
+    ErrorCode.OVERLOADED: 503,
+}
+"""The HTTP status that each code is answered with."""
+
+
+ADVICE: Mapping[ErrorCode, str] = {
+    ErrorCode.MALFORMED: "Send what the path takes; sending the same again is no use.",
+    ErrorCode.UNAUTHORIZED: "Send the header Authorization: Bearer TOKEN, with a token that is for this.",
+    ErrorCode.FORBIDDEN: "Ask who runs the server for a token that is for this, or to start it so.",
+    ErrorCode.BAD_SIGNATURE: "Have it signed by an authority whose key the server was started with.",
+    ErrorCode.NOT_FOUND: "Look at the path and the id, and whether the survey is published on this server.",
+    ErrorCode.METHOD_NOT_ALLOWED: "Use a method that the header Allow names.",
+    ErrorCode.TOO_SLOW: "Send it again, over a better connection or in smaller parts.",
+    ErrorCode.CONFLICT: "Look at what the server holds; what is published stays as it is.",
+    ErrorCode.NOT_ESTIMABLE: "Ask again when more has been reported, or for another time.",
+    ErrorCode.TOO_LARGE: "Send less at a time.",
+    ErrorCode.INVALID: "Ask for what the survey has.",
+    ErrorCode.UNDERSTATED_EPSILON: "State the survey's epsilon as it is, and sign it again.",
+    ErrorCode.TOO_MANY_REQUESTS: "Wait for as long as the header Retry-After says, then send it again.",
+    ErrorCode.HEAD_TOO_LARGE: "Send shorter headers and a shorter path.",
+    ErrorCode.FAILED: "Tell who runs the server, with the header X-Request-Id; the server's log says why.",
+    ErrorCode.OVERLOADED: "Wait for as long as the header Retry-After says, then send it again.",
+}
+"""What to do, by code."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """The body of an error: a problem document (RFC 9457), in JSON. detail: what was wrong here, in a sentence.
+
+    The codes are a closed set, for programs; the detail and the advice on its kind are for people. Whoever reads it
+    needs the code and the detail alone.
+    """
+
+    code: ErrorCode
+    detail: str
+
+    def encode(self) -> bytes:
+        """The body as JSON."""
+        content = {
+            "type": f"urn:changeling:{self.code.value}",
+            "title": self.code.value.replace("_", " ").capitalize(),
+            "status": HTTP_STATUS[self.code],
+            "detail": self.detail,
+            "code": self.code.value,
+            "advice": ADVICE[self.code],
+        }
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, body: bytes) -> "ErrorAnswer":
+        """The error in a body. Raises MalformedBytes for anything else, such as the page of a proxy in between."""
+        try:
+            content = json.loads(body)
+            return cls(ErrorCode(content["code"]), str(content["detail"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise MalformedBytes("not the error of a server of ours") from error

@@ -1,0 +1,63 @@
+"""The house keeps the bounds that make it one that a person can hold."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+MOST_FILES = 25
+MOST_FILES_OF_A_DEVICE = 20
+
+
+def test_the_journeys_of_the_page_are_those_that_data_travel():
+    """They are walked by execution; `python -m benchmarks.journeys --write` writes the page anew."""
+    walked = subprocess.run(
+        [sys.executable, "-m", "benchmarks.journeys", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+    assert walked.returncode == 0, walked.stderr
+    lengths = [int(length) for length in walked.stdout.split()]
+    assert len(lengths) == 4
+    assert lengths[0] <= MOST_FILES_OF_A_DEVICE
+    assert max(lengths) <= MOST_FILES
+
+
+def test_an_addition_touches_little():
+    """What registers itself touches no existing file; a route touches its path and the table of routes."""
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import json; from benchmarks import house; print(json.dumps(house.touched_by_additions()))",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    touched = json.loads(said.stdout)
+    assert touched["2_toy_randomizer_touches"] == 0
+    assert touched["2_toy_mechanism_touches"] == 0
+    assert touched["2_toy_store_touches"] <= 2
+    assert touched["2_new_route_touches"] <= 2
+
+
+def test_a_class_name_is_used_once():
+    """Whoever reads a name need not ask which of two it is."""
+    said = subprocess.run(
+        [sys.executable, "-c", "from benchmarks import house; print(*house.repeated_classes())"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == []
+
+
+def test_a_bare_install_brings_four_distributions():
+    """What an app embeds: a client of HTTP, a codec, cryptography, and where a platform keeps files."""
+    bare = {Requirement(text).name for text in requires("changeling") or [] if "extra ==" not in text}
+    assert bare == {"httpx", "msgpack", "cryptography", "platformdirs"}

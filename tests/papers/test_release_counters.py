@@ -1,0 +1,148 @@
+"""Counters as methods of a release: what each item costs adds up to epsilon; resumed; refused where they do not fit."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from changeling_central.changes.answer_query import answer_query
+from changeling_central.changes.linear_query import LinearQuery
+from changeling_central.errors import ConstraintBroken
+from changeling_central.releasing.choice import MechanismChoice
+from changeling_central.releasing.method import PeriodChange
+from changeling_central.releasing.output import read_rows
+from changeling_central.releasing.run import run
+from changeling_protocol import AtMost, Calendar, TimeBounded
+from changeling_statistics import read_rows as changelog_of
+
+from tests.central.examples import histories
+from tests.central.stand_ins import Forbidden
+from tests.central.test_release import release_in
+from tests.seeded_noise import SeededNoise
+
+CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
+ANSWERS = ["x", "y"]
+EACH, COUNT = "each answer in ('x', 'y')", "answer == 'x'"
+
+
+TWICE = AtMost(2)
+COUNTERS = ["counter", "infinite", "partitioning", "dynamic"]
+
+
+def counter_method(kind, query, calendar, constraint, epsilon):
+    return MechanismChoice(kind).made(query, calendar, constraint, epsilon)
+
+
+def method(kind, query=EACH, constraint=TWICE, fixed=False):
+    return counter_method(kind, answer_query(query, ANSWERS, fixed=fixed), CALENDAR, constraint, EPSILON)
+
+
+@pytest.mark.parametrize("kind", ["counter", "infinite", "partitioning"])
+@pytest.mark.parametrize(
+    ("query", "fixed", "k", "items"),
+    [(COUNT, False, 2, 2), (COUNT, False, 3, 3), (EACH, False, 2, 3), (EACH, False, 3, 5), (EACH, True, 2, 2)],
+)
+def test_an_item_costs_epsilon_over_the_items_an_entry_has(kind, query, fixed, k, items):
+    """An insertion is one item, a move two, a deletion one; all columns together."""
+    made = method(kind, query, AtMost(k), fixed)
+    assert made.each == EPSILON / items
+    assert made.mechanism.guarantee.epsilon == made.each
+    assert made.guarantee.epsilon == EPSILON
+
+
+def test_the_dynamic_mechanism_protects_an_entry_once_per_column_it_touches():
+    """Two mutations without moves touch one column; a move touches two."""
+    assert method("dynamic", EACH, fixed=True).each == EPSILON
+    assert method("dynamic", COUNT).each == EPSILON
+    assert method("dynamic", EACH).each == EPSILON / 2
+    assert method("dynamic", EACH, AtMost(1)).each == EPSILON
+
+
+@pytest.mark.parametrize(
+    ("table", "appearing", "moving"),
+    [
+        (((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1)),
+        (((0, 0, 0, 0), (1, 1, 0, 0), (0, 0, 1, 1)), (1, 1), (1, 1, 1, 1)),
+        (((0, 0), (1, 1), (0, 1)), (1, 1), (1, 1)),
+        (((0, 0), (1, 0), (0, 1)), (1,), (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("k", [1, 2])
+def test_columns_that_overlap_cost_an_entry_each_one_it_touches(table, appearing, moving, k):
+    """Over all histories of one entry: the columns that are given an update, at ε₁ each, are within epsilon."""
+    query = LinearQuery(tuple("abcd"[: len(table[0])]), table, appearing, moving)
+    made, touched = counter_method("dynamic", query, CALENDAR, AtMost(k), EPSILON), 0
+    for states in histories(2, AtMost(k), 4):
+        rows = [("e", t, ANSWERS[b - 1] if b else "") for t, (a, b) in enumerate(pairwise((0, *states)), 1) if a != b]
+        log = changelog_of(rows, answers=ANSWERS)
+        (part,) = log.mutations().by_period(0, 10, 1)
+        touched = max(touched, sum(bool(updates) for updates in made.counter.inputs(PeriodChange(log, part, query))))
+    assert touched * made.each <= EPSILON
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_a_counter_for_fewer_mutations_is_never_released_with(kind, tmp_path):
+    """ε₁ for an entry's insertion alone, where entries may mutate twice."""
+    release = release_in(tmp_path)
+    with pytest.raises(ValueError, match="another query, calendar or constraint"):
+        replace(release, mechanism=counter_method(kind, release.query, release.calendar, AtMost(1), Fraction(1)))
+
+
+@pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
+def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(kind):
+    """A sum from 0 to 5 of answers that are all 0 or 1: refused like any other, or one entry's 2 would show."""
+    for answers in (["0", "1"], ["0", "2"]):
+        with pytest.raises(ValueError, match="no sums"):
+            counter_method(kind, answer_query("sum of answer from 0 to 5", answers), CALENDAR, AtMost(2), EPSILON)
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_path):
+    """In two parts, through the files."""
+    release = release_in(tmp_path)
+    made = counter_method(kind, release.query, release.calendar, release.constraint, Fraction(1))
+    release = replace(release, mechanism=made)
+    noise = SeededNoise(2)
+    assert len(list(run(release, noise, 3))) == 3
+    assert len(list(run(release, noise))) == 3
+    rows = read_rows(release.output.path)
+    assert [row[0] for row in rows[::2]] == [1, 2, 3, 4, 5, 6]
+    assert all((error is None) == (kind in ("partitioning", "dynamic")) for *_, error in rows)
+
+
+@pytest.mark.parametrize("kind", ["counter", "infinite"])
+def test_estimates_are_unbiased_with_the_variance_stated(kind):
+    """2,000 runs of six periods: 4.5 standard errors of the mean, 20% of the variance (false alarm below 1e-4)."""
+    log = changelog_of([("a", 3, "x"), ("b", 14, "x"), ("a", 35, "")])
+    query = answer_query(COUNT, log.answers)
+    made = counter_method(kind, query, CALENDAR, AtMost(2), EPSILON)
+    parts = [PeriodChange(log, part, query) for part in log.mutations().by_period(0, 10, 6)]
+    noise, truth = SeededNoise(6), np.array([1, 2, 2, 1, 1, 1])
+    errors, stated = np.empty((2000, 6)), np.empty(6)
+    for at in range(len(errors)):
+        state = made.start()
+        for t, part in enumerate(parts):
+            state, level = made.step(state, part, noise)
+            errors[at, t], stated[t] = level.values[0] - truth[t], level.variance
+    assert np.all(np.abs(errors.mean(0)) < 4.5 * np.sqrt(stated / len(errors)))
+    assert np.all(np.abs(errors.var(0) / stated - 1) < 0.2)
+
+
+def test_what_a_counter_does_not_take_is_refused():
+    """Sums, other constraints, entries that come again; named, nothing drawn."""
+    with pytest.raises(ValueError, match="no mechanism"):
+        method("abacus")
+    for kind in ("partitioning", "dynamic"):
+        with pytest.raises(ValueError, match="--at-most"):
+            method(kind, constraint=TimeBounded(5))
+        with pytest.raises(ValueError, match="no sums"):
+            counter_method(kind, answer_query("sum of answer from 0 to 5", ["1", "2"]), CALENDAR, AtMost(2), EPSILON)
+    with pytest.raises(ValueError, match="come once and go once"):
+        method("dynamic", constraint=AtMost(3))
+    log = changelog_of([("a", 1, "x"), ("a", 2, ""), ("a", 3, "x")])
+    query = answer_query(COUNT, log.answers)
+    made = counter_method("dynamic", query, CALENDAR, AtMost(2), EPSILON)
+    (part,) = log.mutations().by_period(0, 10, 1)
+    with pytest.raises(ConstraintBroken, match="inserts an entry again"):
+        made.step(made.start(), PeriodChange(log, part, query), Forbidden())

@@ -1,0 +1,143 @@
+"""Private multiplicative weights: budgets of the rounds, the choice of a query, what is learnt."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from changeling_central.concentrated import concentrated_budget
+from changeling_papers import MultiplicativeWeights, PricedWeights
+
+from tests.central.stand_ins import NoNoise, Scales
+from tests.seeded_noise import SeededNoise
+
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
+
+
+TABLE = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+def test_the_budgets_of_the_rounds_of_multiplicative_weights_add_up_to_the_price(delta):
+    """Size, and per round a choice of sensitivity 2·grain for the maximum and a measurement, in epsilon or in rho."""
+    for rounds in (1, 3, 30):
+        weights = MultiplicativeWeights(TABLE * 2, grain=2).under(EPSILON, delta)
+        scales = weights.scales(rounds)
+        if delta == 0:
+            spent = 1 / scales.size + rounds * (4 / scales.choice + 2 / scales.measurement)
+            assert 0.999 < spent <= 1 + 1e-12
+        else:
+            rho = 1 / (2 * scales.size**2) + rounds * ((4 / scales.choice) ** 2 / 2 + 4 / (2 * scales.measurement**2))
+            assert 0.999 < rho / concentrated_budget(EPSILON, delta) <= 1
+
+
+def test_multiplicative_weights_draw_what_their_scales_say():
+    """One size; then per round one score a query, and one measurement; nothing else."""
+    scales = Scales()
+    weights = MultiplicativeWeights(TABLE, most_rounds=4).under(Fraction(8), Fraction(0))
+    weights.release(np.array([400, 0, 0, 0]), scales)
+    of = weights.scales(4)
+    assert scales.asked == [("laplace", of.size, 1), *[("laplace", of.choice, 3), ("laplace", of.measurement, 1)] * 4]
+
+
+def test_report_noisy_max_of_the_rounds_is_private_by_enumeration():
+    """Every choice of a round, over all noise on a truncated grid: log ratio within the round's epsilon, 0.4.
+
+    The scores of neighbours differ by 1 each, in any direction; noise of half the scale would break it.
+    """
+    epsilon = 0.4
+
+    def chances(scores, scale):
+        K = 60
+        grid = np.arange(-K, K + 1)
+        law = np.exp(-np.abs(grid) / scale)
+        law /= law.sum()
+        win = np.zeros(len(scores))
+        for index in range(len(scores)):
+            others = np.ones_like(law)
+            for other in range(len(scores)):
+                if other != index:
+                    below = [
+                        law[
+                            (scores[other] + grid < scores[index] + x)
+                            if other < index
+                            else (scores[other] + grid <= scores[index] + x)
+                        ].sum()
+                        for x in grid
+                    ]
+                    others = others * np.array(below)
+            win[index] = (law * others).sum()
+        return win
+
+    worst, wrong = 0.0, 0.0
+    base = np.array([0, 3, 3])
+    for moves in product((-1, 0, 1), repeat=3):
+        one, other = chances(base, 2 / epsilon), chances(base + np.array(moves), 2 / epsilon)
+        worst = max(worst, np.abs(np.log(one / other)).max())
+        one, other = chances(base, 1 / epsilon), chances(base + np.array(moves), 1 / epsilon)
+        wrong = max(wrong, np.abs(np.log(one / other)).max())
+    assert worst <= epsilon
+    assert wrong > epsilon
+
+
+@pytest.mark.parametrize("grain", [1, 3])
+def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypatch, grain):
+    """Two queries: the choice depends on the difference of their noises alone, so the code is run on every one of them.
+
+    Of neighbours whose item is in both queries, of which one is answered too high and one too low, so that the scores
+    move apart by 2: the log ratio is within the round's half, and above half of it.
+    """
+    asked = []
+
+    def measured(self, value, scale, noise):  # noqa: ARG001
+        asked.append(value)
+        return value
+
+    monkeypatch.setattr(PricedWeights, "_measured", measured)
+    weights = MultiplicativeWeights(np.array([[1, 1, 0], [1, 0, 1]]) * grain, grain).under(Fraction(8, 3), Fraction(0))
+    scale = weights.scales(1).choice
+    assert 2 * grain / Fraction(scale) <= 1, "ε·3/4, of which half is the choice's"
+    K = int(40 * scale)
+    law = np.exp(-np.abs(np.arange(-K, K + 1)) / scale)
+    law = np.convolve(law / law.sum(), law / law.sum())
+
+    class Given(NoNoise):
+        def laplace(self, scale, size):  # noqa: ARG002
+            return np.array([self.difference, 0])
+
+    def chances(data):
+        truth, noise, first = weights.queries.truth(data), Given(), 0.0
+        assert truth[0] != truth[1]
+        for noise.difference, mass in zip(range(-2 * K, 2 * K + 1), law.tolist(), strict=True):
+            asked.clear()
+            weights._fitted(truth, 30, 1, noise)
+            first += mass * (asked == [truth[0]])
+        return np.array([first, 1 - first])
+
+    ratios = np.abs(np.log(chances(np.array([4, 0, 30])) / chances(np.array([5, 0, 30]))))
+    assert 0.5 < ratios.max() <= 1
+
+
+def test_multiplicative_weights_learn_a_skewed_dataset():
+    """With much budget the answers come close; with next to none they are those of a flat dataset of the noisy size."""
+    random = np.random.default_rng(1)
+    table = random.integers(0, 2, (40, 16))
+    data = np.zeros(16, np.int64)
+    data[:3] = [4000, 2000, 1000]
+    close = MultiplicativeWeights(table).under(Fraction(50), Fraction(0)).release(data, SeededNoise(2))
+    flat = MultiplicativeWeights(table).under(Fraction(1, 10**6), Fraction(0)).release(data, NoNoise())
+    truth = table @ data
+    assert np.abs(close - truth).max() < 0.1 * data.sum()
+    assert np.abs(flat - truth).max() > 0.2 * data.sum()
+    assert np.abs(flat - table.mean(1) * data.sum()).max() <= 0.5
+
+
+def test_a_dataset_too_small_to_fit_spends_the_rounds_on_its_size():
+    """Two measurements, of a quarter of the budget and of the rest, weighted by their precision."""
+    for delta in (Fraction(0), DELTA):
+        scales, weights = Scales(), MultiplicativeWeights(TABLE).under(Fraction(1, 100), delta)
+        assert weights.release(np.array([1, 1, 1, 1]), scales).tolist() == [2, 2, 4]
+        (_, first, _), (_, rest, _) = scales.asked
+        spent = 1 / first + 1 / rest if delta == 0 else 1 / (2 * first**2) + 1 / (2 * rest**2)
+        budget = 1 / 100 if delta == 0 else concentrated_budget(Fraction(1, 100), delta)
+        assert 0.999 * budget < spent <= budget * (1 + 1e-12)

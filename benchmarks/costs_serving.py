@@ -72,8 +72,8 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
     """Processor time of the server for a key, for a result that it has made before, and for one that still holds."""
     figures = {}
     store = Store.open(folder / "server.db")
-    with store.reading() as connection:
-        (survey,) = published_surveys(connection)
+    with store.view() as view:
+        (survey,) = view.signed_surveys()
     store.close()
     with ServerProcess(folder) as server:
         send(load.requests(64), server.url)
@@ -103,9 +103,9 @@ def _keys() -> dict[str, float]:
     """Per key: made; read for a batch of the fold; and put under another store key."""
     with tempfile.TemporaryDirectory() as place:
         store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
-        with store.writing() as connection:
-            new = _seconds(lambda: [make_key(connection, store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
-            read = _seconds(lambda: private_keys(connection, store.at_rest)) / KEYS_MADE
+        with store.transaction() as writing:
+            new = _seconds(lambda: [writing.make_key(store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
+            read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
             again = _seconds(lambda: encrypt_again(connection, store.at_rest, AtRest(b"b" * 32))) / KEYS_MADE
         store.close()
     return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}

@@ -141,7 +141,7 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
     """
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
-        with store.reading() as connection:
+        with store.view() as view:
             objects = len(segments_after(connection, {}))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store, log
@@ -92,17 +92,16 @@ def counted(source: Log, lots: Sequence[Appended], place: str, segments: str | N
     store = Store.open(place)
     if segments is not None and "://" not in segments:
         Folder(Path(segments), make=True)
-    with source.store.reading() as read, store.writing() as connection:
+    with source.store.reading() as read, store.transaction() as writing:
         for table in (surveys, sealing_keys):
             connection.execute(insert(table), [row._asdict() for row in read.execute(select(table))])
         named = [(segments, f"stream{each}") if segments else (None, None) for each in range(STREAMS)]
         streams = [log.open_stream(connection, *each) for each in named]
     append = log.append if segments is None else segmented.append
     for each in lots:
-        with store.writing() as connection:
-            append(connection, streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
+        store.append(streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
     fold(store, UnixSeconds(lots[-1].at), BATCH, closing=False)
-    with store.reading() as connection:
+    with store.view() as view:
         rows = [
             [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))]
             for table in (tallies, attendance, refusals)

@@ -57,8 +57,8 @@ def opening() -> dict[str, float | None]:
         span = Node(7, 8)
         sealed = [seal(plaintext(log.survey, span), log.survey.id, log.key) for _ in range(OPENED)]
         requests = [encode_upload_request([each]) for each in sealed]
-        with log.store.reading() as connection:
-            keys = private_keys(connection, log.store.at_rest)
+        with log.store.view() as view:
+            keys = view.private_keys()
         raw = keys[log.key.id].private_bytes_raw()
         cores = os.cpu_count() or 1
         open_, seen = OpeningProcesses(cores), SeenIds()
@@ -151,8 +151,8 @@ def _see(log: Log) -> None:
     generator = np.random.default_rng(1)
     for period in range(1, PERIODS + 1):
         ids = np.sort(generator.integers(0, 2**63, (SEEN // PERIODS, 2), np.uint64), axis=0).astype(">u8")
-        with log.store.writing() as connection:
-            add_ids(connection, {(log.survey.id, period): ids.tobytes()})
+        with log.store.transaction() as writing:
+            add_ids(writing, {(log.survey.id, period): ids.tobytes()})
 
 
 def _opened(survey: Survey, seed: int) -> Opened:

@@ -14,7 +14,7 @@ from statistics import median
 from threading import Event, Thread
 
 import httpx
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store.counted import tallies_of
 from changeling_protocol import Node, seal

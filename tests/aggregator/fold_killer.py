@@ -74,24 +74,24 @@ def show(folder: Path, now: float, batch: int) -> None:
 
 def contents(store: Store) -> dict[str, object]:
     """How much is unfolded, how many runs of ids there are, all tallies and attendance, and refusals."""
-    with store.reading() as connection:
+    with store.view() as view:
         return {
-            "unfolded": unfolded(connection),
+            "unfolded": view.unfolded(),
             "runs": connection.execute(select(func.count()).select_from(runs)).scalar_one(),
             "tallies": {
                 f"{track}/{node}": [tally.reports, tally.slots.tolist()]
-                for id_ in published_surveys(connection)
-                for (track, node), tally in tallies_of(connection, id_).items()
+                for id_ in view.signed_surveys()
+                for (track, node), tally in view.tallies(id_).items()
             },
             "attendance": {
                 f"{group}/{period}": [here.heard, here.new, here.missed]
-                for id_ in published_surveys(connection)
-                for (group, period), here in tallies_of(connection, id_).attendance.items()
+                for id_ in view.signed_surveys()
+                for (group, period), here in view.tallies(id_).attendance.items()
             },
             "refused": {
                 reason.value: count
-                for id_ in published_surveys(connection)
-                for reason, count in refusals_of(connection, id_).items()
+                for id_ in view.signed_surveys()
+                for reason, count in view.refusals(id_).items()
             },
         }
 

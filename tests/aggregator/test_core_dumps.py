@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.core_dumps import leave_no_core
-from changeling_spark.key_service import KeyService, keys_from
+from changeling_spark.keys import KeyService, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..processes import offspring

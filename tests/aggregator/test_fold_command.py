@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.schema import tallies
@@ -58,8 +58,8 @@ def test_what_was_counted_before_a_survey_was_ended_early_is_no_difference(log: 
     log.append_reports(START + 60, [report(1), report(2)])
     fold(log.store, START + 60.0)
     end = EarlyEnd(log.survey.id, 1)
-    with log.store.writing() as connection:
-        add_end(connection, end, end.signed_by(AUTHORITY))
+    with log.store.transaction() as writing:
+        writing.add_early_end(end, end.signed_by(AUTHORITY))
     assert check(log.store) == []
 
 
@@ -69,7 +69,7 @@ def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -
     fold(log.store, END, closing=False)
     done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "folding the kept log again comes to the same\n")
-    with log.store.writing() as connection:
+    with log.store.transaction() as writing:
         connection.execute(update(tallies).where(tallies.c.node == 2).values(reports=7))
     (difference,) = check(log.store)
     assert difference.what == "track 0, node (1, 2]"

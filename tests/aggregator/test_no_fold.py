@@ -54,15 +54,15 @@ def test_a_server_that_does_not_fold_rolls_its_journals_and_recovers_those_of_on
         store = Store.open(server.store_path)
 
         def waiting() -> int:
-            with store.reading() as connection:
-                return unfolded(connection)
+            with store.view() as view:
+                return view.unfolded()
 
         assert eventually(waiting, 1)
         assert server.upload(envelope(asked, key, [report(1)])) == []
         server.kill()
 
     def silent() -> int:
-        with store.reading() as connection:
+        with store.view() as view:
             return len(silent_streams(connection))
 
     with ServerProcess(tmp_path, *options) as server:

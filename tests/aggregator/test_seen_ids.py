@@ -31,8 +31,8 @@ def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_byte
         assert fresh == {key: ids - known[key] for key, ids in wanted.items()}, batch
         added = {key: b"".join(sorted(ids)) for key, ids in fresh.items() if ids}
         assert _looked_up(store, seen, added, wanted) == {key: set() for key in known}, "as it is being written"
-        with store.writing() as connection:
-            runs = add_ids(connection, added)
+        with store.transaction() as writing:
+            runs = add_ids(writing, added)
         for key, run in runs.items():
             if random.random() < 0.7:
                 seen.remember(key, run, SortedIds.of(added[key]))
@@ -43,12 +43,12 @@ def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_byte
 def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: Store) -> None:
     """What was not committed is not remembered, and the number is given again."""
     key, seen = (SURVEY, 1), SeenIds()
-    with suppress(RuntimeError), store.writing() as connection:
-        lost = add_ids(connection, {key: bytes(16)})
+    with suppress(RuntimeError), store.transaction() as writing:
+        lost = add_ids(writing, {key: bytes(16)})
         raise RuntimeError
     seen.remember(key, lost[key], SortedIds.of(bytes(16)))  # which nobody does
-    with store.writing() as connection:
-        assert add_ids(connection, {key: b"\1" * 16})[key].run.number == lost[key].run.number
+    with store.transaction() as writing:
+        assert add_ids(writing, {key: b"\1" * 16})[key].run.number == lost[key].run.number
     assert _looked_up(store, seen, {}, {key: {bytes(16), b"\1" * 16}}) == {key: {bytes(16)}}
 
 
@@ -57,8 +57,8 @@ def test_what_is_read_before_it_is_remembered_takes_memory_once(store: Store, mo
     seen, ids = SeenIds(200), b"".join(number.to_bytes(16) for number in range(10))
     for period in range(20):
         key = (SURVEY, period)
-        with store.writing() as connection:
-            runs = add_ids(connection, {key: ids})
+        with store.transaction() as writing:
+            runs = add_ids(writing, {key: ids})
         assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
         seen.remember(key, runs[key], SortedIds.of(ids))
     monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
@@ -73,14 +73,14 @@ def test_runs_that_were_merged_are_not_read_again(store: Store, monkeypatch: pyt
     for _ in range(30):
         fresh = {random.randbytes(16) for _ in range(50)}
         packed = b"".join(sorted(fresh))
-        with store.writing() as connection:
-            added = add_ids(connection, {key: packed})
+        with store.transaction() as writing:
+            added = add_ids(writing, {key: packed})
         seen.remember(key, added[key], SortedIds.of(packed))
         ids |= fresh
         other = {random.randbytes(16)}
         assert _looked_up(store, seen, {}, {key: {*random.sample(sorted(ids), 20), *other}}) == {key: other}
-    with store.reading() as connection:
-        assert seen._kept[key][0].runs == len(runs_of(connection, [key])[key]) < 10
+    with store.view() as view:
+        assert seen._kept[key][0].runs == len(view.runs([key])[key]) < 10
 
 
 ALL = 2**64 - 1
@@ -141,8 +141,8 @@ def test_what_is_remembered_takes_no_more_memory_than_it_may(store: Store, most_
         fresh = {(SURVEY, period): {random.randbytes(16) for _ in range(40)} for period in range(5)}
         assert _looked_up(store, seen, {}, fresh) == fresh
         added = {key: b"".join(sorted(ids)) for key, ids in fresh.items()}
-        with store.writing() as connection:
-            runs = add_ids(connection, added)
+        with store.transaction() as writing:
+            runs = add_ids(writing, added)
         for key, run in runs.items():
             seen.remember(key, run, SortedIds.of(added[key]))
         kept = [closing for closing, _ in seen._kept.values()]
@@ -156,8 +156,8 @@ def test_runs_that_another_folder_merged_are_forgotten(store: Store) -> None:
     known: set[bytes] = set()
     for _ in range(40):
         fresh = {random.randbytes(16) for _ in range(10)}
-        with store.writing() as connection:
-            add_ids(connection, {key: b"".join(sorted(fresh))})
+        with store.transaction() as writing:
+            add_ids(writing, {key: b"".join(sorted(fresh))})
         known |= fresh
         other = {random.randbytes(16)}
         assert _looked_up(store, seen, {}, {key: {*random.sample(sorted(known), 10), *other}}) == {key: other}
@@ -198,7 +198,7 @@ def _looked_up(
     """Those of the ids that were not counted."""
     packed = {key: b"".join(sorted(ids)) for key, ids in wanted.items()}
     fresh = {key: set(ids) for key, ids in wanted.items()}
-    with store.reading() as connection:
+    with store.view() as view:
         sorted_ids = {key: SortedIds.of(ids) for key, ids in written.items()}
         for key, piece in seen.near(connection, sorted_ids, packed):
             ids = ids_in(packed[key])

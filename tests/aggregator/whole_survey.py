@@ -38,8 +38,8 @@ def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], cale
         symbols = generator.integers(0, randomizer.symbols, ENTRIES).astype(np.uint64)
         lot.nodes[TrackNumber(0), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
     store = Store.open(path)
-    with store.writing() as connection:
-        add_survey(connection, asked.id, asked.signed_by(AUTHORITY), public=True)
+    with store.transaction() as writing:
+        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
         put_snapshots(connection, asked.id, 1, lots, [])
         put_looked(connection, asked.id, Looked(1, calendar.periods, calendar.periods, 0))
     store.close()

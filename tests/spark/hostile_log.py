@@ -72,23 +72,22 @@ class HostileLog:
     def append_to(self, store: Store, streams: list[int], first: int = 0, last: int | None = None) -> None:
         """Append some of it."""
         for at, place, request in self.requests[first:last]:
-            with store.writing() as connection:
-                append(connection, streams[place], [request], UnixMilliseconds(int(at * 1000)))
+            store.append(streams[place], [request], UnixMilliseconds(int(at * 1000)))
 
 
 def prepared(store: Store, seed: int = 3) -> tuple[HostileLog, list[int]]:
     """Publish surveys and a key in a store; a log for it, and three streams."""
     key = Log.of(store, SURVEYS[0]).key
-    with store.writing() as connection:
+    with store.transaction() as writing:
         for each in SURVEYS[1:]:
-            add_survey(connection, each.id, each.signed_by(AUTHORITY))
+            writing.add_survey(each.id, each.signed_by(AUTHORITY))
         streams = [open_stream(connection) for _ in range(3)]
     return HostileLog.made(key, seed), streams
 
 
 def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What was counted, row by row and byte by byte: tallies, attendance, refusals, cursors, what is held."""
-    with store.reading() as connection:
+    with store.view() as view:
         return {
             table.name: sorted(tuple(row) for row in connection.execute(select(table)))
             for table in (tallies, attendance, refusals, cursors, held)
@@ -97,7 +96,7 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 def counted_ids(store: Store) -> list[bytes]:
     """Every id in the registered files."""
-    with store.reading() as connection:
-        files = registered_files(connection)
+    with store.view() as view:
+        files = view.id_files()
     packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
     return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]

@@ -70,7 +70,7 @@ def _tallies(survey: Survey, found: Reference) -> Rows:
 
 def stored(store: Store) -> dict[str, Rows]:
     """What a store has of it."""
-    with store.reading() as connection:
+    with store.view() as view:
         rows = {
             table.name: sorted(tuple(row) for row in connection.execute(select(table)))
             for table in (tallies, attendance, refusals)

@@ -13,7 +13,7 @@ from changeling_aggregator.store.catalogue import Segment, add_segment, move_fro
 from changeling_aggregator.store.log import open_stream
 from changeling_aggregator.store.schema import streams
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece, batches_of, moves_of, tasks_of
+from changeling_spark.inputs import Piece, batches_of, moves_of, tasks_of
 from sqlalchemy import update
 
 from .here import Here
@@ -83,7 +83,7 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
     for name in ("spark", "embedded"):
         store = Store.open(tmp_path / f"{name}.db")
         log, _ = prepared(store)
-        with store.writing() as connection:
+        with store.transaction() as writing:
             numbers = [open_stream(connection) for _ in range(3)]
             connection.execute(update(streams).where(streams.c.id.in_(numbers)).values(place=folder.name))
             for place, stream in enumerate(numbers):

@@ -9,7 +9,6 @@ from changeling_protocol import SurveyId, UnixSeconds
 
 from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold
-from ..fold.closing import recover_journals
 from ..ingest import Registry
 from ..store import Store
 from ..store.log import unfolded
@@ -163,7 +162,6 @@ class FoldLoop:
 
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
         if not self.folds:
-            recover_journals(self._store, now)
             with self._store.reading() as connection:
                 return FoldReport(stood_by=unfolded(connection) > 0)
         if self._process is not None:

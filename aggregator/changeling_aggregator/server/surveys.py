@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import TurnedDown
-from ..fold.closing import MOST_RETENTION_SECONDS
+from ..fold import MOST_RETENTION_SECONDS
 from ..store.surveys import add_survey
 from ..store.tokens import TokenScope
 from .admission import require

@@ -17,7 +17,6 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 import msgpack
-from changeling_aggregator.core_dumps import leave_no_core
 from changeling_protocol import hpke_seal, hpke_unseal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -25,7 +24,7 @@ from .errors import KeysWithheld
 
 _INFO = b"changeling keys of a run"
 _PUBLIC_BYTES, _CODE_BYTES, _TOKEN_BYTES = 32, 32, 32
-_PATIENCE_SECONDS = 30.0
+_MOST_WAIT_SECONDS = 30.0
 """So long either side waits for all that the other says."""
 _MOST_BYTES = 2**22
 _MOST_AT_ONCE = 200
@@ -94,7 +93,7 @@ class KeyService:
                 connection.close()
 
     def _answer(self, connection: socket.socket) -> None:
-        end = monotonic() + _PATIENCE_SECONDS
+        end = monotonic() + _MOST_WAIT_SECONDS
         asked = _received(connection, _PUBLIC_BYTES + _CODE_BYTES, end)
         public, code = asked[:_PUBLIC_BYTES], asked[_PUBLIC_BYTES:]
         if not self._ended.is_set() and hmac.compare_digest(code, _code(self.source.token, b"asked", public)):
@@ -106,16 +105,15 @@ class KeyService:
 
 @lru_cache(maxsize=1)
 def keys_from(source: KeySource) -> dict[bytes, X25519PrivateKey]:
-    """The private keys of a run, by id; asked for once in a process, which leaves no core dump from then on.
+    """The private keys of a run, by id; asked for once in a process.
 
     Raises KeysWithheld where there are none.
     """
-    leave_no_core()
     ephemeral = X25519PrivateKey.generate()
     public = ephemeral.public_key().public_bytes_raw()
-    end = monotonic() + _PATIENCE_SECONDS
+    end = monotonic() + _MOST_WAIT_SECONDS
     try:
-        with socket.create_connection((source.host, source.port), _PATIENCE_SECONDS) as connection:
+        with socket.create_connection((source.host, source.port), _MOST_WAIT_SECONDS) as connection:
             connection.sendall(public + _code(source.token, b"asked", public))
             head = _received(connection, 4 + _CODE_BYTES, end)
             size = int.from_bytes(head[:4])

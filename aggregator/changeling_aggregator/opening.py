@@ -1,13 +1,28 @@
-"""From the requests that the log holds to the columns of uploads.
+"""Opening: from the requests that the log holds to the columns of uploads, on one processor or on all.
 
 This is the one place where uploads are opened. What does not open, or does not have the columns that the survey's plan
 asks for, is refused, envelope by envelope; what the columns hold is not looked at here. Uploads of one group over one
 span have columns of the same lengths: these are laid end to end, so that nothing later is done upload by upload.
+
+The processes that open take what time the processors have left, and none that anybody else wants; where that is
+nothing, whoever calls opens meanwhile. Keys come to them through a pipe, no argument, environment, file or log. They
+end when whoever started them has ended. This module knows nothing of a store or of tallies, so they import little.
 """
 
+import gc
+import os
+import pickle
+import signal
+import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import NamedTuple, TypeAlias
 
 from changeling_protocol import (
@@ -193,3 +208,98 @@ def open_requests(
 ) -> Opened:
     """What is in these requests, numbered from 0 on; opened in this process."""
     return Opener(surveys, keys).open(enumerate(requests))
+
+
+MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
+"""About so many bytes of requests are given at a time; less towards the end, so that no processor waits for another."""
+FEW_BYTES = 2**16
+"""What is no more is opened here, without starting processes for it."""
+MOST_SILENCE_SECONDS = 0.25
+"""Where no process has answered for so long, others keep the processors busy: then pieces are opened here, too."""
+
+
+class OpeningProcesses:
+    """Opens requests on so many processors; the processes start when they are first needed."""
+
+    def __init__(self, processors: int | None = None) -> None:
+        self._processors = processors or os.cpu_count() or 1
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __call__(
+        self, requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
+    ) -> Opened:
+        """The uploads in these requests, numbered from 0 on. Raises OSError where a process died.
+
+        Whatever it raises, the next call starts new processes.
+        """
+        if self._processors == 1 or sum(map(len, requests)) <= FEW_BYTES:
+            return open_requests(requests, surveys, keys)
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._processors, get_context("spawn"), _stand_behind)
+        try:
+            return self._opened(self._pool, requests, surveys, keys)
+        except BaseException as error:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+            if isinstance(error, BrokenExecutor):
+                raise OSError("a process that opens uploads has died") from error
+            raise
+
+    def _opened(
+        self,
+        pool: ProcessPoolExecutor,
+        requests: Sequence[bytes],
+        surveys: Mapping[SurveyId, Survey],
+        keys: Mapping[bytes, X25519PrivateKey],
+    ) -> Opened:
+        needs = pickle.dumps((dict(surveys), {id_: key.private_bytes_raw() for id_, key in keys.items()}))
+        pieces = {pool.submit(_open, needs, *piece): piece for piece in _pieces(requests, self._processors)}
+        here, done = Opener(surveys, keys), dict[Future[Opened], Opened]()
+        while waiting := [each for each in pieces if each not in done]:
+            answered, _ = wait(waiting, MOST_SILENCE_SECONDS, FIRST_COMPLETED)
+            done |= {each: each.result() for each in answered}
+            if not answered:
+                piece = next((each for each in waiting if each.cancel()), waiting[0])
+                first, some = pieces[piece]
+                done[piece] = here.open(enumerate(some, first))
+        whole = Opened()
+        for piece in pieces:
+            whole.extend(done[piece])
+        return whole
+
+
+def _pieces(requests: Sequence[bytes], processors: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Requests in pieces, each with the number of its first."""
+    ends = [*accumulate(map(len, requests))]
+    first, given = 0, 0
+    while first < len(ends):
+        size = min(max((ends[-1] - given) // (4 * processors), LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
+        last = min(bisect_left(ends, given + size, first), len(ends) - 1)
+        yield first, [*requests[first : last + 1]]
+        first, given = last + 1, ends[last]
+
+
+def _stand_behind() -> None:
+    """Have this process, which opens, give way to all others, and end with whoever started it."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # whoever started it ends it
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # so whoever wakes up need not wait for its turn
+    Thread(target=_end_with_parent, daemon=True).start()
+    gc.freeze()
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _open(needs: bytes, first: int, requests: Sequence[bytes]) -> Opened:
+    return _opener(needs).open(enumerate(requests, first))
+
+
+@lru_cache(maxsize=1)
+def _opener(needs: bytes) -> Opener:
+    surveys, raw = pickle.loads(needs)  # noqa: S301  # from whoever started this process
+    return Opener(surveys, {id_: X25519PrivateKey.from_private_bytes(key) for id_, key in raw.items()})

@@ -149,7 +149,10 @@ def test_a_commit_that_failed_leaves_no_gap(store: Store, place: str, monkeypatc
                 writer.write([upload(b"lost")], {}, 6)
     writer.write([upload(b"two")], {}, 7)
     with store.view() as view:
-        assert [(each.position, content_of(each.body)) for each in view.unread(9, 9999)] == [(1, [b"one"]), (2, [b"two"])]
+        assert [(each.position, content_of(each.body)) for each in view.unread(9, 9999)] == [
+            (1, [b"one"]),
+            (2, [b"two"]),
+        ]
 
 
 def _unwritable(*_: object) -> None:

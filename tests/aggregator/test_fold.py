@@ -17,7 +17,8 @@ import msgpack
 import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
-from changeling_aggregator.fold import check, fold, folding
+from changeling_aggregator.fold import fold, folding
+from changeling_aggregator.fold import check
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count, judged
 from changeling_aggregator.fold.folding import fold_batch
@@ -26,8 +27,13 @@ from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import open_requests
 from changeling_aggregator.store import LoggedRequest, Store, embedded, thinning
-from changeling_aggregator.store.log import append, unread
-from changeling_aggregator.store.runs import CHUNK_BYTES
+from changeling_aggregator.store.at_rest import IN_CLEAR
+from changeling_aggregator.store.counted import sealed_period, tallies_of
+from changeling_aggregator.store.early_ends import add_end
+from changeling_aggregator.store.log import append, open_stream, unfolded, unread
+from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, runs_of
+from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -143,7 +149,8 @@ def test_strata_are_counted_apart_and_together(log: Log) -> None:
     fold(log.store, END, batch=2)
     with log.store.view() as view:
         by_strata = {
-            strata: view.tallies(log.survey.id, strata) for strata in ((0,), (1,), (2,), (1, 2), (0, 2), (0, 1, 2))
+            strata: view.tallies(log.survey.id, strata)
+            for strata in ((0,), (1,), (2,), (1, 2), (0, 2), (0, 1, 2))
         }
         assert present(view.tallies(log.survey.id)) == present(by_strata[0, 1, 2]) == {(0, 1): (3, 1, 1)}
     assert {strata: present(of).get((0, 1)) for strata, of in by_strata.items()} == {

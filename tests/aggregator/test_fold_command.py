@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.fold import check, fold
+from changeling_aggregator.fold import fold
+from changeling_aggregator.fold import check
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.early_ends import add_end
 from changeling_aggregator.store.schema import tallies
 from changeling_protocol import Calendar, EarlyEnd, Standing
 from sqlalchemy import update

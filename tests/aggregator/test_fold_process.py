@@ -15,7 +15,9 @@ from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.tokens import TokenScope
+from changeling_aggregator.store.log import unfolded
+from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_token
 from changeling_protocol import Calendar, UnixSeconds
 
 from ..processes import offspring, running

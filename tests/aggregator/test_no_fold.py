@@ -7,6 +7,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.server import MovableClock, fold_loop, health
 from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
+from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.recovery import silent_streams
 from changeling_protocol import Calendar
 

@@ -12,6 +12,7 @@ from changeling_aggregator.fold.ids import are_in, first_of_each, ids_in, merged
 from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.store import ClosingKey, Store
+from changeling_aggregator.store.runs import runs_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

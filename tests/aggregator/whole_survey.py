@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
+from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import (
     Calendar,
     Group,

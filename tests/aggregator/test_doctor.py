@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.cli.doctor import Finding, examine
 from changeling_aggregator.server import examining
-from changeling_aggregator.server.examining import Finding, examine
 from changeling_aggregator.server.health import Severity
 from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.clock import KeptTime, keep_time

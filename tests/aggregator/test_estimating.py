@@ -10,9 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import answers, estimating
-from changeling_aggregator.server.estimating import Estimating
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings, answers, estimating
+from changeling_aggregator.server.shown import Estimating
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import rates
-from changeling_aggregator.server.addresses import network_of
-from changeling_aggregator.server.rates import Rates
+from changeling_aggregator.server.limits import Rates, network_of
 
 from .serving import ServerProcess
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import GuardedClock
-from changeling_aggregator.server.guarded_clock import (
+from changeling_aggregator.server import GuardedClock, Service, Settings
+from changeling_aggregator.server.clock import (
     LISTENING_SECONDS,
     LONGEST_DOWNTIME,
     MOST_DOWNTIME,
@@ -15,7 +15,6 @@ from changeling_aggregator.server.guarded_clock import (
     STEADY_SECONDS,
     Doubt,
 )
-from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.clock import KeptTime, kept_time
 from changeling_aggregator.store.counted import sealed_period

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server.connections import Connections
-from changeling_aggregator.server.guarded_http import HEAD_SECONDS, MOST_HEAD_BYTES
-from changeling_aggregator.server.listening import MOST_CONNECTIONS
+from changeling_aggregator.server import MOST_CONNECTIONS
+from changeling_aggregator.server.app import HEAD_SECONDS, MOST_HEAD_BYTES, Connections
 from changeling_protocol.wire import ErrorAnswer, ErrorCode
 
 from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import MovableClock
+from changeling_aggregator.server import MovableClock, Service, Settings
 from changeling_aggregator.server.metrics import telling
-from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.server import MovableClock, fold_loop, health
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import MovableClock, Service, Settings, fold_loop, health
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import unfolded
 from changeling_aggregator.store.recovery import silent_streams

@@ -9,8 +9,7 @@ from threading import Event
 import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
-from changeling_aggregator.server import Service, Settings, surveys
-from changeling_aggregator.server.app import make_app
+from changeling_aggregator.server import Service, Settings, make_app, surveys
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.tokens import TokenScope, add_token
 from changeling_protocol import Calendar, SealingKey, UnixSeconds, decode, signed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from changeling_aggregator.errors import TurnedDown
 from changeling_aggregator.server import bodies, requests
-from changeling_aggregator.server.bodies import Bodies
+from changeling_aggregator.server.limits import Bodies
 from changeling_protocol.wire import HTTP_STATUS
 from starlette.requests import Request
 from starlette.types import Receive

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
-from changeling_aggregator.server.app import make_app
-from changeling_aggregator.server.listening import Front, make_server, server_of
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Front, Service, Settings, make_app, make_server, server_of
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import kept_requests
 from changeling_aggregator.store.schema import streams

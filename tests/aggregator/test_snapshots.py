@@ -11,7 +11,7 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import take_snapshots
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.log import folded
 from changeling_aggregator.store.snapshots import looked_at_survey, shown_lots

@@ -12,8 +12,6 @@ from pathlib import Path
 import httpx
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
-from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, private_keys
-from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_simulations.capacity.costs import Cost
 from changeling_simulations.fleet.sealing import Load
@@ -106,7 +104,7 @@ def _keys() -> dict[str, float]:
         with store.transaction() as writing:
             new = _seconds(lambda: [writing.make_key(store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
             read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
-            again = _seconds(lambda: encrypt_again(connection, store.at_rest, AtRest(b"b" * 32))) / KEYS_MADE
+            again = _seconds(lambda: writing.encrypt_keys(AtRest(b"b" * 32))) / KEYS_MADE
         store.close()
     return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}
 

@@ -16,18 +16,14 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.id_files import write_ids
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import IdFile, replace_files
-from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.surveys import published_surveys
+from changeling_aggregator.segments import Folder
+from changeling_aggregator.segments.parquet import write_ids
+from changeling_aggregator.store import IdFile, Store
 from changeling_protocol import UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
-from tests.aggregator.segmented import append
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
 from .scale_capacity import made
@@ -90,7 +86,7 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
     segments = Folder(place / "segments", make=True)
     store = Store.open(place / "server.db")
     with store.transaction() as writing:
-        stream = open_stream(connection, segments.name, "measured")
+        stream = writing.open_stream(segments.name, "measured")
     bodies = [body for _, body in islice(load.requests(), uploads)]
     for at in range(0, uploads, _AT_ONCE):
         store.append(stream, bodies[at : at + _AT_ONCE], int(time.time() * 1000))

@@ -17,7 +17,6 @@ from statistics import median
 from typing import NamedTuple
 
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import segments_after
 from changeling_protocol import Node
 from changeling_simulations.capacity.costs import Cost, UnitCosts, fitted
 from changeling_simulations.fleet.sealing import Load, sealed
@@ -142,7 +141,7 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
         with store.view() as view:
-            objects = len(segments_after(connection, {}))
+            objects = len(segments_after(view, {}))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
     with Server(str(server.url), TOKEN) as asked:

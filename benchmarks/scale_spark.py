@@ -19,7 +19,6 @@ from typing import Any
 from changeling_aggregator.fold import FoldReport, fold
 from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.schema import attendance, refusals, tallies
 from changeling_protocol import UnixSeconds
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
@@ -178,4 +177,4 @@ def _disks() -> Disks:
 
 def _counted(store: Store) -> list[tuple[Any, ...]]:
     with store.view() as view:
-        return [tuple(row) for table in (tallies, attendance, refusals) for row in connection.execute(select(table))]
+        return [tuple(row) for table in (tallies, attendance, refusals) for row in view.execute(select(table))]

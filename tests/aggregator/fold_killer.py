@@ -15,10 +15,6 @@ from pathlib import Path
 
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.schema import runs
-from changeling_aggregator.store.surveys import published_surveys
 from sqlalchemy import event, func, select
 
 
@@ -77,7 +73,7 @@ def contents(store: Store) -> dict[str, object]:
     with store.view() as view:
         return {
             "unfolded": view.unfolded(),
-            "runs": connection.execute(select(func.count()).select_from(runs)).scalar_one(),
+            "runs": view.execute(select(func.count()).select_from(runs)).scalar_one(),
             "tallies": {
                 f"{track}/{node}": [tally.reports, tally.slots.tolist()]
                 for id_ in view.signed_surveys()
@@ -89,9 +85,7 @@ def contents(store: Store) -> dict[str, object]:
                 for (group, period), here in view.tallies(id_).attendance.items()
             },
             "refused": {
-                reason.value: count
-                for id_ in view.signed_surveys()
-                for reason, count in view.refusals(id_).items()
+                reason.value: count for id_ in view.signed_surveys() for reason, count in view.refusals(id_).items()
             },
         }
 

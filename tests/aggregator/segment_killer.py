@@ -1,6 +1,7 @@
 """Kills a server that writes segments with SIGKILL at each of its writes in turn, two of them on their way at once.
 
-A program of its own: it forks before anything starts a thread. They lie in a folder, whose writes can be counted. Arguments: a folder with `server.db` to copy, and the time to upload at. Prints a JSON line per kill: which
+A program of its own: it forks before anything starts a thread. They lie in a folder, whose writes can be counted.
+Arguments: a folder with `server.db` to copy, and the time to upload at. Prints a JSON line per kill: which
 requests were acknowledged, what the log holds, and the files that no catalogue names once they were swept.
 """
 

@@ -17,8 +17,7 @@ import msgpack
 import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
-from changeling_aggregator.fold import fold, folding
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold, folding
 from changeling_aggregator.fold.closing import MOST_RETENTION_SECONDS, close_what_ended
 from changeling_aggregator.fold.counting import count, judged
 from changeling_aggregator.fold.folding import fold_batch
@@ -26,14 +25,7 @@ from changeling_aggregator.fold.runs import add_ids, merged
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import open_requests
-from changeling_aggregator.store import LoggedRequest, Store, embedded, thinning
-from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.counted import sealed_period, tallies_of
-from changeling_aggregator.store.early_ends import add_end
-from changeling_aggregator.store.log import append, open_stream, unfolded, unread
-from changeling_aggregator.store.runs import CHUNK_BYTES, chunks_near, read_run, runs_of
-from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.store import CHUNK_BYTES, LoggedRequest, Store, embedded, thinning
 from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -90,7 +82,7 @@ def test_reports_of_one_upload_count_on_their_nodes(log: Log) -> None:
 
 def test_the_first_closing_with_an_id_counts(log: Log) -> None:
     """In the log's order, between uploads, streams and batches, with all its reports; ids are told apart by period."""
-    other = log.store.open_stream()
+    other = log.store.open_stream(None)
     same = bytes(15) + b"\1"
     log.append_reports(END, [report(1, 7, id_=same)], stream=other)
     log.append_reports(END - 30, [report(1, 8, id_=same), report(2, 8, id_=same)])
@@ -149,8 +141,7 @@ def test_strata_are_counted_apart_and_together(log: Log) -> None:
     fold(log.store, END, batch=2)
     with log.store.view() as view:
         by_strata = {
-            strata: view.tallies(log.survey.id, strata)
-            for strata in ((0,), (1,), (2,), (1, 2), (0, 2), (0, 1, 2))
+            strata: view.tallies(log.survey.id, strata) for strata in ((0,), (1,), (2,), (1, 2), (0, 2), (0, 1, 2))
         }
         assert present(view.tallies(log.survey.id)) == present(by_strata[0, 1, 2]) == {(0, 1): (3, 1, 1)}
     assert {strata: present(of).get((0, 1)) for strata, of in by_strata.items()} == {
@@ -266,7 +257,7 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
 def fill(log: Log, seed: int, uploads: int) -> None:
     """Uploads on two streams, of which some repeat earlier ids and some are refused."""
     random = Random(seed)
-    streams = [log.stream, log.store.open_stream()]
+    streams = [log.stream, log.store.open_stream(None)]
     ids = [random.randbytes(16) for _ in range(uploads // 2)]
     for number in range(uploads):
         nodes = random.sample(range(1, 9), 3)
@@ -565,7 +556,7 @@ def test_a_request_with_an_early_closing_is_kept_for_the_other_surveys_in_it(log
     with log.store.transaction() as writing:
         writing.add_survey(wide.id, wide.signed_by(AUTHORITY))
         early, late = envelope(log.survey, log.key, [report(2)]), envelope(wide, log.key, [report(1)])
-        append(connection, log.stream, [body(early, late)], 1000 * closes(1))
+        writing.append(log.stream, [body(early, late)], 1000 * closes(1))
     fold(log.store, closes(2) + GRACE + 1)
     assert arrivals(log) == [closes(1)]
     assert check(log.store) == []
@@ -602,7 +593,7 @@ def test_a_file_shrinks_when_what_filled_it_is_over(tmp_path: Path, monkeypatch:
         log.append_reports(END, [report(8)])
         with store.transaction() as writing:
             head = bytes([1]) + log.survey.id + log.key.id
-            append(connection, log.stream, [body(head + os.urandom(2**18)) for _ in range(20)], 1000 * END)
+            writing.append(log.stream, [body(head + os.urandom(2**18)) for _ in range(20)], 1000 * END)
         store.give_back()
         store.write_back()
         full = file.stat().st_size
@@ -704,7 +695,7 @@ def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path, seed: int
     random = Random(seed)
     store = Store.open(tmp_path / f"{os.urandom(8).hex()}.db")
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=100, skew=SKEW))
-    streams = [log.stream, store.open_stream()]
+    streams = [log.stream, store.open_stream(None)]
     ids = [random.randbytes(16) for _ in range(12)]
     pruned = False
     for step in range(40):
@@ -748,7 +739,7 @@ def test_each_closing_counts_once_though_writing_fails(log: Log, seed: int, monk
     other = Store.open(log.store.place)
     ids = [random.randbytes(16) for _ in range(12)]
     sent = [random.choice(ids) for _ in range(40)]
-    streams = [log.stream, log.store.open_stream()]
+    streams = [log.stream, log.store.open_stream(None)]
     for id_ in sent:
         log.append_reports(closes(1), [report(1, id_=id_)], stream=random.choice(streams))
     happened = set[str]()

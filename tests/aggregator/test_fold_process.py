@@ -14,10 +14,7 @@ from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_token
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, UnixSeconds
 
 from ..processes import offspring, running
@@ -245,9 +242,7 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
     sound = envelope(log.survey, log.key, [report(1)])
     altered = sound[:-1] + bytes([sound[-1] ^ 1])
     with log.store.transaction() as writing:
-        from changeling_aggregator.store.log import append
-
-        append(connection, log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
+        writing.append(log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
     fold(log.store, END)
     assert log.refused() == {"unopenable": 4}
     with log.store.view() as view:

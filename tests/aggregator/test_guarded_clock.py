@@ -15,11 +15,7 @@ from changeling_aggregator.server.clock import (
     STEADY_SECONDS,
     Doubt,
 )
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.clock import KeptTime, kept_time
-from changeling_aggregator.store.counted import sealed_period
-from changeling_aggregator.store.log import latest_arrival
-from changeling_aggregator.store.sealing_keys import private_keys, published_keys
+from changeling_aggregator.store import KeptTime, Store
 from changeling_protocol import Calendar
 
 from ..protocol.examples import PINNED, survey
@@ -179,8 +175,8 @@ Get = Callable[[str], httpx.Response]
 
 
 def serve(store: Store, machine: Machine) -> Service:
-    with store.reading() as connection:
-        kept = kept_time(connection)
+    with store.view() as view:
+        kept = view.kept_time()
     return Service(store, Settings(PINNED, machine.boot(kept)))
 
 
@@ -204,20 +200,20 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine:
         machine.run(1)
         service.folding.fold_now()
     assert "clock" in troubles(service)
-    with store.reading() as connection:
-        assert sealed_period(connection, log.survey.id) == 0
-        assert set(private_keys(connection, store.at_rest)) == {log.key.id}
-        assert latest_arrival(connection) == 1000 * (NOW + 61)
-        assert kept_time(connection).jumped
+    with store.view() as view:
+        assert view.sealed_period(log.survey.id) == 0
+        assert set(view.private_keys()) == {log.key.id}
+        assert view.latest_arrival() == 1000 * (NOW + 61)
+        assert view.kept_time().jumped
     assert log.tallies()[0, 1][0] == 1
     machine.wall -= 40 * DAY
     service.folding.fold_now()
     assert "clock" not in troubles(service)
     machine.run(GRACE)
     service.folding.fold_now()
-    with store.reading() as connection:
-        assert sealed_period(connection, log.survey.id) == 1
-        assert not kept_time(connection).jumped
+    with store.view() as view:
+        assert view.sealed_period(log.survey.id) == 1
+        assert not view.kept_time().jumped
     service.committer.close()
 
 
@@ -230,8 +226,8 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     service = serve(store, machine)
     service.committer.start()
     asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
-    with store.reading() as connection:
-        assert latest_arrival(connection) > 1000 * (NOW + 25 * 3600)
+    with store.view() as view:
+        assert view.latest_arrival() > 1000 * (NOW + 25 * 3600)
     service.folding.fold_now()
     machine.wall -= 10 * 3600
     assert service.guarded_clock
@@ -241,8 +237,8 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
     service.folding.fold_now()
     machine.run(1)
     asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
-    with store.reading() as connection:
-        assert latest_arrival(connection) == 1000 * (NOW + 61)
+    with store.view() as view:
+        assert view.latest_arrival() == 1000 * (NOW + 61)
     service.folding.fold_now()
     assert log.tallies()[0, 1][0] == 2
     assert log.refused() == {}
@@ -252,7 +248,6 @@ def test_arrivals_of_a_clock_that_was_ahead_do_not_stay_ahead(store: Store, mach
 def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Machine) -> None:
     """Whatever destroyed it, and whatever its dates."""
     from changeling_aggregator.ingest import refusal_of
-    from changeling_aggregator.store.schema import sealing_keys
     from sqlalchemy import update
 
     log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
@@ -260,9 +255,9 @@ def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Mac
     upload = envelope(log.survey, log.key, [report(1)])
     assert service.registry.offered(NOW) is not None
     assert refusal_of(upload, service.registry, NOW) is None
-    with store.writing() as connection:
-        connection.execute(update(sealing_keys).values(private=None))
-        assert published_keys(connection) == {}
+    with store.transaction() as writing:
+        writing.execute(update(sealing_keys).values(private=None))
+        assert writing.published_keys() == {}
     service.folding.fold_now()
     assert service.registry.offered(NOW) is None
     refused = refusal_of(upload, service.registry, NOW)
@@ -278,7 +273,7 @@ def test_a_server_remembers_the_time_every_minute(tmp_path: Path, machine: Machi
     for _ in range(150):
         machine.run(1)
         service.folding.fold_now()
-        with store.reading() as connection:
-            told.add(kept_time(connection).told)
+        with store.view() as view:
+            told.add(view.kept_time().told)
     assert len(told) == 3
     store.close()

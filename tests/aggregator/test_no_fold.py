@@ -6,8 +6,6 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.server import MovableClock, Service, Settings, fold_loop, health
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.recovery import silent_streams
 from changeling_protocol import Calendar
 
 from ..protocol.examples import PINNED, survey
@@ -62,7 +60,7 @@ def test_a_server_that_does_not_fold_rolls_its_journals_and_recovers_those_of_on
 
     def silent() -> int:
         with store.view() as view:
-            return len(silent_streams(connection))
+            return len(silent_streams(view))
 
     with ServerProcess(tmp_path, *options) as server:
         assert eventually(waiting, 2)

@@ -12,7 +12,6 @@ from changeling_aggregator.fold.ids import are_in, first_of_each, ids_in, merged
 from changeling_aggregator.fold.runs import add_ids
 from changeling_aggregator.fold.seen import SeenIds
 from changeling_aggregator.store import ClosingKey, Store
-from changeling_aggregator.store.runs import runs_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -200,7 +199,7 @@ def _looked_up(
     fresh = {key: set(ids) for key, ids in wanted.items()}
     with store.view() as view:
         sorted_ids = {key: SortedIds.of(ids) for key, ids in written.items()}
-        for key, piece in seen.near(connection, sorted_ids, packed):
+        for key, piece in seen.near(view, sorted_ids, packed):
             ids = ids_in(packed[key])
             fresh[key] -= {id_.tobytes() for id_ in ids[are_in(ids, ids_in(piece))]}
     return fresh

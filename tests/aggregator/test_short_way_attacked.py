@@ -14,10 +14,7 @@ import pytest
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from changeling_aggregator.server import Front, Service, Settings, make_app, make_server, server_of
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.log import kept_requests
-from changeling_aggregator.store.schema import streams
-from changeling_aggregator.store.tokens import TokenScope, add_token
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, UnixSeconds
 from sqlalchemy import select
 
@@ -101,9 +98,9 @@ class Way:
 
     def kept(self) -> list[bytes]:
         """What is in the log, in its order."""
-        with self.service.store.reading() as connection:
-            numbers = connection.scalars(select(streams.c.id).order_by(streams.c.id)).all()
-            return [each.body for number in numbers for each in kept_requests(connection, number)]
+        with self.service.store.view() as view:
+            numbers = view.scalars(select(streams.c.id).order_by(streams.c.id)).all()
+            return [each.body for number in numbers for each in view.kept_requests(number)]
 
 
 @dataclass
@@ -118,9 +115,9 @@ class Both:
 @contextmanager
 def both(folder: Path, need_token: bool, proxies: tuple[str, ...]) -> Iterator[Both]:
     log = Log.of(Store.open(folder / "short.db"), survey(calendar=Calendar(int(NOW) - 100, 60, 8)))
-    with log.store.writing() as connection:
+    with log.store.transaction() as writing:
         for name, scopes in TOKENS.items():
-            add_token(connection, name, name, scopes, UnixSeconds(NOW))
+            writing.add_token(name, name, scopes, UnixSeconds(NOW))
     log.store.forget_overwritten(changed=True)
     log.store.close()
     shutil.copy(folder / "short.db", folder / "long.db")

@@ -12,10 +12,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import take_snapshots
 from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.server import Service, Settings
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.log import folded
-from changeling_aggregator.store.snapshots import looked_at_survey, shown_lots
-from changeling_aggregator.store.tokens import TokenScope, add_token
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import (
     Breakdown,
     Calendar,

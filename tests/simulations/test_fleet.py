@@ -7,8 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.store.log import append
-from changeling_aggregator.store.schema import attendance, tallies
 from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
 from changeling_protocol.wire import encode_upload_request, envelopes_in
 from changeling_simulations.fleet.blocks import make_block, milliseconds, spans
@@ -30,11 +28,11 @@ HEARD, OVERDUE = Node(2, 8), Node(2, 7)
 def counted(log: Log) -> Truth:
     """What a store has counted, as a truth."""
     truth = Truth(log.survey.id.hex(), refused=Counter(log.refused()))
-    with log.store.reading() as connection:
-        for row in connection.execute(select(tallies)):
+    with log.store.view() as view:
+        for row in view.execute(select(tallies)):
             slots = np.frombuffer(row.slots, "<i8")
             truth.tallies[row.track, row.node, row.stratum] = NodeTally(row.reports, slots)
-        for row in connection.execute(select(attendance)):
+        for row in view.execute(select(attendance)):
             truth.attendance[row.group, row.period, row.stratum] = Attendance(row.heard, row.new, row.missed)
     return truth
 
@@ -51,10 +49,10 @@ def test_a_fold_counts_what_the_truth_says(store, tmp_path, plan, seed):
     asked = survey(plan)
     log = Log.of(store, asked)
     block = make_block(asked, log.key, Wishes(40, HEARD, OVERDUE, seed=seed, **EVERYTHING), 0)
-    with store.writing() as connection:
+    with store.transaction() as writing:
         for place in np.argsort(block.due, kind="stable"):
             body = encode_upload_request([block.envelopes[place]])
-            append(connection, log.stream, [body], milliseconds(block.due[place]))
+            writing.append(log.stream, [body], milliseconds(block.due[place]))
     fold(store, block.due.max() + 1, closing=False)
     found = counted(log)
     found.envelopes = block.truth.envelopes

@@ -5,12 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from changeling_aggregator.segments import place_at
-from changeling_aggregator.segments.id_files import read_ids
+from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import registered_files
-from changeling_aggregator.store.log import append, open_stream
-from changeling_aggregator.store.schema import attendance, cursors, held, refusals, tallies
-from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey, Survey, UnixMilliseconds, seal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import select
@@ -81,7 +77,7 @@ def prepared(store: Store, seed: int = 3) -> tuple[HostileLog, list[int]]:
     with store.transaction() as writing:
         for each in SURVEYS[1:]:
             writing.add_survey(each.id, each.signed_by(AUTHORITY))
-        streams = [open_stream(connection) for _ in range(3)]
+        streams = [writing.open_stream(None) for _ in range(3)]
     return HostileLog.made(key, seed), streams
 
 
@@ -89,7 +85,7 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What was counted, row by row and byte by byte: tallies, attendance, refusals, cursors, what is held."""
     with store.view() as view:
         return {
-            table.name: sorted(tuple(row) for row in connection.execute(select(table)))
+            table.name: sorted(tuple(row) for row in view.execute(select(table)))
             for table in (tallies, attendance, refusals, cursors, held)
         }
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.store.schema import attendance, refusals, tallies
 from changeling_protocol import CannotOpen, MalformedBytes, Refusal, Survey, head_of, open_envelope
 from changeling_protocol.wire import decode_upload_request
 from changeling_statistics import counterpart_of
@@ -72,7 +71,7 @@ def stored(store: Store) -> dict[str, Rows]:
     """What a store has of it."""
     with store.view() as view:
         rows = {
-            table.name: sorted(tuple(row) for row in connection.execute(select(table)))
+            table.name: sorted(tuple(row) for row in view.execute(select(table)))
             for table in (tallies, attendance, refusals)
         }
     return {**rows, "refusals": [row for row in rows["refusals"] if row[1] != NOT_COUNTED_HERE]}

@@ -8,10 +8,8 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.server import examining
 from changeling_aggregator.server.health import Severity
-from changeling_aggregator.store import AtRest, Store
-from changeling_aggregator.store.backups import back_up
+from changeling_aggregator.store import AtRest, Store, back_up
 from changeling_aggregator.store.migrating import migrate
-from changeling_aggregator.store.opened import connected
 from changeling_commands.__main__ import main as run
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble

@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import SegmentLost
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.form import Row, encoded
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import Segment, add_segment, move_frontier
-from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.schema import streams
+from changeling_aggregator.segments import Folder
+from changeling_aggregator.segments.parquet import Row, encoded
+from changeling_aggregator.store import Segment, Store
 from changeling_spark.folding import fold_once
 from changeling_spark.inputs import Piece, batches_of, moves_of, tasks_of
 from sqlalchemy import update
@@ -84,8 +81,8 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
         store = Store.open(tmp_path / f"{name}.db")
         log, _ = prepared(store)
         with store.transaction() as writing:
-            numbers = [open_stream(connection) for _ in range(3)]
-            connection.execute(update(streams).where(streams.c.id.in_(numbers)).values(place=folder.name))
+            numbers = [writing.open_stream(None) for _ in range(3)]
+            writing.execute(update(streams).where(streams.c.id.in_(numbers)).values(place=folder.name))
             for place, stream in enumerate(numbers):
                 rows = [(int(at * 1000), body) for at, of, body in log.requests if of == place]
                 for first in range(0, len(rows), 4):
@@ -96,10 +93,10 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
                     span = some[0].arrival, some[-1].arrival
                     last = some[-1].position
                     assert add_segment(
-                        connection, Segment(stream, first + 1, last, *span, folder.name, file, len(content))
+                        writing, Segment(stream, first + 1, last, *span, folder.name, file, len(content))
                     )
             if until is not None:
-                move_frontier(connection, numbers[0], int(log.requests[until][0] * 1000))
+                move_frontier(writing, numbers[0], int(log.requests[until][0] * 1000))
         if name == "spark":
             (tmp_path / "shared").mkdir()
             shared = str(tmp_path / "shared")

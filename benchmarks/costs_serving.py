@@ -13,7 +13,7 @@ import httpx
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
-from changeling_simulations.capacity.costs import Cost
+from changeling_simulations.capacity import Cost
 from changeling_simulations.fleet.sealing import Load
 from changeling_simulations.fleet.sending import send
 from changeling_simulations.fleet.server import Server

@@ -16,13 +16,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
-from changeling_simulations.capacity.costs import Cost, UnitCosts, fitted
+from changeling_simulations.capacity import Cost, UnitCosts
+from changeling_simulations.fleet.devices import Wishes
 from changeling_simulations.fleet.sealing import Load, sealed
 from changeling_simulations.fleet.sending import send
 from changeling_simulations.fleet.server import Server
-from changeling_simulations.fleet.wishes import Wishes
+from scipy.optimize import nnls
 
 from tests.aggregator.serving import TOKEN, ServerProcess
 from tests.processes import children
@@ -91,6 +93,16 @@ def modelled(runs: Mapping[Size, Sequence[Measured]]) -> UnitCosts:
         medians = [median(each[field.name] for each in some) for some in runs.values()]
         costs[field.name] = fitted(uploads, medians, [times_of(field.name, size) for size in runs])
     return UnitCosts(**costs)
+
+
+def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[float]) -> Cost:
+    """The cost that fits runs best, by their relative errors; no part of it is below zero.
+
+    uploads, measured, times: of each run: its uploads, their cost, which is above zero, and how often a fold started.
+    """
+    n, y = np.asarray(uploads, float), np.asarray(measured, float)
+    (start, each), _ = nnls(np.stack([np.asarray(times, float), n], axis=1) / y[:, None], np.ones(len(n)))
+    return Cost(float(start), float(each))
 
 
 def times_of(name: str, size: Size) -> float:

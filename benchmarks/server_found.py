@@ -32,7 +32,7 @@ from changeling_protocol.wire import (
 from tests.aggregator.devices import Log, envelope, report
 from tests.aggregator.hostile import resident
 from tests.aggregator.serving import ADMIN, ServerProcess, in_process
-from tests.aggregator.test_guarded_clock import NEVER
+from tests.aggregator.test_clock import NEVER
 from tests.aggregator.test_snapshots import ASKED, DUE, PEOPLE, Polled
 from tests.protocol.examples import AUTHORITY, PINNED
 

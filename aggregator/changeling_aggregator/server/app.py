@@ -49,6 +49,7 @@ OTHER_FILES = 256
 """So many files are left for what is no connection."""
 MOST_HEAD_BYTES = 64 * 2**10
 """A connection that sends more without a whole head, or a piece of a body, is closed."""
+MOST_PIPELINED = 16
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 5
 """An idle connection is closed then; a proxy that keeps its own for less never meets a closed one."""
@@ -156,15 +157,22 @@ def make_server(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
 class BoundedHttp(HttpToolsProtocol):
     """uvicorn's protocol, with a bound on what httptools keeps in memory that is no body: it has none of its own."""
 
-    _kept = 0
-    """How many bytes have come since a head was whole, or a piece of a body came."""
+    _kept = _begun = 0
+    """How many bytes came since a head was whole, or a piece of a body came; how many requests began in one read."""
 
     def data_received(self, data: bytes) -> None:
         """Reads on, as long as what comes is bounded."""
-        self._kept += len(data)
+        self._kept, self._begun = self._kept + len(data), 0
         super().data_received(data)
         if self._kept > MOST_HEAD_BYTES:
             self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        """The first bytes of a request."""
+        self._begun += 1
+        if self._begun > MOST_PIPELINED:
+            raise ValueError("too many requests at once")  # which uvicorn answers 400
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """The head is whole."""

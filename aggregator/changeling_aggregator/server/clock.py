@@ -110,10 +110,11 @@ class GuardedClock:
         """The time of the machine's clock; if that was set, the time as it went on without it."""
         with self._lock:
             wall, steady = self._wall(), self._steady()
-            self._away = abs(wall - steady - self._offset) > MOST_STEP
-            if self._away and steady < self._sure_at and wall >= self._known - MOST_STEP:
-                self._begin(wall)  # it was set right soon after the start
-                self._away = False
+            ahead = wall - steady - self._offset
+            if ahead < -MOST_STEP and steady < self._sure_at and wall >= self._known - MOST_STEP:
+                self._begin(wall)  # it was ahead at the start, and is set right
+                ahead = 0.0
+            self._away = abs(ahead) > MOST_STEP
             if self._away:
                 return UnixSeconds(self._offset + steady)
             if steady - self._anchored >= ANCHOR_SECONDS:
@@ -167,7 +168,7 @@ class GuardedClock:
         pause = wall - self._known if self._known else 0.0
         impossible = pause < -MOST_STEP or (jumped and pause > MOST_PAUSE)
         self._offset, self._anchored = (self._known if impossible else wall) - steady, steady
-        self._sure_at = steady + (SETTLING_SECONDS if pause > MOST_PAUSE else 0.0)
+        self._sure_at = steady + (SETTLING_SECONDS if pause > MOST_PAUSE and not impossible else 0.0)
 
 
 def _shown(time: float) -> str:

@@ -153,7 +153,7 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
         with store.view() as view:
-            objects = len(segments_after(view, {}))
+            objects = len(view.segments(uncounted=True))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
     with Server(str(server.url), TOKEN) as asked:

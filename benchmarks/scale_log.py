@@ -18,9 +18,9 @@ import numpy as np
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import Row, encoded
 from changeling_aggregator.store import Segment, Store
+from changeling_aggregator.testing import sql
 from changeling_protocol import SealingKey, Survey, UnixMilliseconds, seal
 from changeling_protocol.wire import encode_upload_request
-from sqlalchemy import delete, update
 
 from .server_world import prepared
 
@@ -42,9 +42,8 @@ def log_of(millions: int, folder: Path) -> Iterator[Store]:
     shutil.copy(_longest() / "server.db", folder)
     store = Store.open(folder / "server.db")
     uploads = millions * MILLION // PERIODS
-    with store.transaction() as writing:
-        writing.execute(delete(segments).where(segments.c.last > uploads))
-        writing.execute(update(streams).where(streams.c.place.is_not(None)).values(length=uploads))
+    sql(store, "DELETE FROM files WHERE last > :uploads", uploads=uploads)
+    sql(store, "UPDATE streams SET length = :uploads WHERE place IS NOT NULL", uploads=uploads)
     try:
         yield store
     finally:
@@ -71,8 +70,8 @@ def log_in_segments(folder: Path, reports: int) -> Store:
     uploads = max(1, reports // PERIODS)
     arrival = UnixMilliseconds(1000 * log.survey.calendar.time(PERIODS) + 1000)
     counts = [min(UPLOADS_A_SEGMENT, uploads - at) for at in range(0, uploads, UPLOADS_A_SEGMENT)]
-    stream = log.store.open_stream(None)
-        connection.execute(update(streams).where(streams.c.id == stream).values(place=place.name))
+    with log.store.transaction() as writing:
+        stream = writing.open_stream(None, place.name, "measured")
     make = partial(_segment, place.name, stream, arrival, log.survey, log.key)
     if len(counts) == 1:
         sizes = [make(0, *counts)]

@@ -11,12 +11,10 @@ from random import Random
 from typing import NamedTuple
 
 from changeling_aggregator.fold import check, fold
-from changeling_aggregator.segments import Folder, place_at
-from changeling_aggregator.store import Store, log
+from changeling_aggregator.store import Store
+from changeling_aggregator.testing import SegmentedStore, counted_rows
 from changeling_protocol import Calendar, UnixMilliseconds, UnixSeconds
-from sqlalchemy import insert, select
 
-from tests.aggregator import segmented
 from tests.aggregator.buckets import new_bucket, object_store
 from tests.aggregator.devices import Log, body, envelope, report
 from tests.postgres import PostgreSQL
@@ -87,24 +85,20 @@ def hostile(source: Log, chance: Random) -> Iterator[Appended]:
 def counted(source: Log, lots: Sequence[Appended], place: str, segments: str | None) -> Counted:
     """What a new store has counted of this, in several batches. segments: where its log lies, if not in itself."""
     store = Store.open(place)
-    if segments is not None and "://" not in segments:
-        Folder(Path(segments), make=True)
-    with source.store.view() as read, store.transaction() as writing:
-        for table in (surveys, sealing_keys):
-            writing.execute(insert(table), [row._asdict() for row in read.execute(select(table))])
-        named = [(segments, f"stream{each}") if segments else (None, None) for each in range(STREAMS)]
-        streams = [log.open_stream(writing, *each) for each in named]
-    append = log.append if segments is None else segmented.append
+    if segments is not None:
+        store.close()
+        store = SegmentedStore.open(place)
+        store.segments = segments
+    with source.store.view() as view, store.transaction() as writing:
+        writing.take_surveys(view)
+        writing.take_keys(view)
+    streams = [store.open_stream(source.survey.id) for _ in range(STREAMS)]
     for each in lots:
         store.append(streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
     fold(store, UnixSeconds(lots[-1].at), BATCH, closing=False)
-    with store.view() as view:
-        rows = [
-            [tuple(row) for row in view.execute(select(table).order_by(*table.primary_key))]
-            for table in (tallies, attendance, refusals)
-        ]
+    rows = [*counted_rows(store).values()]
     differences = len(check(store))
+    with store.view() as view:
+        assert (view.segment_count() > 0) == (segments is not None)  # noqa: S101
     store.close()
-    if segments is not None:
-        assert any(place_at(segments).kept("stream"))  # noqa: S101
     return Counted(rows[0], rows[1], rows[2], differences)

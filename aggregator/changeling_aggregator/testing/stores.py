@@ -8,7 +8,7 @@ from typing import Any
 from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import text
 
-from ..segments import Folder, Row
+from ..segments import Folder, Place, Row, place_at
 from ..store import Store, segment_name, written_segment
 
 COUNTED = ("tallies", "attendance", "refusals")
@@ -28,13 +28,18 @@ def counted_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 class SegmentedStore(Store):
-    """A store whose streams lie in segments, each append in one: in a folder beside a store that is a file."""
+    """A store whose streams lie in segments, each append in one.
+
+    segments: their place, as `checked_place` gives it; None for a folder beside a store that is a file.
+    """
+
+    segments: str | None = None
 
     def open_stream(self, survey: SurveyId | None) -> int:
         """As a store's, in segments."""
         del survey
         with self.transaction() as writing:
-            return writing.open_stream(None, self._folder.name, token_hex(8))
+            return writing.open_stream(None, self._segments.name, token_hex(8))
 
     def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
         """As a store's, in segments."""
@@ -42,9 +47,11 @@ class SegmentedStore(Store):
         with self.transaction() as writing:
             arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
             rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
-            segment = written_segment(self._folder, segment_name(prefix, first), stream, rows, arrival)
+            segment = written_segment(self._segments, segment_name(prefix, first), stream, rows, arrival)
             assert writing.add_segment(segment)
 
     @property
-    def _folder(self) -> Folder:
-        return Folder(Path(self.place).absolute().parent / "segments", make=True)
+    def _segments(self) -> Place:
+        if self.segments is not None and "://" in self.segments:
+            return place_at(self.segments)
+        return Folder(Path(self.segments or Path(self.place).absolute().parent / "segments"), make=True)

@@ -89,9 +89,7 @@ def contents(store: Store) -> dict[str, object]:
                 for (group, period), here in view.tallies(id_).attendance.items()
             },
             "refused": {
-                reason.value: count
-                for id_ in view.signed_surveys()
-                for reason, count in view.refusals(id_).items()
+                reason.value: count for id_ in view.signed_surveys() for reason, count in view.refusals(id_).items()
             },
         }
 

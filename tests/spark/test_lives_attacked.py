@@ -112,8 +112,7 @@ def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
     with store.view() as view:
         keys = connection.execute(select(runs.c.survey, runs.c.period, runs.c.number).distinct()).all()
         packed = [
-            ((survey, period), b"".join(view.read_run((survey, period), number)))
-            for survey, period, number in keys
+            ((survey, period), b"".join(view.read_run((survey, period), number))) for survey, period, number in keys
         ]
         for file in view.id_files():
             sealed = view.sealed_period(file.survey)

@@ -17,9 +17,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.runs import add_ids
-from changeling_aggregator.fold.seen import SeenIds
+from changeling_aggregator.fold import SeenIds, add_ids, fold
 from changeling_aggregator.opening import Kind, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
 from changeling_protocol import HEAD_BYTES, Node, Survey, UnixSeconds, UploadColumns, seal
 from changeling_protocol.wire import encode_upload_request

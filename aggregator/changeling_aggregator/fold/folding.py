@@ -12,6 +12,7 @@ from contextlib import closing as ending
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds, UnixSeconds
 
@@ -126,7 +127,7 @@ def _fold(
     while total.requests < waiting and not stop():
         left = waiting - total.requests
         with suppress(Overtaken), ending(batches(store, most, open_, left, until, stop)) as coming:
-            for done in _count(store, turn, coming, seen):
+            for done in count_batches(store, turn, coming, seen):
                 total += done
             break
     total.behind = total.requests < waiting and stop()
@@ -171,38 +172,40 @@ def _next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int], 
     return Batch(requests, open_([each.body for each in requests], surveys, keys), surveys, ends)
 
 
-_Written = tuple[FoldReport, Mapping[ClosingKey, Added]]
+Written: TypeAlias = tuple[FoldReport, Mapping[ClosingKey, Added]]
 
 
-def _count(store: Store, turn: Turn, coming: Iterable[Batch], seen: SeenIds) -> Iterator[FoldReport]:
+def count_batches(store: Store, turn: Turn | Store, coming: Iterable[Batch], seen: SeenIds) -> Iterator[FoldReport]:
     """Count batches, each in a transaction of its own, which is written while the next one is counted.
 
-    What is being written counts as seen: so it does not matter whether the next one sees it in the store.
+    turn: gives the transactions. What is being written counts as seen: so it does not matter whether the next batch
+    sees it in the store.
     """
     ids: Mapping[ClosingKey, bytes] = {}
-    writing: Future[_Written] | None = None
-
-    def written(before: Future[_Written]) -> FoldReport:
-        report, added = before.result()
-        seen.remember(added)
-        return report
-
+    writing: Future[Written] | None = None
     with ThreadPoolExecutor(1, "writing") as pool:
         for batch in coming:
             if writing is not None and writing.done() and writing.exception() is None:
-                written(writing)  # what the store may show by now, and would be read from it
+                seen.remember(writing.result()[1], ids)  # what the store may show by now, and would be read from it
+                ids = {}
             with store.view() as view:
                 counted = count(batch.requests, batch.opened, batch.surveys, partial(seen.near, view, ids), batch.ends)
             if writing is not None:
-                yield written(writing)
+                yield _written(writing, seen, ids)
             ids = counted.ids
-            seen.expect(ids)
             writing = pool.submit(_write, turn, batch, counted)
         if writing is not None:
-            yield written(writing)
+            yield _written(writing, seen, ids)
 
 
-def _write(turn: Turn, batch: Batch, counted: Counted) -> _Written:
+def _written(writing: Future[Written], seen: SeenIds, ids: Mapping[ClosingKey, bytes]) -> FoldReport:
+    """The report on a batch, once it is written. ids: those it added that are not remembered yet."""
+    report, added = writing.result()
+    seen.remember({key: place for key, place in added.items() if key in ids}, ids)
+    return report
+
+
+def _write(turn: Turn | Store, batch: Batch, counted: Counted) -> Written:
     """Returns in which runs the ids of each closing are, too."""
     with turn.transaction() as writing:
         counted.write(writing, cursors_after(batch.requests))

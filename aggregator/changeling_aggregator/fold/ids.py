@@ -75,8 +75,8 @@ def merged_ids(runs: Sequence[bytes]) -> bytes:
         return runs[0]
     ids = ids_in(b"".join(runs))
     high = high_halves(ids)
-    order = _order(high)
-    if order is None:
+    order = np.argsort(high, kind="stable")  # which merges what is sorted
+    if _any_alike(high[order]):
         order = np.lexsort((ids[:, 1], high))
     return ids.take(order, axis=0).tobytes()
 
@@ -102,7 +102,7 @@ def _any_alike(ordered: Halves) -> bool:
 @dataclass(slots=True)
 class _Closing:
     """High halves of a closing's ids, perhaps of more. runs: those all of whose halves are here. levels: sorted, each
-    several times as long as the next.
+    about twice as long as the next, or longer.
     """
 
     runs: set[RunName] = field(default_factory=set)
@@ -114,8 +114,8 @@ class _Closing:
 
     def add(self, halves: Halves) -> None:
         """Add some, which are sorted. Levels that are not much longer become one with them: so there are few."""
-        while self.levels and len(self.levels[-1]) < 4 * len(halves):
-            both = np.sort(np.concatenate([self.levels.pop(), halves]))
+        while self.levels and len(self.levels[-1]) < 2 * len(halves):
+            both = np.sort(np.concatenate([self.levels.pop(), halves]), kind="stable")  # which merges
             halves = both[np.r_[True, both[1:] != both[:-1]]]
         self.levels.append(halves)
 
@@ -157,8 +157,8 @@ class SeenIds:
     ) -> Iterator[tuple[ClosingKey, bytes]]:
         """Ids that were counted, by closing, among them all of those wanted that were.
 
-        written: ids that `expect` was told last; they count whether the transaction sees them already or not. wanted:
-        sorted ids laid end to end. Gives such pieces.
+        written: ids that count too, whether the transaction sees them already or not. wanted: sorted ids laid end to
+        end. Gives such pieces.
         """
         chunks = view.chunks(wanted)
         for key, packed in wanted.items():
@@ -170,27 +170,23 @@ class SeenIds:
                     closing.add(np.concatenate(pieces))
                     closing.runs.add(name)
             likely = ids[closing.likely(high_halves(ids))].tobytes()
-            if likely and key in written:
+            if key in written:
                 yield key, written[key]
             for name in runs:
                 for piece in view.chunks_near(key, name.number, likely if name in closing.runs else packed):
                     yield key, piece
 
-    def expect(self, written: Mapping[ClosingKey, bytes]) -> None:
-        """Remember ids that are about to be written; should that fail, they do no harm."""
-        for key, packed in written.items():
-            self._met(key).add(high_halves(ids_in(packed)))
+    def remember(self, added: Mapping[ClosingKey, Added], ids: Mapping[ClosingKey, bytes]) -> None:
+        """Remember ids that were committed, and in which runs they are."""
+        for key, place in added.items():
+            closing = self._met(key)
+            if closing.runs.issuperset(RunName(run.number, run.first) for run in place.merged):
+                closing.add(high_halves(ids_in(ids[key])))
+                closing.runs.add(RunName(place.run.number, place.run.first))
         total = sum(closing.ids for closing in self._closings.values())
         while total > self._most:
             _, closing = self._closings.popitem(last=False)
             total -= closing.ids
-
-    def remember(self, added: Mapping[ClosingKey, Added]) -> None:
-        """Remember in which runs the ids are by now that were written."""
-        for key, place in added.items():
-            closing = self._met(key)
-            if closing.runs.issuperset(RunName(run.number, run.first) for run in place.merged):
-                closing.runs.add(RunName(place.run.number, place.run.first))
 
     def _met(self, key: ClosingKey) -> _Closing:
         """What is remembered of a closing, which is from now on the last that was met."""

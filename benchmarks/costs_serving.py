@@ -62,7 +62,7 @@ def _in_segments(folder: Path, load: Load, size: Size, place_for: Callable[[str]
         return places[-1]
 
     for _ in steps(folder, load, size, runs, place_of):
-        lying = float(sum(each.size for each in place_at(places[-1]).kept("")))
+        lying = float(sum(each.size for each in place_at(places[-1]).list("")))
     return {**runs[0], "lying": lying}
 
 
@@ -102,7 +102,7 @@ def _keys() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
         with store.transaction() as writing:
-            new = _seconds(lambda: [writing.make_key(store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
+            new = _seconds(lambda: [writing.make_key() for _ in range(KEYS_MADE)]) / KEYS_MADE
             read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
             again = _seconds(lambda: writing.encrypt_keys(AtRest(b"b" * 32))) / KEYS_MADE
         store.close()

@@ -19,7 +19,8 @@ import numpy as np
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import write_ids
 from changeling_aggregator.store import IdFile, Store
-from changeling_protocol import UnixSeconds
+from changeling_aggregator.testing import append_segment
+from changeling_protocol import UnixMilliseconds, UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
@@ -86,10 +87,10 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
     segments = Folder(place / "segments", make=True)
     store = Store.open(place / "server.db")
     with store.transaction() as writing:
-        stream = writing.open_stream(segments.name, "measured")
+        stream = writing.open_stream(None, segments.name, "measured")
     bodies = [body for _, body in islice(load.requests(), uploads)]
     for at in range(0, uploads, _AT_ONCE):
-        store.append(stream, bodies[at : at + _AT_ONCE], int(time.time() * 1000))
+        append_segment(store, stream, bodies[at : at + _AT_ONCE], UnixMilliseconds(int(time.time() * 1000)))
     store.close()
     return place
 

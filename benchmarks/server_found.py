@@ -138,7 +138,7 @@ def _junk() -> dict[str, float | None]:
         server.fold()
         with log.store.view() as view:
             waiting = view.unfolded()
-            kept = view.exec_driver_sql("SELECT count(*) FROM log").scalar()
+            kept = sum(1 for _ in view.kept_requests())
         status = server.http.get(survey_path(log.survey.id.hex()) + STATUS, headers=ADMIN).json()
     return {
         "6_junk_sent": JUNK,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from sqlalchemy import event, func, select
+from sqlalchemy import event
 
 
 def main(folder: Path, now: float, batch: int) -> None:
@@ -56,8 +56,8 @@ def killed_at(statement: int, store: Store) -> Callable[[], None]:
         if left <= 0:  # also where threads count at once
             os.kill(os.getpid(), signal.SIGKILL)
 
-    event.listen(store.engine, "before_cursor_execute", count)
-    event.listen(store.engine, "commit", count)
+    event.listen(store._database.engine, "before_cursor_execute", count)
+    event.listen(store._database.engine, "commit", count)
     return count
 
 
@@ -73,7 +73,7 @@ def contents(store: Store) -> dict[str, object]:
     with store.view() as view:
         return {
             "unfolded": view.unfolded(),
-            "runs": view.execute(select(func.count()).select_from(runs)).scalar_one(),
+            "runs": sum(len(view.runs_of_survey(id_)) for id_ in view.signed_surveys()),
             "tallies": {
                 f"{track}/{node}": [tally.reports, tally.slots.tolist()]
                 for id_ in view.signed_surveys()

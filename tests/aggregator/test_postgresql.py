@@ -49,10 +49,15 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
         with store.transaction() as writing:
             writing.append(stream, [each, each], 1000 + number)
     monkeypatch.setattr(room, "MUCH_BYTES", 0)
-    with pytest.raises(DBAPIError), store.transaction() as writing:
-        mine = writing._connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-        assert sql(store, f"SELECT pg_terminate_backend({mine}, 60000)")
-        room._copy(writing._connection, [(1, 1, 1, b"")])
+
+    def lose() -> None:
+        with store.transaction() as writing:
+            mine = writing._connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+            assert sql(store, f"SELECT pg_terminate_backend({mine}, 60000)")
+            writing.append(stream, [b"lost"], 1500)
+
+    with pytest.raises(DBAPIError):
+        lose()
     store.append(stream, [b"last"], 2000)
     with store.view() as view:
         logged = [*view.kept_requests()]

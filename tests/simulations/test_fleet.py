@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
+from changeling_aggregator.testing import counted_rows
 from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
 from changeling_protocol.wire import encode_upload_request, envelopes_in
 from changeling_simulations.fleet import devices

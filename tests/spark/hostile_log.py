@@ -7,9 +7,9 @@ from typing import Any
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing import counted_rows, sql
 from changeling_protocol import Calendar, SealingKey, Survey, UnixMilliseconds, seal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import select
 
 from ..aggregator.devices import Log, body
 from ..aggregator.test_hostile_clients import PLANS, honest, hostile
@@ -82,12 +82,10 @@ def prepared(store: Store, seed: int = 3) -> tuple[HostileLog, list[int]]:
 
 
 def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """What was counted, row by row and byte by byte: tallies, attendance, refusals, cursors, what is held."""
-    with store.view() as view:
-        return {
-            table.name: sorted(tuple(row) for row in view.execute(select(table)))
-            for table in (tallies, attendance, refusals, cursors, held)
-        }
+    """What was counted, row by row and byte by byte: tallies, attendance, refusals, cursors, what came early."""
+    early = sql(store, "SELECT stream, position, needed_until FROM log WHERE needed_until IS NOT NULL")
+    cursors = sql(store, "SELECT stream, position FROM cursors")
+    return {**counted_rows(store), "cursors": sorted(cursors), "early": sorted(early)}
 
 
 def counted_ids(store: Store) -> list[bytes]:

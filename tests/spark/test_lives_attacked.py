@@ -14,15 +14,15 @@ from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.segments import Folder, place_at
 from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import IdFile, LoggedRequest, Store
+from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds
 from changeling_spark import folding as running
 from changeling_spark import inputs as pieces
 from changeling_spark.folding import fold_once
 from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from ..aggregator import segmented
 from ..aggregator.devices import body
 from .here import Here
 from .hostile_log import SURVEYS, contents, prepared
@@ -72,14 +72,12 @@ class Life:
         for at, _, request in self.log.requests[self._at : self._at + requests]:
             stream = self.chance.choice([*self.rows, *self._segments])
             for store in (self.ours, self.theirs):
-                write = segmented.append if store is self.ours and stream in self._segments else append
-                with store.transaction() as writing:
-                    write(writing, stream, [request], UnixMilliseconds(int(at * 1000)))
+                write = append_segment if store is self.ours and stream in self._segments else Store.append
+                write(store, stream, [request], UnixMilliseconds(int(at * 1000)))
         self._at += requests
         with self.theirs.view() as view:
-            for stream in (*self.rows, *self._segments):
-                for each in view.kept_requests(stream):
-                    self.ever[each.stream, each.position] = each
+            for each in view.kept_requests():
+                self.ever[each.stream, each.position] = each
 
     @property
     def now(self) -> float:
@@ -103,7 +101,7 @@ def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
     """All ids of closings that are not sealed, wherever they lie; each as often as it does."""
     ids: dict[tuple[bytes, int], list[bytes]] = {}
     with store.view() as view:
-        keys = view.execute(select(runs.c.survey, runs.c.period, runs.c.number).distinct()).all()
+        keys = [(survey, *run) for survey in view.signed_surveys() for run in view.runs_of_survey(survey)]
         packed = [
             ((survey, period), b"".join(view.read_run((survey, period), number))) for survey, period, number in keys
         ]

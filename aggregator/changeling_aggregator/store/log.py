@@ -250,7 +250,7 @@ class ReadLog(ReadFiles):
 class WriteLog(ReadLog, WriteFiles, WriteCounts):
     """What is written of the log, and what counting it adds."""
 
-    def open_stream(self, survey: SurveyId | None, place: str | None = None, prefix: str | None = None) -> int:
+    def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
         """The number of a new, empty stream, which no other process gets.
 
         survey: whose requests alone it has; None for any. place, prefix: of one that lies in segments, where they are

@@ -84,8 +84,8 @@ class Store:
         with self._database.turn() as transactions:
             yield None if transactions is None else Turn(self, transactions)
 
-    def open_stream(self, survey: SurveyId | None) -> int:
-        """The number of a new, empty stream of a survey's requests, which no other process gets."""
+    def open_stream(self, survey: SurveyId | None = None) -> int:
+        """The number of a new, empty stream of a survey's requests, or any's, which no other process gets."""
         with self.transaction() as writing:
             return writing.open_stream(survey)
 

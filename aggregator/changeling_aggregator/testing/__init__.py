@@ -6,7 +6,7 @@ Nothing that runs imports it.
 from .fold_engines import FoldEngineContract, Reference, fold_out_of_turn, reference_of, reference_rows
 from .hostile_log import AFTER, PLANS, SURVEYS, Append, HostileLog, appender, honest, hostile, prepared
 from .store_contract import Opener, StoreContract
-from .stores import SegmentedStore, counted_rows, sql
+from .stores import SegmentedStore, append_segment, counted_rows, open_stream_at, sql
 
 __all__ = [
     "AFTER",
@@ -19,11 +19,13 @@ __all__ = [
     "Reference",
     "SegmentedStore",
     "StoreContract",
+    "append_segment",
     "appender",
     "counted_rows",
     "fold_out_of_turn",
     "honest",
     "hostile",
+    "open_stream_at",
     "prepared",
     "reference_of",
     "reference_rows",

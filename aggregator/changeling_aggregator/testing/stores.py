@@ -1,6 +1,7 @@
 """Doors to a store that only tests may use: its tables as they are, and one whose log lies in segments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import text
 
-from ..segments import Folder, Place, Row, place_at
+from ..segments import Folder, Row, place_at
 from ..store import Store, segment_name, written_segment
 
 COUNTED = ("tallies", "attendance", "refusals")
@@ -27,6 +28,23 @@ def counted_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}
 
 
+def open_stream_at(store: Store, place: str) -> Callable[[Sequence[bytes], UnixMilliseconds], None]:
+    """A new stream in segments at a place; returns what appends requests to it, at a time in Unix milliseconds."""
+    with store.transaction() as writing:
+        stream = writing.open_stream(None, place, token_hex(8))
+    return partial(append_segment, store, stream)
+
+
+def append_segment(store: Store, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+    """Put requests into a segment at the end of a stream that lies in segments. now: Unix milliseconds."""
+    ((place, prefix),) = sql(store, "SELECT place, prefix FROM streams WHERE id = :stream", stream=stream)
+    with store.transaction() as writing:
+        arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
+        rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
+        segment = written_segment(place_at(place), segment_name(prefix, first), stream, rows, arrival)
+        assert writing.add_segment(segment)
+
+
 class SegmentedStore(Store):
     """A store whose streams lie in segments, each append in one.
 
@@ -35,23 +53,15 @@ class SegmentedStore(Store):
 
     segments: str | None = None
 
-    def open_stream(self, survey: SurveyId | None) -> int:
+    def open_stream(self, survey: SurveyId | None = None) -> int:
         """As a store's, in segments."""
         del survey
+        place = self.segments or str(Path(self.place).absolute().parent / "segments")
+        if "://" not in place:
+            Folder(Path(place), make=True)
         with self.transaction() as writing:
-            return writing.open_stream(None, self._segments.name, token_hex(8))
+            return writing.open_stream(None, place, token_hex(8))
 
     def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
         """As a store's, in segments."""
-        ((prefix,),) = sql(self, "SELECT prefix FROM streams WHERE id = :stream", stream=stream)
-        with self.transaction() as writing:
-            arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
-            rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
-            segment = written_segment(self._segments, segment_name(prefix, first), stream, rows, arrival)
-            assert writing.add_segment(segment)
-
-    @property
-    def _segments(self) -> Place:
-        if self.segments is not None and "://" in self.segments:
-            return place_at(self.segments)
-        return Folder(Path(self.segments or Path(self.place).absolute().parent / "segments"), make=True)
+        append_segment(self, stream, bodies, now)

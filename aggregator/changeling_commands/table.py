@@ -20,7 +20,7 @@ from changeling_aggregator.cli import (
     tokens,
 )
 from changeling_aggregator.cli.settings import SettingsCommand
-from changeling_central.releasing import command as release
+from changeling_central import command as release
 from changeling_papers import commands as papers
 
 from .dev import dev

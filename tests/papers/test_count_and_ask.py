@@ -5,12 +5,11 @@ import io
 from fractions import Fraction
 
 import pytest
-from changeling_central.releasing.ledger import read_ledger
+from changeling_central import read_ledger
+from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
 from changeling_papers import Domain, PanPrivateCounter, read_over
 from changeling_papers.commands import domain_of
-
-from tests.central.stand_ins import Forbidden
 
 
 def count(folder, monkeypatch, lines, periods="8", epsilon="2", at_most="2"):

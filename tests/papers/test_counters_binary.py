@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_central.noise import OpenDPNoise
+from changeling_central import OpenDPNoise
+from changeling_central.testing import CountedNoise, NoNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
@@ -14,8 +15,6 @@ from changeling_papers import (
     binary_mechanism,
     cum,
 )
-
-from tests.central.stand_ins import CountedNoise, NoNoise
 
 from .scripted import Exact, Script, ScriptedCounting, charged
 

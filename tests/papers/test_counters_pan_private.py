@@ -4,11 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState
+from changeling_central import BadState
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import PanPrivateCounter, overwrite, read_over
-
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 EPSILON = Fraction(1)
 

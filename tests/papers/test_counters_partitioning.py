@@ -6,7 +6,8 @@ from math import log, pi
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central import BadState, BudgetExhausted
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
@@ -17,9 +18,6 @@ from changeling_papers import (
     insertion_minus_deletion,
     sparse_release,
 )
-
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact

@@ -6,10 +6,9 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from changeling_central.errors import BudgetExhausted
+from changeling_central import BudgetExhausted
+from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import SparseVector, SparseVectorState
-
-from tests.central.stand_ins import Forbidden, NoNoise
 
 EPSILON = Fraction(2)
 

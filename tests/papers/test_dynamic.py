@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.errors import ConstraintBroken
-from changeling_central.noise import OpenDPNoise
+from changeling_central import ConstraintBroken, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     FullyDynamic,
@@ -21,9 +21,6 @@ from changeling_papers import (
     insertion_minus_deletion,
 )
 from changeling_statistics import BadChangelog
-
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .audits import excess
 from .scripted import Exact

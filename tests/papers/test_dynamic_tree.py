@@ -5,8 +5,8 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from changeling_central.errors import BudgetExhausted
-from changeling_central.node_noise import Law
+from changeling_central import BudgetExhausted, Law
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BASEL,
     BasicCounting,
@@ -25,9 +25,6 @@ from changeling_papers import (
     left_path,
     level_of,
 )
-
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 

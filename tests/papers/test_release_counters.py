@@ -5,20 +5,13 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.errors import ConstraintBroken
-from changeling_central.releasing.choice import MechanismChoice
-from changeling_central.releasing.method import PeriodChange
-from changeling_central.releasing.output import read_rows
-from changeling_central.releasing.run import run
+from changeling_central import ConstraintBroken, LinearQuery, MechanismChoice, PeriodChange, answer_query, read_rows
+from changeling_central.testing import Forbidden, SeededNoise, run
 from changeling_protocol import AtMost, Calendar, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 
 from tests.central.examples import histories
-from tests.central.stand_ins import Forbidden
 from tests.central.test_release import release_in
-from tests.seeded_noise import SeededNoise
 
 CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
 ANSWERS = ["x", "y"]
@@ -85,7 +78,7 @@ def test_a_counter_for_fewer_mutations_is_never_released_with(kind, tmp_path):
     """ε₁ for an entry's insertion alone, where entries may mutate twice."""
     release = release_in(tmp_path)
     with pytest.raises(ValueError, match="another query, calendar or constraint"):
-        replace(release, mechanism=counter_method(kind, release.query, release.calendar, AtMost(1), Fraction(1)))
+        replace(release, mechanism=counter_method(kind, release.statement.query, release.statement.calendar, AtMost(1), Fraction(1)))
 
 
 @pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
@@ -100,7 +93,7 @@ def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(
 def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_path):
     """In two parts, through the files."""
     release = release_in(tmp_path)
-    made = counter_method(kind, release.query, release.calendar, release.constraint, Fraction(1))
+    made = counter_method(kind, release.statement.query, release.statement.calendar, release.statement.constraint, Fraction(1))
     release = replace(release, mechanism=made)
     noise = SeededNoise(2)
     assert len(list(run(release, noise, 3))) == 3

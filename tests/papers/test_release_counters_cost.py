@@ -6,15 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.releasing.method import PeriodChange
+from changeling_central import LinearQuery, PeriodChange, answer_query
+from changeling_central.testing import Forbidden
 from changeling_papers import InfiniteMechanism, Partitioning, PartitionState, SparseVectorState, binary_mechanism
 from changeling_protocol import AtMost, Hybrid, TimeBounded
 from changeling_statistics import read_rows
 
 from tests.central.examples import CALENDAR, histories
-from tests.central.stand_ins import Forbidden
 
 from .scripted import Script, ScriptedCounting
 from .test_release_counters import counter_method

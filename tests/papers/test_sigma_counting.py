@@ -6,13 +6,11 @@ from math import exp
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, BudgetExhausted, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import Algebra, Benchmark, Domain, Query, SigmaCounting, under_replacement
 
 from tests.central.saved_fields import resumed
-from tests.central.stand_ins import Forbidden, NoNoise
-from tests.seeded_noise import SeededNoise
 
 DOMAIN = Domain.of(age=range(4), city=["Paris", "Rome", "Oslo"])
 ROWS = list(product(*DOMAIN.values))

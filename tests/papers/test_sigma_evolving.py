@@ -6,12 +6,11 @@ from math import exp, prod
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, BudgetExhausted, OpenDPNoise
+from changeling_central.testing import Forbidden
 from changeling_papers import Assumed, Domain, Evolving, Query
 
 from tests.central.saved_fields import fields_of, resumed
-from tests.central.stand_ins import Forbidden
 
 HERE = Domain.of(here=[False, True])
 QUERY = Query.of(HERE, "here")

@@ -5,12 +5,11 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BadState, BudgetExhausted, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import Cluster, Domain, OnlineCounting, Query, clustered, grouped
 
 from tests.central.saved_fields import fields_of, resumed
-from tests.central.stand_ins import Forbidden, NoNoise
 
 WIDTH = 14
 FLAGS = Domain.of(**{f"c{i}": [False, True] for i in range(WIDTH)})

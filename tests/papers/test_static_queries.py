@@ -5,11 +5,9 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from changeling_central.concentrated import concentrated_budget, implied_delta
-from changeling_central.node_noise import Law
+from changeling_central import Law, concentrated_budget, implied_delta
+from changeling_central.testing import Scales
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
-
-from tests.central.stand_ins import Scales
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 
@@ -71,7 +69,7 @@ def test_a_table_that_is_changed_afterwards_changes_no_query():
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(8)])
 def test_the_concentrated_budget_never_exceeds_the_price(epsilon):
     """The implied delta is within the price, nearly reaches it, and covers the Gaussian law's exact delta."""
-    from changeling_central.node_noise import NodeNoise
+    from changeling_central import NodeNoise
 
     rho = concentrated_budget(epsilon, DELTA)
     assert 0.999 * float(DELTA) < implied_delta(rho, float(epsilon)) <= float(DELTA)

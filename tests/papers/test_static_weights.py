@@ -4,11 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.concentrated import concentrated_budget
+from changeling_central import concentrated_budget
+from changeling_central.testing import NoNoise, Scales, SeededNoise
 from changeling_papers import MultiplicativeWeights, PricedWeights
-
-from tests.central.stand_ins import NoNoise, Scales
-from tests.seeded_noise import SeededNoise
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 

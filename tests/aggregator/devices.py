@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from changeling_aggregator.store import LoggedRequest, Store, Transaction
 from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode, encode_upload, seal
@@ -67,17 +67,29 @@ class Log:
     survey: Survey
     key: SealingKey
     stream: int
+    _streams: dict[bytes, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> "Log":
         with store.transaction() as writing:
             writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
             key = publish_new_key(writing, begins, expires)
-        return cls(store, survey, key, store.open_stream(survey.id))
+        stream = store.open_stream(survey.id)
+        return cls(store, survey, key, stream, {survey.id: stream})
 
     def append(self, at: float, *envelopes: bytes, stream: int | None = None) -> None:
-        """Append at this Unix time, in seconds."""
-        self.store.append(self.stream if stream is None else stream, list(map(body, envelopes)), int(at * 1000))
+        """Append at this Unix time, in seconds: to this stream, or each to the one of its survey."""
+        bodies: dict[int, list[bytes]] = {}
+        for each in envelopes:
+            bodies.setdefault(self._stream_of(each) if stream is None else stream, []).append(body(each))
+        for number, some in sorted(bodies.items()):
+            self.store.append(number, some, int(at * 1000))
+
+    def _stream_of(self, sealed: bytes) -> int:
+        survey = sealed[1:17] if len(sealed) > 48 else self.survey.id
+        if survey not in self._streams:
+            self._streams[survey] = self.store.open_stream(survey)
+        return self._streams[survey]
 
     def append_reports(self, at: float, said: Sequence[Said], *, stream: int | None = None) -> None:
         self.append(at, envelope(self.survey, self.key, said), stream=stream)

@@ -110,8 +110,11 @@ def _to_seal(view: View, now: UnixSeconds) -> list[ClosingKey]:
 
 
 def _graces(view: View) -> dict[SurveyId, int]:
-    """The grace of each survey, in milliseconds."""
-    return {id_: 1000 * min(survey.grace, MOST_RETENTION_SECONDS) for id_, survey in view.surveys().items()}
+    """For how many milliseconds each survey needs its requests: its grace, or 0 where all that counts is sealed."""
+    return {
+        id_: 1000 * min(survey.grace, MOST_RETENTION_SECONDS) if view.sealed_period(id_) < _last(view, survey) else 0
+        for id_, survey in view.surveys().items()
+    }
 
 
 def _retention(view: View) -> int:

@@ -8,6 +8,7 @@ import pytest
 from changeling_aggregator.server import ROUTES, Service, Settings
 from changeling_aggregator.server.page import ROUTES as PAGE
 from changeling_aggregator.store import Store, TokenScope, schema
+from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds
 from sqlalchemy import update
 
@@ -33,8 +34,7 @@ def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store: Store, public: 
     What caches may share is the same for everybody, and names what of a request it hangs on.
     """
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 4), grace=36_000))
-    with store.transaction() as writing:
-        writing.execute(update(schema.surveys).values(public=public))
+    sql(store, "UPDATE surveys SET public = :public", public=public)
         for scope in TokenScope:
             writing.add_token(scope.value, scope.value, [scope], UnixSeconds(0.0))
     now = UnixSeconds(START + 2.0 * PERIOD + 1000)

@@ -9,6 +9,7 @@ import pytest
 from changeling_aggregator.cli import doctor
 from changeling_aggregator.cli.doctor import Finding, examine
 from changeling_aggregator.store import AtRest, KeptTime, Store
+from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar
 
@@ -100,8 +101,8 @@ def test_what_is_no_store_is_named_and_none_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "server.db").exists()
     (tmp_path / "text").write_text("no store" * 1000)
     assert wrong(tmp_path / "text")["store"] == doctor.BAD
-    with closing(Store.open(tmp_path / "other.db")) as store, store.transaction() as writing:
-        writing.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with closing(Store.open(tmp_path / "other.db")) as store:
+        sql(store, "UPDATE store SET version = 9999")
     assert wrong(tmp_path / "other.db") == {"store": doctor.BAD}
     assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity == doctor.BAD
 

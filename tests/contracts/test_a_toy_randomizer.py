@@ -14,7 +14,6 @@ import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_commands.__main__ import main
 from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
 from changeling_simulations import Population, sample_tallies
@@ -237,8 +236,8 @@ def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(plann
             deployment.fold()
             published = deployment.series()
     store = Store.open(tmp_path / "server.db")
-    with store.reading() as connection:
-        tallies, refused = tallies_of(connection, survey.id), refusals_of(connection, survey.id)
+    with store.view() as view:
+        tallies, refused = view.tallies(survey.id), view.refusals(survey.id)
     store.close()
     assert not refused
     assert sum(tally.reports for tally in tallies.values()) == PEOPLE

@@ -22,8 +22,8 @@ from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, lo
 from changeling_statistics.planning.responses import best_state
 from changeling_statistics.randomizers.counted import Counted
 from changeling_statistics.randomizers.counterpart import Likelihoods, PairKind, merged, one_pair
-from changeling_statistics.randomizers.registry import Offer, class_variances, offer_of
-from changeling_statistics.randomizers.registry import register as register_counterpart
+from changeling_statistics.randomizers.registry import Offer, class_variances, offer_of, register_counterpart
+from changeling_statistics.testing import RandomizerContract
 
 from demo.deployment import Deployment
 from demo.replay import joined, replay
@@ -31,7 +31,6 @@ from demo.replay import joined, replay
 from ..aggregator.serving import ADMIN, ServerProcess
 from ..planning.wishes import wish
 from ..protocol.examples import AUTHORITY, PINNED
-from .randomizer_contract import RandomizerContract
 
 
 @register

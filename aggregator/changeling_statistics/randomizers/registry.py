@@ -1,4 +1,7 @@
-"""What a kind of randomizer offers the planner: randomizers at given odds, and how noisy their reports are."""
+"""Which counterpart each kind of randomizer has, and what it offers the planner, with the noise of one report.
+
+Knows no kind: each registers itself under its class in the protocol.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -92,7 +95,7 @@ class _Room:
 _ROOMS: dict[type[Randomizer], _Room] = {}
 
 
-def register(
+def register_counterpart(
     kind: type[R],
     counterpart: Callable[[R], Counterpart[R]],
     *,
@@ -203,17 +206,13 @@ def mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: bo
     inputs: the true inputs; for none the variance is 0.
     conserved: as for `class_variances`.
     """
-    figures = [_variance(randomizer, true, conserved) for true in inputs]
-    return sum(figures) / len(figures) if figures else 0.0
-
-
-def _variance(randomizer: Randomizer, true: int, conserved: bool) -> float:
-    covariance = counterpart_of(randomizer).report_covariance(true)
+    covariances = [counterpart_of(randomizer).report_covariance(true) for true in inputs]
     if conserved:
-        covariance = without_sum(np.zeros(len(covariance)), covariance)[1]
-    return float(np.trace(covariance)) / len(covariance)
+        covariances = [without_sum(np.zeros(len(each)), each)[1] for each in covariances]
+    return sum(float(np.trace(each)) / len(each) for each in covariances) / max(1, len(covariances))
 
 
+@lru_cache(maxsize=4096)
 def offer_of(randomizer: Randomizer, conserved: bool = False) -> Offer:
     """The offer of a randomizer that is made already.
 

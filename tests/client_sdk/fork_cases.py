@@ -1,6 +1,6 @@
 """What an app may do to a client at once: forks, threads, greenlets, processes, tasks, signals, the interpreter's end.
 
-python -m benchmarks.client_fork_cases CASE FOLDER runs one case. It writes a line to FOLDER/made for each entry whose
+python -m tests.client_sdk.fork_cases CASE FOLDER runs one case. It writes a line to FOLDER/made for each entry whose
 record has returned; the entry's answer must then be in the store for good.
 """
 
@@ -17,11 +17,10 @@ from typing import NoReturn
 
 from changeling_client import AsyncClient, Client, Recorded, SurveyHandle
 
-from tests.protocol.examples import AUTHORITY, PINNED
+from ..protocol.examples import AUTHORITY, PINNED
+from .device import PLAIN as ASKED
+from .device import START
 
-from .client_world import START, ended, forked, plain_survey
-
-ASKED = plain_survey(8)
 ENTRIES = 512
 _NOWHERE = "http://127.0.0.1:9"
 """Nobody listens there; the client tries it in the background."""
@@ -57,6 +56,23 @@ class App:
     def found(self) -> set[int]:
         """The entries whose answer is in the store."""
         return {entry for entry in range(ENTRIES) if self.handle.answer(entry) == "coffee"}
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Runs it in a forked process. Returns the child's id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Waits for a child. Returns its exit code, or the signal that killed it, negative."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _now() -> float:

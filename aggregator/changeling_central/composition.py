@@ -263,7 +263,7 @@ def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
     ValueError where a cost is not of the budget's kind.
     """
     together = [*before, cost]
-    added = total(budget, together)
+    added = total_cost(budget, together)
     if added is not None and added.fits(budget):
         return
     if budget.rho is not None:
@@ -280,7 +280,7 @@ def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
     )
 
 
-def total(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
+def total_cost(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
     """What these cost together, by the least of the ways that the budget lets one take; basic sums without one.
 
     The basic sum of costs in epsilon is told where it fits and is hardly more, as people can check it. None where no

@@ -34,7 +34,7 @@ from changeling_central import (
     sum_interval,
 )
 from changeling_central.testing import SeededNoise
-from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum, levels_after
+from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Counts
 from scipy.stats import binomtest
@@ -168,7 +168,7 @@ def counters(noise: Noise) -> Iterator[Tested]:
     held = {(name, t): 0 for name in ("cum", "ppcum") for t in times}
     intervals = {}
     for t in times:
-        intervals["cum", t] = sum_interval(binary.priced.drawn, len(levels_after(t, binary.levels - 1)), LEVEL)  # type: ignore[attr-defined]
+        intervals["cum", t] = sum_interval(binary.priced.drawn, t.bit_count(), LEVEL)  # type: ignore[attr-defined]
         intervals["ppcum", t] = sum_interval(pan.noise, pan.levels + 1, LEVEL)
     for _ in range(RUNS):
         tree, memory = binary.start(), pan.start()

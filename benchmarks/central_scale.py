@@ -69,7 +69,7 @@ def hdcr(log: Changelog) -> None:
     if (breach := first_breach(log, TWICE)) is not None:
         raise breach.error()
     query = answer_query("each answer", log.answers, NAMES)
-    mechanism = hierarchy(query, calendar, TWICE, ONE, branching=2, layers=10)
+    mechanism = hierarchy(query, calendar, TWICE, ONE, shape=(2, 10))
     estimates, noise = BestEstimates(PERIODS, mechanism.widths, query.width), OpenDPNoise()
     state, frontier = mechanism.start(), estimates.start()
     for change in query.node_changes(log.mutations(), layer_bounds(calendar, 1)):

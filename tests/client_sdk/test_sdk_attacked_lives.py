@@ -8,8 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from changeling_client import Recorded, Sidecar
-from changeling_client.errors import WitnessTrouble
+from changeling_client import Recorded, Sidecar, WitnessTrouble
 from changeling_protocol import (
     AtMost,
     Calendar,

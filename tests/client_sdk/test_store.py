@@ -21,11 +21,11 @@ from changeling_client import (
     StoreReadOnly,
     StoreUnusable,
     answering,
-    entries,
     outbox,
     schema,
 )
 from changeling_client.store import Store
+from changeling_client.testing import stored
 from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track, head_of
 
 from tests.coins import SeededCoins
@@ -178,8 +178,7 @@ def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path)
         for period in range(1, 5):
             clock.now = START + 60 * period + 20
             device.flush()
-            with device.store.transaction() as db:
-                known = {entry.slots for entry in entries.load_all(db, device.store.wrapping, asked.id)}
+            known = {entry.slots for entry, _ in stored(device, asked.id)}
             kept = {bytes(slots.used) for slots in known if slots is not None}
             assert kept == ({bytes([period]) * 12} if period < 4 else set())
             content = on_disk(tmp_path)
@@ -265,8 +264,8 @@ def test_states_are_forgotten_when_no_open_node_needs_them(tmp_path):
                 handle.record(answers[period])
             clock.now = START + 60 * period + 20
             device.flush()
-            with device.store.transaction() as db:
-                kept.append([state for _, state in entries.load(db, device.store.wrapping, PLAIN.id, 0).states])
+            ((entry, _),) = stored(device, PLAIN.id)
+            kept.append([state for _, state in entry.states])
         assert handle.answer() is None
     assert kept == [[1]] * 2 + [[1, 2]] + [[2]] * 2 + [[2, 3]] * 2 + [[]]
 

@@ -19,7 +19,7 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_simulations import Population, exact_error
+from changeling_simulations import Population, closed_cohort, exact_error
 from changeling_statistics import (
     Attendance,
     NodeTally,
@@ -34,7 +34,6 @@ from changeling_statistics.estimation.entries import draws
 from changeling_statistics.estimation.forms import Design
 from changeling_statistics.planning.prediction import PlannedEdges
 
-from benchmarks.cohort import cohort
 from tests.true_sampling import true_sampling_covariance
 
 from .wishes import wish
@@ -156,7 +155,7 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     generator = np.random.default_rng(2)
     of = wish(periods=8, answers=3, devices=200, closed=True, retrospective=retrospective)
     survey = of.survey(optimal_plan(of).plan)
-    population = cohort(200, 3, 8, 2, generator)
+    population = closed_cohort(200, 3, 8, 2, generator)
     population = Population(survey.answers, population.true, population.frozen, population.weights)
     found = exact_error(population, survey, retrospective=retrospective)
     edges = PlannedEdges(survey)

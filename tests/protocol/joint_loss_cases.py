@@ -206,3 +206,10 @@ def _group(
     calendar = Calendar(0, PERIOD, max(track.last for track in tracks))
     slots = tuple(most_telling(track, calendar, constraint, closed) + spare for track in tracks)
     return Group.jointly(tracks, Joint(odds, threshold, weights or (1,) * len(slots), slots))
+
+
+def lived(case: LossCase) -> bool:
+    """Whether two lives of the case are enumerated: it has three periods at most, one group, few changelogs."""
+    answers = case.plan.tracks[0].randomizer.space.answers
+    few = answers == 1 or (answers == 2 and (case.closed or len(case.plan.tracks) == 1))
+    return few and len(case.plan.groups) == 1 and case.calendar.periods <= 3

@@ -1,4 +1,4 @@
-"""Measure 6 of the field: (ε, δ) and shuffled figures against exact computation, group and drawn nodes known.
+"""(ε, δ) and shuffled figures against exact computation, group and drawn nodes known.
 
 Small surveys of every kind, drawn at random: one or two groups of one or two tracks, some joint, with nodes drawn or
 not. For each the chance is enumerated that a transcript tells more than the stated ε.
@@ -27,13 +27,11 @@ from changeling_protocol import (
 from changeling_statistics import delta_at, epsilon_at
 from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon, shuffled_loss
 
-from tests.accounting.known_draws import TooLarge, group_deltas, worst_deltas
+from tests.protocol.joint_loss_cases import joint_changes, joint_states
+from tests.protocol.loss_cases import PERIOD, change_randomizers, state_randomizers
 
-from .joint_loss_cases import joint_changes, joint_states
-from .loss_cases import PERIOD, change_randomizers, state_randomizers
+from .known_draws import TooLarge, group_deltas, worst_deltas
 
-CASES = 500
-SEED = 11
 MOST_ENTRIES = 4
 DELTAS = (0.001, 0.01, 0.05, 0.15, 0.3)
 MOST_SYMBOLS = 16
@@ -71,25 +69,9 @@ class Ratios:
         return max(self.approximate, self.at_half, self.shuffled, self.bounds)
 
 
-def measure() -> dict[str, float | None]:
-    """How many of the cases exceed a stated figure, and the largest ratios of exact δ to stated δ."""
-    every = list(checked_cases(SEED, CASES))
-    ratios = [found for _, found in every]
-    return {
-        "6_cases": len(every),
-        "6_cases_of_several_entries": sum(case.entries > 1 for case, _ in every),
-        "6_cases_where_shuffling_helps": sum(found.helps for found in ratios),
-        "6_exceed": sum(found.largest > 1 for found in ratios),
-        "6_largest_ratio": max(found.largest for found in ratios),
-        "6_largest_ratio_approximate": max(max(found.approximate, found.at_half) for found in ratios),
-        "6_largest_ratio_shuffled": max(found.shuffled for found in ratios),
-        "6_largest_ratio_of_a_bound_alone": max(found.bounds for found in ratios),
-    }
-
-
 def checked_cases(seed: int, count: int) -> Iterator[tuple[FieldCase, Ratios]]:
     """So many random cases that are small enough to be enumerated, with what was found."""
-    random = Random(seed)  # noqa: S311
+    random = Random(seed)
     while count:
         case = random_case(random, entries=1 + count % MOST_ENTRIES)
         try:

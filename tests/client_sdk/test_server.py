@@ -705,3 +705,17 @@ def test_retry_after_is_honoured(tmp_path, status, after, date, silence):
             clock.now += 0.001
         assert len(server.requests) == 1
         assert device.flush().trouble is None
+
+
+@pytest.mark.parametrize("relay", ["", "https://relay.example"])
+def test_uploads_to_the_apps_own_server_alone_carry_the_token(tmp_path, relay):
+    """Not what is fetched from it, and nothing that goes to a relay which the survey declares."""
+    asked, shown = replace(PLAIN, relay=relay), set()
+    server, clock = FakeServer(asked), Clock()
+    server.reply = lambda request: shown.add((request.method, request.headers.get("authorization")))
+    with client(tmp_path, server, clock, upload_token="of-the-app") as device:
+        device.join(asked.id, signed=None)
+        device.flush()
+        clock.now = LATE
+        assert device.flush().sent == 8
+    assert shown == {("GET", None), ("POST", None if relay else "Bearer of-the-app")}

@@ -283,7 +283,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(st.sampled_from(list(ADMITS)), st.integers(-100_000, 300_000), STEPS)
 def test_inputs_are_those_of_a_plain_replay_of_the_changelog(constraint, joined, steps):
     """Whenever it is recorded and flushed, every input is (state at start, state at end) of a dictionary's replay."""

@@ -672,7 +672,7 @@ def test_a_flush_has_one_timeout_and_closing_ends_it(tmp_path):
         assert device.flush().sent == 8
 
 
-@pytest.mark.parametrize("status", [429, 503, 302])
+@pytest.mark.parametrize("status", [429, 500, 503, 599, 302, 404])
 @pytest.mark.parametrize(
     ("after", "date", "silence"),
     [

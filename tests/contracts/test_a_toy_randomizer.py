@@ -17,11 +17,25 @@ from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main
 from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
 from changeling_simulations import Population, sample_tallies
-from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, loss_statement, read_rows, series
+from changeling_statistics import (
+    Counted,
+    Estimate,
+    Floats,
+    Likelihoods,
+    NodeTally,
+    Offer,
+    PairKind,
+    class_variances,
+    compare_plans,
+    loss_statement,
+    merged,
+    offer_of,
+    one_pair,
+    read_rows,
+    register_counterpart,
+    series,
+)
 from changeling_statistics.planning.responses import best_state
-from changeling_statistics.randomizers.counted import Counted
-from changeling_statistics.randomizers.counterpart import Likelihoods, PairKind, merged, one_pair
-from changeling_statistics.randomizers.registry import Offer, class_variances, offer_of, register_counterpart
 from changeling_statistics.testing import RandomizerContract
 
 from demo.deployment import Deployment

@@ -1,7 +1,5 @@
 """Periods, nodes and covers."""
 
-from math import ceil
-
 import pytest
 from changeling_protocol import Calendar, Node, cadence, cover
 
@@ -60,8 +58,3 @@ def test_impossible_calendars_are_refused(bad):
         Calendar(*bad)
     with pytest.raises(ValueError, match="got"):
         Node(3, 3)
-
-
-def test_the_theorem_bound_uses_the_ceiling_of_the_logarithm():
-    """The height computed with integers above is ⌈log_c⌉ (guards the test's own arithmetic)."""
-    assert [next(i for i in range(9) if 3**i >= n) for n in (1, 2, 3, 4, 27, 28)] == [0, 1, 1, 2, 3, ceil(3.03)]

@@ -58,3 +58,12 @@ def test_impossible_calendars_are_refused(bad):
         Calendar(*bad)
     with pytest.raises(ValueError, match="got"):
         Node(3, 3)
+
+
+def test_a_calendar_is_written_in_words():
+    """A start in ISO 8601 and a duration; a time that has parts of a second, and months, are refused by name."""
+    assert Calendar("2027-01-01", "1w", 52) == Calendar(1_798_761_600, 604_800, 52)
+    assert Calendar("2027-01-01T02:00+02:00", 3600, 1) == Calendar(1_798_761_600, "1h", 1)
+    for start, period, says in (("2027-01-01T00:00:00.5", "1d", "whole second"), ("2027-01-01", "1mo", "months")):
+        with pytest.raises(ValueError, match=says):
+            Calendar(start, period, 1)

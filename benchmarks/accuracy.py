@@ -11,10 +11,7 @@ from decimal import Decimal
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Survey
-from changeling_simulations.known import known_error
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import sample_tallies
-from changeling_simulations.simulated_error import simulated_errors
+from changeling_simulations import Population, exact_error, sample_tallies, simulated_errors
 from changeling_statistics import Option, Wish, hierarchical_plan, optimal_plan, smoothed_series
 from changeling_statistics.planning.plans import panel, paper_hierarchy
 
@@ -69,7 +66,7 @@ def _references(wish: Wish) -> Iterator[tuple[str, Option]]:
 
 def _both(name: str, survey: Survey, populations: list[Population], retrospective: bool) -> dict[str, float]:
     """The exact figure, the simulated one, and by how many of its standard errors the latter is off."""
-    exact = np.array([known_error(each, survey, retrospective=retrospective).mean ** 2 for each in populations])
+    exact = np.array([exact_error(each, survey, retrospective=retrospective).mean ** 2 for each in populations])
     simulated = np.array(
         [
             simulated_errors(each, survey, iter([np.random.default_rng([7, seed])]), retrospective=retrospective).mean()

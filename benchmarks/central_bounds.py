@@ -11,7 +11,7 @@ import numpy as np
 from changeling_papers import BasicCounting, cum, stream_bound
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import NodeTally
-from changeling_statistics.estimation.releases import input_counts
+from changeling_statistics.randomizers.kary import KaryCounterpart
 
 from tests.seeded_noise import SeededNoise
 
@@ -39,7 +39,7 @@ def local_gap() -> dict[str, float]:
     for n in PEOPLE:
         holding = n // 3
         ones = random.binomial(holding, kept, RUNS) + random.binomial(n - holding, turned, RUNS)
-        found = [input_counts(NodeTally(n, np.array([n - one, one])), randomizer)[1] for one in ones]
+        found = [KaryCounterpart(randomizer).input_counts(NodeTally(n, np.array([n - one, one])))[1] for one in ones]
         local = sqrt(np.mean((np.array(found) - holding) ** 2))
         ratios.append(local / of_center)
         stated.append(local / (sqrt((1 - BIAS**2) * n) / (2 * BIAS)))

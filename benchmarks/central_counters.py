@@ -119,10 +119,10 @@ def _sparse_error(insertions: int, runs: int) -> float:
         release, noise = sparse_release(BasicCounting(), Fraction(8)), SeededNoise(SEED + run)
         state, held = release.start(), 0
         for t in range(8 * insertions):
-            segment = state.released.time
+            segment = state.streams[0].time
             held += t % 8 == 0
-            state, answer = release.step(state, int(t % 8 == 0), noise)
-            if state.released.time > segment and 2 * t > 8 * insertions:
+            state, answer = release.step(state, (int(t % 8 == 0),), noise)
+            if state.streams[0].time > segment and 2 * t > 8 * insertions:
                 found.append(answer - held)
     return float(np.sqrt(np.mean(np.square(found))))
 

@@ -14,8 +14,8 @@ from math import inf
 import numpy as np
 from changeling_papers import (
     FullyDynamic,
-    InsertionMinusDeletion,
     MultiplicativeWeights,
+    PartitionedRelease,
     Update,
     fully_dynamic,
     insertion_minus_deletion,
@@ -140,7 +140,7 @@ def gathered(
 
 def compared(
     dynamic: FullyDynamic[Counts],
-    difference: InsertionMinusDeletion[Counts],
+    difference: PartitionedRelease[Counts],
     stream: list[Step],
     table: Counts,
     seed: int,

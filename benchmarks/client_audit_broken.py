@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from changeling_client import outbox
-from changeling_client.answering import Answer
+from changeling_client.outbox import Answer
 from changeling_protocol import (
     Coins,
     Group,

@@ -7,7 +7,7 @@ a uniformly random other answer. Two changes may fall into one period; what a no
 
 import numpy as np
 from changeling_protocol import MICRO, ExpectedChanges
-from changeling_simulations.population import Population
+from changeling_simulations import Population
 
 
 def cohort(entries: int, answers: int, periods: int, most_changes: int, generator: np.random.Generator) -> Population:

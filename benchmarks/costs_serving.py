@@ -15,7 +15,7 @@ from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, private_keys
 from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
-from changeling_simulations.capacity.costs import Cost
+from changeling_simulations.capacity import Cost
 from changeling_simulations.fleet.sealing import Load
 from changeling_simulations.fleet.sending import send
 from changeling_simulations.fleet.server import Server
@@ -72,8 +72,8 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
     """Processor time of the server for a key, for a result that it has made before, and for one that still holds."""
     figures = {}
     store = Store.open(folder / "server.db")
-    with store.view() as view:
-        (survey,) = view.signed_surveys()
+    with store.reading() as connection:
+        (survey,) = published_surveys(connection)
     store.close()
     with ServerProcess(folder) as server:
         send(load.requests(64), server.url)
@@ -103,9 +103,9 @@ def _keys() -> dict[str, float]:
     """Per key: made; read for a batch of the fold; and put under another store key."""
     with tempfile.TemporaryDirectory() as place:
         store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
-        with store.transaction() as writing:
-            new = _seconds(lambda: [writing.make_key(store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
-            read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
+        with store.writing() as connection:
+            new = _seconds(lambda: [make_key(connection, store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
+            read = _seconds(lambda: private_keys(connection, store.at_rest)) / KEYS_MADE
             again = _seconds(lambda: encrypt_again(connection, store.at_rest, AtRest(b"b" * 32))) / KEYS_MADE
         store.close()
     return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}

@@ -89,11 +89,12 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
     shutil.copy(folder / "server.db", place)
     segments = Folder(place / "segments", make=True)
     store = Store.open(place / "server.db")
-    with store.transaction() as writing:
+    with store.writing() as connection:
         stream = open_stream(connection, segments.name, "measured")
     bodies = [body for _, body in islice(load.requests(), uploads)]
     for at in range(0, uploads, _AT_ONCE):
-        store.append(stream, bodies[at : at + _AT_ONCE], int(time.time() * 1000))
+        with store.writing() as connection:
+            append(connection, stream, bodies[at : at + _AT_ONCE], int(time.time() * 1000))
     store.close()
     return place
 
@@ -128,15 +129,15 @@ def _scratch(running: SparkCluster) -> dict[Path, int]:
 def _see(store: Store, place: Folder, count: int) -> None:
     """Files of so many ids of the last closing, as a run before this one would have left them."""
     generator = np.random.default_rng(14)
-    with store.transaction() as writing:
-        (survey,) = writing.signed_surveys()
+    with store.writing() as connection:
+        (survey,) = published_surveys(connection)
         files = []
         for number, at in enumerate(range(0, count, _IDS_A_FILE)):
             ids = generator.integers(0, 2**64, (min(_IDS_A_FILE, count - at), 2), np.uint64)
             packed = ids[np.argsort(ids[:, 0])].astype(">u8").tobytes()
             name = f"ids-seen-{number}.parquet"
             files.append(IdFile(place.name, name, survey, write_ids(place, name, {8: packed})))
-        writing.replace_id_files([], files)
+        replace_files(connection, [], files)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_simulations.population import Population
+from changeling_simulations import Population
 from changeling_statistics import hierarchical_plan
 from scipy.stats import binomtest, chi2, norm
 

@@ -5,7 +5,7 @@ from time import perf_counter
 import numpy as np
 from changeling_protocol import KaryResponse, MutationSpace, Odds
 from changeling_statistics import NodeTally, histogram_change
-from changeling_statistics.estimation.releases import input_counts
+from changeling_statistics.randomizers.kary import KaryCounterpart
 
 ANSWERS = 99
 """The paper's alphabet of (z + 1)² = 10⁴ symbols."""
@@ -26,7 +26,7 @@ def measure(answers: int = ANSWERS) -> dict[str, float]:
     started = perf_counter()
     solved = np.linalg.solve(P, O)
     dense = perf_counter() - started
-    if not np.allclose(solved, input_counts(node, randomizer), rtol=1e-6, atol=1e-6):
+    if not np.allclose(solved, KaryCounterpart(randomizer).input_counts(node), rtol=1e-6, atol=1e-6):
         raise ArithmeticError("the closed form and the dense solution disagree")
     histogram_change(node, randomizer)
     seconds = []

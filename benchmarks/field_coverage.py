@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from changeling_simulations.field_sampler import sample_field
+from changeling_simulations import sample_field
 from changeling_statistics import Floats, NotEstimable, Solution, releases
 from scipy.stats import binomtest, norm
 from threadpoolctl import threadpool_limits
@@ -129,7 +129,7 @@ def _batch(listed: Sequence[Scenario], numbers: tuple[int, int]) -> tuple[Floats
                     estimate = solution.estimate(time)
                 except NotEstimable:
                     continue
-                enrolled = solution.releases.enrolment.enrolled(time)
+                enrolled = solution.releases.enrolment.enrolled[time]
                 truth = drawn.frozen[time, 1:] / drawn.frozen[time].sum()
                 errors[row, at] = estimate.values / enrolled - truth
                 deviations[row, at] = np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0)) / enrolled

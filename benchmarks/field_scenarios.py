@@ -19,8 +19,7 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_simulations.field import Field
-from changeling_simulations.population import Population
+from changeling_simulations import Field, Population
 
 ANSWERS, PERIODS, MOST_CHANGES = 3, 12, 2
 HISTORIES, EACH, SEED = 60, 50, 11

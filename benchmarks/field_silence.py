@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from changeling_simulations.field import Field
-from changeling_simulations.field_sampler import sample_field
+from changeling_simulations import Field, sample_field
 from changeling_statistics import Floats, Histogram, intervals, series
 from threadpoolctl import threadpool_limits
 
@@ -64,7 +63,7 @@ def _batch(listed: list[Scenario], numbers: tuple[int, int]) -> tuple[Floats, Fl
                 histogram, known = published[time - 1], drawn.known[time]
                 if not isinstance(histogram, Histogram):
                     raise ArithmeticError(f"period {time} of {scenario.name} is not estimable")
-                bounds[row, at] = histogram.silence.bounds() / known.sum()
+                bounds[row, at] = histogram.basis.bounds() / known.sum()
                 stated[row, at] = intervals(histogram.estimate, 0.95) / known.sum()
                 truth[row, at] = known[1:] / known.sum()
     return bounds, stated, truth

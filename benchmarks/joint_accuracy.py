@@ -9,8 +9,7 @@ from time import process_time
 
 import numpy as np
 from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges
-from changeling_simulations.known import known_error
-from changeling_simulations.simulated_error import simulated_errors
+from changeling_simulations import exact_error, simulated_errors
 from changeling_statistics import Planned, Wish, optimal_plan
 
 from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish, smoothed_error
@@ -32,7 +31,7 @@ def measure() -> dict[str, float]:
             wish = cohort_wish(epsilon, retrospective=retrospective)
             planned, name = optimal_plan(wish), f"{'retrospective' if retrospective else 'online'}_{epsilon}"
             survey = planned.option.survey
-            exact = np.array([known_error(each, survey, retrospective=retrospective).mean ** 2 for each in populations])
+            exact = np.array([exact_error(each, survey, retrospective=retrospective).mean ** 2 for each in populations])
             simulated = np.array(
                 [
                     simulated_errors(each, survey, iter([np.random.default_rng([7, s])]), retrospective=retrospective)
@@ -75,7 +74,7 @@ def _long() -> dict[str, float]:
     began = process_time()
     planned = optimal_plan(wish)
     return {
-        "2_retrospective_8_long": known_error(population, planned.option.survey, retrospective=True).mean,
+        "2_retrospective_8_long": exact_error(population, planned.option.survey, retrospective=True).mean,
         "2_retrospective_8_long_planner_seconds": process_time() - began,
     }
 

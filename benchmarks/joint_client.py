@@ -9,15 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 from time import process_time
 
 from changeling_client import entries, outbox
 from changeling_client.answering import answer_due
-from changeling_client.clock import close_ms
-from changeling_client.enrolment import ask, enrol
+from changeling_client.server import close_ms
 from changeling_client.store import Store
-from changeling_client.surveys import Known, Status
+from changeling_client.testing import FakeServer, ManualClock, make_client
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -159,14 +157,12 @@ class DerivedCoins:
 def _enrolled(survey: Survey, count: int) -> Iterator[Store]:
     """A store whose entries joined the survey as it began, each with an answer."""
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "store.db")
-        now_ms = UnixMilliseconds(1000 * survey.calendar.start)
-        asked = Known(survey.id, Status.ASKED, count, one_person=False, asked_ms=now_ms, url="https://surveys.example")
-        with store.transaction() as db:
-            ask(db, store.wrapping, asked, [survey.answers[0]] * count)
-            enrol(db, store.wrapping, asked, survey, survey.epsilon, now_ms, True, SystemCoins())
-        yield store
-        store.close()
+        server = FakeServer(ManualClock(survey.calendar.start))
+        client = make_client(folder, server, coins=SystemCoins())
+        with client:
+            answers = [survey.answers[0]] * count
+            client.join(survey.id, entries=count, answers=answers, signed=server.signed(survey))
+            yield client._device.store
 
 
 def _survey(track: Track, together: Joint | None) -> Survey:

@@ -116,9 +116,8 @@ def _run(main: Callable[[list[str]], int], *words: object) -> None:
 def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
     """An upload of one envelope is taken in, folded and shown, on SQLite, in one process."""
     import httpx
-    from changeling_aggregator.server.app import make_app
+    from changeling_aggregator.server import Service, Settings, make_app
     from changeling_aggregator.server.clock import MovableClock
-    from changeling_aggregator.server.service import Service, Settings
     from changeling_aggregator.store import Store
     from changeling_aggregator.store.at_rest import IN_CLEAR
     from changeling_aggregator.store.sealing_keys import make_key

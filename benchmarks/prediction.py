@@ -10,12 +10,14 @@ from decimal import Decimal
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations.bundled import changelog_path
-from changeling_simulations.calendars import calendar_for
-from changeling_simulations.fitted import fitted_expectation
-from changeling_simulations.known import known_error
-from changeling_simulations.population import Population
-from changeling_simulations.simulated_error import simulated_errors
+from changeling_simulations import (
+    Population,
+    calendar_for,
+    changelog_path,
+    exact_error,
+    fitted_expectation,
+    simulated_errors,
+)
 from changeling_statistics import Wish, compare_plans, read_csv
 
 from .cohort import cohort, cohort_expectation
@@ -83,7 +85,7 @@ def _school(seeds: int) -> dict[str, float]:
             population = source.resampled(RESAMPLED, generator)
             errors.append(simulated_errors(population, survey, iter([generator])).mean())
         simulated = np.sqrt(np.mean(errors))
-        known = known_error(source, survey, devices=RESAMPLED).mean
+        known = exact_error(source, survey, devices=RESAMPLED).mean
         figures[f"3_school_{name}_predicted_over_simulated"] = float(known / simulated)
         figures[f"3_school_{name}_expected_over_simulated"] = float(option.prediction.mean / simulated)
     return figures

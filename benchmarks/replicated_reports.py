@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 from changeling_protocol import Agreeing, Group, NodeNumber, agreeing
-from changeling_simulations.population import Population
+from changeling_simulations import Population
 from changeling_statistics import NodeTally, counterpart_of
 from numpy.typing import NDArray
 

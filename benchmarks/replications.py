@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import Survey, TrackNumber
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import full_attendance
+from changeling_simulations import Population, full_attendance
 from changeling_statistics import (
     Attendance,
     GroupClosing,
@@ -101,11 +100,10 @@ def _published(
     values, covariances, products = _expanded(known, decoded)
     row, until = solution.row(view.period), solution.known_until(view.period)
     spread, bounded = np.einsum("e,reyz->ryz", row**2, covariances), known.bounded(until)
-    design = solution.sampling.design(until)
-    if design.needed:
+    if solution.sampling.design(np.array([until])).needed[0]:
         weights = solution.sampling.weights(row, until)
         histograms = np.einsum("te,rez->rtz", _rows(solution), values)
-        spread = spread + weighed(weights, design, products, histograms)
+        spread = spread + weighed(weights, known.network, products, histograms)
         bounded = bounded or weights.bounded
     return Replicated(np.einsum("e,rez->rz", row, values), spread, bounded)
 

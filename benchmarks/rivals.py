@@ -22,8 +22,7 @@ from math import exp, inf, isfinite, log
 
 import numpy as np
 from changeling_protocol import Group
-from changeling_simulations.known import known_error
-from changeling_simulations.population import Population
+from changeling_simulations import Population, exact_error
 from changeling_statistics import counterpart_of, hierarchical_plan, optimal_plan
 from numpy.typing import NDArray
 
@@ -54,7 +53,7 @@ def measure(seeds: int = SEEDS, transcripts: int = TRANSCRIPTS) -> dict[str, flo
     paper = hierarchical_plan(ANSWERS, wish.calendar, wish.constraint, epsilon=wish.epsilon, branching=2, layers=7)
     for name, plan in (("paper_hierarchy", paper), ("optimal", optimal_plan(wish).plan)):
         survey = wish.survey(plan)
-        squares = [known_error(each, survey).mean ** 2 for each in populations]
+        squares = [exact_error(each, survey).mean ** 2 for each in populations]
         figures[f"{name}_rms_error"] = float(np.sqrt(np.mean(squares)))
         if any(group.joint is not None for group in plan.groups):  # transcripts are not drawn here: what is proved
             figures[f"{name}_loss"] = float(survey.cost)

@@ -16,8 +16,18 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_statistics import Attendance, Closing, Frontier, NodeTally, Solution, Tallies, advance, releases
-from changeling_statistics.estimation.recursion import planned_last_uses, run
+from changeling_statistics import (
+    Attendance,
+    Closing,
+    Frontier,
+    NodeTally,
+    Solution,
+    Tallies,
+    advance,
+    histogram_figures,
+    releases,
+)
+from changeling_statistics.estimation.network import last_uses
 from changeling_statistics.estimation.releases import Releases
 
 PERIODS, SHORT, ANSWERS, REPORTS = 10_000, 1_000, 16, 20_000
@@ -33,11 +43,11 @@ def measure() -> dict[str, float]:
     from a factored one.
     """
     survey, tallies = synthetic(PERIODS)
-    values_online = timed(lambda: _values(releases(survey, tallies), retrospective=False))
-    values_all = timed(lambda: _values(releases(survey, tallies), retrospective=True))
+    values_online = timed(lambda: Solution(releases(survey, tallies)).values(PERIODS))
+    values_all = timed(lambda: Solution(releases(survey, tallies), retrospective=True).values(PERIODS))
     known = releases(survey, tallies)
-    errors_online = timed(lambda: Solution(known).variances(PERIODS))
-    errors_all = timed(lambda: Solution(known, retrospective=True).variances(PERIODS))
+    errors_online = timed(lambda: histogram_figures(Solution(known), PERIODS))
+    errors_all = timed(lambda: histogram_figures(Solution(known, retrospective=True), PERIODS))
     online, whole = Solution(known), Solution(known, retrospective=True)
     one = max(best(partial(solution.estimate, PERIODS - 1)) for solution in (online, whole))
     window = max(best(partial(solution.estimate, PERIODS - 1, PERIODS // 3)) for solution in (online, whole))
@@ -85,15 +95,12 @@ def synthetic(periods: int) -> tuple[Survey, Tallies]:
 
 
 def appending(known: Releases) -> float:
-    """Seconds for one more period at the end of the calendar, its covariance included: the median of many."""
-    network, z = known.network, len(known.survey.answers)
-    upper = np.triu_indices(z)
-    packed = known.covariances[:, upper[0], upper[1]]
-    last_use = planned_last_uses(known.survey.plan, network.periods)
-    frontier, seconds = Frontier.before(z, packed.shape[1]), []
+    """Seconds for one more period at the end of the calendar: the median of many."""
+    network, last_use = known.network, last_uses(known.network)
+    frontier, seconds = Frontier.before(len(known.survey.answers)), []
     for period in range(1, network.periods + 1):
         at = np.flatnonzero(network.end == period)
-        closing = Closing(network.start[at], network.variance[at], known.changes[at], packed[at])
+        closing = Closing(network.start[at], network.variance[at], known.changes[at])
         started = perf_counter()
         frontier, _ = advance(frontier, closing, last_use)
         if period > network.periods - APPENDED:
@@ -112,9 +119,3 @@ def best(do: Callable[[], object], times: int = 5) -> float:
     """The median seconds of several runs after one."""
     do()
     return float(np.median([timed(do) for _ in range(times)]))
-
-
-def _values(known: Releases, *, retrospective: bool) -> object:
-    if retrospective:
-        return known.network.fit(known.changes)
-    return run(known.network, known.changes, np.zeros((len(known), 0)), known.network.periods)

@@ -16,14 +16,16 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import segments_after
 from changeling_protocol import Node
-from changeling_simulations.capacity.costs import Cost, UnitCosts, fitted
+from changeling_simulations.capacity import Cost, UnitCosts
+from changeling_simulations.fleet.devices import Wishes
 from changeling_simulations.fleet.sealing import Load, sealed
 from changeling_simulations.fleet.sending import send
 from changeling_simulations.fleet.server import Server
-from changeling_simulations.fleet.wishes import Wishes
+from scipy.optimize import nnls
 
 from tests.aggregator.serving import TOKEN, ServerProcess
 from tests.processes import children
@@ -94,6 +96,16 @@ def modelled(runs: Mapping[Size, Sequence[Measured]]) -> UnitCosts:
     return UnitCosts(**costs)
 
 
+def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[float]) -> Cost:
+    """The cost that fits runs best, by their relative errors; no part of it is below zero.
+
+    uploads, measured, times: of each run: its uploads, their cost, which is above zero, and how often a fold started.
+    """
+    n, y = np.asarray(uploads, float), np.asarray(measured, float)
+    (start, each), _ = nnls(np.stack([np.asarray(times, float), n], axis=1) / y[:, None], np.ones(len(n)))
+    return Cost(float(start), float(each))
+
+
 def times_of(name: str, size: Size) -> float:
     """How often what is measured under this name starts in a run."""
     return float(size.uploads // size.folded) if name in SECONDS else 1.0
@@ -141,7 +153,7 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
     """
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
-        with store.view() as view:
+        with store.reading() as connection:
             objects = len(segments_after(connection, {}))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")

@@ -45,7 +45,7 @@ def log_of(millions: int, folder: Path) -> Iterator[Store]:
     shutil.copy(_longest() / "server.db", folder)
     store = Store.open(folder / "server.db")
     uploads = millions * MILLION // PERIODS
-    with store.transaction() as writing:
+    with store.writing() as connection:
         connection.execute(delete(segments).where(segments.c.last > uploads))
         connection.execute(update(streams).where(streams.c.place.is_not(None)).values(length=uploads))
     try:
@@ -74,7 +74,8 @@ def log_in_segments(folder: Path, reports: int) -> Store:
     uploads = max(1, reports // PERIODS)
     arrival = UnixMilliseconds(1000 * log.survey.calendar.time(PERIODS) + 1000)
     counts = [min(UPLOADS_A_SEGMENT, uploads - at) for at in range(0, uploads, UPLOADS_A_SEGMENT)]
-    stream = log.store.open_stream()
+    with log.store.writing() as connection:
+        stream = open_stream(connection)
         connection.execute(update(streams).where(streams.c.id == stream).values(place=place.name))
     make = partial(_segment, place.name, stream, arrival, log.survey, log.key)
     if len(counts) == 1:
@@ -82,7 +83,7 @@ def log_in_segments(folder: Path, reports: int) -> Store:
     else:
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
             sizes = list(pool.map(make, range(len(counts)), counts))
-    with log.store.transaction() as writing:
+    with log.store.writing() as connection:
         for number, (count, size) in enumerate(zip(counts, sizes, strict=True)):
             first = number * UPLOADS_A_SEGMENT + 1
             name = _name(number)

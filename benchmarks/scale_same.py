@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store, log
@@ -92,16 +91,17 @@ def counted(source: Log, lots: Sequence[Appended], place: str, segments: str | N
     store = Store.open(place)
     if segments is not None and "://" not in segments:
         Folder(Path(segments), make=True)
-    with source.store.reading() as read, store.transaction() as writing:
+    with source.store.reading() as read, store.writing() as connection:
         for table in (surveys, sealing_keys):
             connection.execute(insert(table), [row._asdict() for row in read.execute(select(table))])
         named = [(segments, f"stream{each}") if segments else (None, None) for each in range(STREAMS)]
         streams = [log.open_stream(connection, *each) for each in named]
     append = log.append if segments is None else segmented.append
     for each in lots:
-        store.append(streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
+        with store.writing() as connection:
+            append(connection, streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
     fold(store, UnixSeconds(lots[-1].at), BATCH, closing=False)
-    with store.view() as view:
+    with store.reading() as connection:
         rows = [
             [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))]
             for table in (tallies, attendance, refusals)

@@ -177,5 +177,5 @@ def _disks() -> Disks:
 
 
 def _counted(store: Store) -> list[tuple[Any, ...]]:
-    with store.view() as view:
+    with store.reading() as connection:
         return [tuple(row) for table in (tallies, attendance, refusals) for row in connection.execute(select(table))]

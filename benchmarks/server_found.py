@@ -15,8 +15,7 @@ from statistics import median
 
 import httpx
 from changeling_aggregator.fold import fold
-from changeling_aggregator.server import GuardedClock
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import GuardedClock, Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import sealed_period
 from changeling_aggregator.store.log import unfolded
@@ -36,7 +35,7 @@ from changeling_protocol.wire import (
 from tests.aggregator.devices import Log, envelope, report
 from tests.aggregator.hostile import resident
 from tests.aggregator.serving import ADMIN, ServerProcess, in_process
-from tests.aggregator.test_guarded_clock import NEVER
+from tests.aggregator.test_clock import NEVER
 from tests.aggregator.test_snapshots import ASKED, DUE, PEOPLE, Polled
 from tests.protocol.examples import AUTHORITY, PINNED
 
@@ -85,7 +84,7 @@ def _jumped() -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as place:
         machine = [float(DUE), 0.0]
         log = Log.of(Store.open(Path(place) / "server.db"), ASKED, expires=int(DUE) + 3600)
-        clock = GuardedClock(NEVER, lambda: UnixSeconds(machine[0]), lambda: machine[1])
+        clock = GuardedClock(NEVER, None, lambda: UnixSeconds(machine[0]), lambda: machine[1])
         service = Service(log.store, Settings(PINNED, clock))
         with in_process(service):
             log.append_reports(machine[0], [report(1, 1)])

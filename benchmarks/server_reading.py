@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from changeling_aggregator.server.app import make_app
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings, make_app
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
 from changeling_aggregator.store.surveys import add_survey

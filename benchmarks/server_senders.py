@@ -9,8 +9,7 @@ from contextlib import closing as ending
 from contextlib import suppress
 from threading import Event, Thread
 
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store.counted import tallies_of
 from changeling_aggregator.store.runs import ID_BYTES, read_run, runs_of
 from changeling_protocol import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from changeling_protocol import Node, cover
 from changeling_statistics import Floats, Network
-from changeling_statistics.estimation.recursion import run
+from changeling_statistics.estimation.network import online_rows
 
 BRANCHING, LAYERS, PERIODS = 2, 9, 256
 SEED = 5
@@ -40,10 +40,9 @@ def hierarchy(branching: int, layers: int, periods: int, generator: np.random.Ge
 def variances(network: Network) -> tuple[Floats, Floats, Floats]:
     """Of the histograms at times 1 to T by cover sums, online and retrospectively, the edges' being the true ones."""
     times = range(1, network.periods + 1)
-    edges = len(network.start)
     cover = np.array([cover_row(network, time) ** 2 @ network.variance for time in times])
-    solved = run(network, np.zeros((edges, 1)), np.zeros((edges, 0)), network.periods)
-    online = np.array([one.planned if one else np.inf for one in solved])
+    solved = (row for _, row, _ in online_rows(network, network.periods))
+    online = np.array([np.inf if row is None else row**2 @ network.variance for row in solved])
     rows = network.rows(network.unit_sources(times))
     return cover, online, rows**2 @ network.variance
 

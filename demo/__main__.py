@@ -9,12 +9,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges, Survey
-from changeling_simulations.bundled import changelog_path
-from changeling_simulations.experiment import Experiment, simulate
-from changeling_simulations.known import known_error
-from changeling_simulations.plots import save_plot
-from changeling_simulations.population import Population
-from changeling_simulations.surveys import paper_survey
+from changeling_simulations import (
+    Experiment,
+    Population,
+    changelog_path,
+    exact_error,
+    paper_survey,
+    save_plot,
+    simulate,
+)
 from changeling_statistics import Changelog, Wish, optimal_plan, parse_duration, parse_instant, read_csv, write_survey
 from rich.console import Console
 from rich.progress import track
@@ -85,8 +88,8 @@ def _paper(calendar: Calendar, answers: Sequence[str], epsilon: Decimal) -> Surv
 
 def _as_good(population: Population, survey: Survey) -> Decimal:
     """The total epsilon, in steps of ten, at which the paper's plan is as accurate as a survey is, or more so."""
-    wanted, epsilon = known_error(population, survey).mean, EPSILON
-    while known_error(population, _paper(survey.calendar, survey.answers, epsilon)).mean > wanted:
+    wanted, epsilon = exact_error(population, survey).mean, EPSILON
+    while exact_error(population, _paper(survey.calendar, survey.answers, epsilon)).mean > wanted:
         epsilon += 10
     return epsilon
 

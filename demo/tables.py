@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from changeling_client import SurveyHandle
-from changeling_simulations.experiment import Experiment, epsilon_text
+from changeling_simulations import Experiment, epsilon_text
 from changeling_statistics import Floats
 from rich.table import Table
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 from changeling_protocol import Group, Survey
-from changeling_simulations.experiment import Experiment
+from changeling_simulations import Experiment
 
 
 def introduction(people: int, epsilon: Decimal) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from changeling_statistics import Floats
-from changeling_statistics.estimation.sampling import Design, forms, scatter
+from changeling_statistics.estimation.forms import Design, forms, scatter
 from numpy.typing import NDArray
 
 
@@ -19,17 +19,17 @@ def true_sampling_covariance(
     are reported, else to first order. If not, entries draw their groups independently, and it is of first order.
     docs/mathematics.md, "Shares"; Neyman 1923.
     """
-    columns, design = states.shape[1], replace(design, entries=float(len(states)) if fixed else 1e15)
-    quadratic, lone = forms(design, row, columns - 1), scatter(design, row**2)
+    columns, design = states.shape[1], replace(design, entries=np.array([float(len(states)) if fixed else 1e15]))
+    quadratic, lone = forms(design, row[None], columns - 1), scatter(design, row[None])
     x = (states[:, :, None] == np.arange(1, answers + 1)).astype(np.float64)
-    d = np.einsum("kt,itz->kiz", quadratic.c, x) - quadratic.base[:, None, None]
+    d = np.einsum("kt,itz->kiz", quadratic.c[0], x) - quadratic.base[0][:, None, None]
     delta = x[:, design.end] - x[:, design.start]
     about_base = delta - lone.base[None, :, None]
     d[: quadratic.sampled] -= d[: quadratic.sampled].mean(1, keepdims=True)
     delta = delta - delta.mean(0)
     spread: Floats = (
-        np.einsum("k,kiy,kiz->yz", quadratic.omega, d, d)
-        + np.einsum("e,iey,iez->yz", lone.sampled, delta, delta)
-        + np.einsum("e,iey,iez->yz", lone.tied, about_base, about_base)
+        np.einsum("k,kiy,kiz->yz", quadratic.omega[0], d, d)
+        + np.einsum("e,iey,iez->yz", lone.sampled[0], delta, delta)
+        + np.einsum("e,iey,iez->yz", lone.tied[0], about_base, about_base)
     )
     return spread

@@ -8,7 +8,7 @@ import typer
 
 def notice(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")]) -> None:
     """Print a paragraph for the privacy notice of an app that asks the survey. The signature is not checked."""
-    from changeling_client.notice import privacy_notice
+    from changeling_client import privacy_notice
     from changeling_statistics import read_survey
 
     typer.echo(privacy_notice(read_survey(file)))

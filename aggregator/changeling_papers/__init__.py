@@ -26,7 +26,6 @@ from .dynamic import (
     DeletingNode,
     FullyDynamic,
     IntervalTree,
-    Layered,
     Protects,
     Segment,
     TreeState,
@@ -38,12 +37,12 @@ from .dynamic import (
     left_path,
     level_of,
 )
+from .grouped import Cluster, Grouped, OnlineCounting, clustered, grouped
 from .offers import register
 from .partitioning import (
-    InsertionMinusDeletion,
+    PartitionedRelease,
     Partitioning,
     PartitionState,
-    SparseRelease,
     SparseVector,
     SparseVectorState,
     insertion_minus_deletion,
@@ -56,27 +55,14 @@ from .regions import (
     PrivacyRegion,
     cw_region,
     draw_regions,
-    pair_region,
     region_of,
     region_of_laws,
     region_of_randomizer,
     save_region_plot,
 )
-from .sigma import (
-    Answer,
-    Assumed,
-    Benchmark,
-    Cluster,
-    Evolving,
-    Grouped,
-    OnlineCounting,
-    SigmaCounting,
-    clustered,
-    grouped,
-    under_replacement,
-)
+from .sigma import Answer, Assumed, Benchmark, Evolving, SigmaCounting, under_replacement
 from .state_diagram import StateDiagram, state_diagram
-from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer, Once, PricedWeights
+from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer, PricedWeights
 from .streaming import StreamBound, StreamingMechanism, stream_bound
 
 __all__ = [
@@ -97,19 +83,17 @@ __all__ = [
     "FullyDynamic",
     "Grouped",
     "InfiniteMechanism",
-    "InsertionMinusDeletion",
     "IntervalTree",
     "Law",
-    "Layered",
     "LinearQueries",
     "Metered",
     "MultiplicativeWeights",
     "Odometer",
-    "Once",
     "OnlineCounting",
     "PanPrivateCounter",
     "PanPrivateMemory",
     "PartitionState",
+    "PartitionedRelease",
     "Partitioning",
     "PricedWeights",
     "PrivacyRegion",
@@ -117,7 +101,6 @@ __all__ = [
     "Query",
     "Segment",
     "SigmaCounting",
-    "SparseRelease",
     "SparseVector",
     "SparseVectorState",
     "StateDiagram",
@@ -141,7 +124,6 @@ __all__ = [
     "level_of",
     "levels_after",
     "overwrite",
-    "pair_region",
     "read_over",
     "region_of",
     "region_of_laws",

@@ -1,8 +1,9 @@
-"""`changeling count`: a count of a stream, in a process that keeps nothing but a memory which may be seized.
+"""`changeling count`, of a stream, and `changeling ask`, of one table.
 
-The pan-private counter with no changelog beside it: numbers come in on standard input, one a period, and go out with
-noise. Between two of them there is a file of fixed length that is written over in place, and nothing else. Noise is
-drawn when it is needed, never ahead by the thousand: what a process holds could be seized as well.
+`count` is the pan-private counter with no changelog beside it: numbers come in on standard input, one a period, and go
+out with noise. Between two of them there is a file of fixed length that is written over in place, and nothing else.
+Noise is drawn when it is needed, never ahead by the thousand: what a process holds could be seized as well. `ask`
+answers counting queries once, with an order that nested answers keep.
 """
 
 import csv
@@ -37,8 +38,9 @@ from changeling_central import (
 from changeling_statistics import swallows_rows
 
 from .counters import PanPrivateCounter, PanPrivateMemory, overwrite, read_over
+from .grouped import Grouped, grouped
 from .queries import MOST_VALUES, Algebra, Domain, Query, Table
-from .sigma import Answer, Grouped, SigmaCounting, grouped
+from .sigma import SigmaCounting
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -138,7 +140,7 @@ def ask(
         raise BadState(f"{output} exists: asking again would draw again; choose another output")
     domain = domain_of(column)
     queries = [Query.of(domain, text) for text in query]
-    counting = grouped(queries, spends) if apart else SigmaCounting(Algebra.of(queries), spends)
+    counting = grouped(queries, spends) if apart else Grouped((SigmaCounting(Algebra.of(queries), spends),))
     rows = domain.table(table_of(table, domain))
     path = ledger or ledger_beside(table)
     if path is None:  # a table is always a file
@@ -216,30 +218,23 @@ def _check_quotes(path: Path, domain: Domain) -> None:
         raise ValueError(f"{path}: a quote is opened and not closed: {error}") from None
 
 
-def answered(counting: SigmaCounting | Grouped, queries: Sequence[Query], table: Table, noise: Noise) -> bytes:
+def answered(counting: Grouped, queries: Sequence[Query], table: Table, noise: Noise) -> bytes:
     """The file of answers: what is promised, then a row for each query."""
     text = io.StringIO()
     text.write(f"# {said_of(counting)}\n")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for query, answer in zip(queries, _answers(counting, queries, table, noise), strict=True):
-        writer.writerow((query.text, answer.value, answer.estimate, f"{answer.standard_error:.17g}"))
+    state, _ = counting.step(counting.start(), table, noise)
+    for query in queries:
+        if (answer := counting.answer(state, query)) is not None:  # it is None for no query that was clustered
+            writer.writerow((query.text, answer.value, answer.estimate, f"{answer.standard_error:.17g}"))
     return text.getvalue().encode()
 
 
-def said_of(counting: SigmaCounting | Grouped) -> str:
+def said_of(counting: Grouped) -> str:
     """The guarantee, and what it is made of, in a line."""
     guarantee = counting.guarantee
-    algebras = counting.algebras if isinstance(counting, Grouped) else (counting,)
-    atoms = " and ".join(f"{each.algebra.atoms} atoms of laplace noise {each.noise.scale:.6g}" for each in algebras)
+    atoms = " and ".join(
+        f"{each.algebra.atoms} atoms of laplace noise {each.noise.scale:.6g}" for each in counting.algebras
+    )
     return f"{spent(guarantee.epsilon, guarantee.delta)}; {guarantee.neighbours}; {guarantee.source}; {atoms}"
-
-
-def _answers(counting: SigmaCounting | Grouped, queries: Sequence[Query], table: Table, noise: Noise) -> list[Answer]:
-    if isinstance(counting, Grouped):
-        groups, _ = counting.step(counting.start(), table, noise)
-        found = [counting.answer(groups, query) for query in queries]
-    else:
-        state, _ = counting.step(counting.start(), table, noise)
-        found = [counting.answer(state, query) for query in queries]
-    return [answer for answer in found if answer is not None]  # algebras hold all queries that they were made of

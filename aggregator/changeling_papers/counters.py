@@ -1,8 +1,13 @@
-"""Prefix sums from dyadic nodes: after t steps, one released node for every binary digit 1 of t.
+"""Counters of a stream: a prefix released at every step, from any static mechanism; and one whose memory may be seized.
 
-A step carries like a binary counter: it takes up the nodes of equal width before it and releases one node over all of
-them. So a step draws once, a prefix adds at most ⌈log₂ t⌉ + 1 nodes, and as many are remembered. A step is a part of
-at most one node of each level. Source: Chan, Shi, Song 2011; Dwork, Naor, Pitassi, Rothblum 2010.
+    BinaryMechanism      T steps, known ahead; `cum` is that of the lecture notes
+    InfiniteMechanism    a stream without an end
+    PanPrivateCounter    PPCum; `overwrite` and `read_over` keep its memory in one place on a disk
+
+After t steps a prefix adds one released node for every binary digit 1 of t: a step takes up the nodes of equal width
+before it and releases one node over all of them. So a step draws once, and is a part of at most one node of each level.
+Neighbours: streams that differ by one item at one step. Sources: Chan, Shi, Song 2011; Dwork, Naor, Pitassi, Rothblum
+2010; Qiu, Yi, sections 2.2 and 2.3; lecture notes, sections 2 and 3. States hold true sums, except PPCum's.
 """
 
 import os
@@ -85,9 +90,11 @@ class BinaryState(Generic[Data]):
 
 @dataclass(frozen=True, slots=True)
 class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
-    """Made by `binary_mechanism`. periods: T. levels: how many of nodes, the lowest one step wide.
+    """Made by `binary_mechanism`: (epsilon, delta) for the whole stream, an equal share for each level of nodes.
 
-    priced: the static mechanism at a level's share of (epsilon, delta).
+    periods: T. levels: how many of nodes, the lowest one step wide: ⌊log₂ T⌋ + 1, or ⌈log₂ T⌉ without the root of a T
+    that is a power of two, which stays undrawn as its halves serve as well. (With the root, shares of log₂ T overspend:
+    2·epsilon at T = 2.) priced: the static mechanism at a level's share.
     """
 
     static: Static[Data]
@@ -118,7 +125,7 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
         return BinaryState(state.time + 1, stack), stack[-1].prefix + self.static.zero()  # the caller's own
 
     def variance(self, step: int) -> float | None:
-        """Of every answer after so many steps, in units squared; None where the static mechanism states none."""
+        """Variance of the answers after so many steps, in units squared; None where the static one is unknown."""
         of_node = self.priced.variance
         return None if of_node is None else of_node * len(levels_after(step, self.levels - 1))
 
@@ -174,7 +181,11 @@ class InfiniteState(Generic[Data]):
 
 @dataclass(frozen=True, slots=True)
 class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data]):
-    """Prefix releases that cost (epsilon, delta) in all, however long the stream."""
+    """Prefix releases that cost (epsilon, delta) in all, however long the stream.
+
+    Dyadic blocks [2^i, 2^(i+1)) are released whole as they end, for half the budget; inside a block the binary
+    mechanism without its root runs on the other half, i levels at 1/2i each, none at i = 0.
+    """
 
     static: Static[Data]
     epsilon: Fraction
@@ -202,15 +213,14 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
         i, inside = block_of(time)
         if inside == 2**i:
             closed = state.closed + self._of_block().release(block, noise)
-            return InfiniteState(
-                time, closed, self.static.gathered([]), ()
-            ), closed + self.static.zero()  # the caller's own
+            after = InfiniteState(time, closed, self.static.gathered([]), ())
+            return after, closed + self.static.zero()  # the caller's own
         stack = pushed(state.stack, data, i, self._of_node(i), self.static.zero(), noise)
         after = InfiniteState(time, state.closed, block, stack)
         return after, after.answers
 
     def variance(self, step: int) -> float | None:
-        """Of every answer after so many steps, in units squared; None where the static mechanism states none."""
+        """Variance of the answers after so many steps, in units squared; None where the static one is unknown."""
         i, inside = block_of(step + 1)
         of_block, of_node = self._of_block().variance, self._of_node(i).variance if i else 0.0
         if of_block is None or of_node is None:
@@ -261,7 +271,21 @@ class PanPrivateMemory:
 
 @dataclass(frozen=True, slots=True)
 class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
-    """The counter of n = `steps` steps, known in advance, at `epsilon` for the outputs and one seizure together."""
+    """PPCum: a counter of n = `steps` steps whose memory may be seized, and still tells nothing more than epsilon.
+
+    One running count that never was without noise, and the noise of the dyadic nodes that are open:
+
+        output at t = N + x_1 + … + x_t + Σ N_I over the nodes I that hold t, but the root; all noise Lap((L+1)/epsilon)
+
+    Guarantee: epsilon for the outputs up to t and the memory after t together, for every t; the seizure ends the
+    release. Proof: a shift by 1 of N and of at most L = ⌈log₂ n⌉ nodes hides x_j. Memory holds the count and the N_I
+    of open nodes with I not inside [1, t] (the notes' "does not intersect" is a slip: a node half past is still
+    needed). N_I is drawn as its node begins, before that step's input is taken in.
+
+    A step overwrites the memory it is given: the one mechanism here whose old state is gone, as it must be. The noise
+    source's memory could be seized as well: OpenDP draws from the operating system's generator, which cannot be run
+    backwards, and keeps nothing. Numbers that Python copies on their way are beyond our reach.
+    """
 
     steps: int
     epsilon: Fraction
@@ -323,7 +347,7 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         return state, output
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of the output, the same at every step."""
+        """Variance of the output, the same at every step."""
         return (self.levels + 1) * self.noise.variance
 
     def check(self, state: PanPrivateMemory) -> None:
@@ -337,7 +361,11 @@ _HEAD = 32 + 4
 
 
 def overwrite(path: Path, content: bytes, length: int = 4096) -> None:
-    """Write a saved state over the one before.
+    """Write a saved state over the one before, byte for byte in one place: what pan-privacy asks of a disk.
+
+    A file of fixed length, written in place and flushed, with no copy beside it. A crash in the midst of writing leaves
+    a file that is refused, so the release ends rather than draw twice. Copying file systems, snapshots and flash may
+    keep old blocks: use a disk that does not.
 
     content: what the mechanism's `saved` wrote. length: of the file, in bytes, the same every time.
     ValueError if the state takes more, or the file has another length: it then stays as it was. OSError for a write

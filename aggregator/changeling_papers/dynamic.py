@@ -1,21 +1,24 @@
-"""A dataset from which items are only deleted, restarted when about half of them are gone: a node of the interval tree.
+"""Fully dynamic: linear queries on a database under insertion and deletion; the error follows its present size.
 
-    round r:  n~ = |D| + Lap(1/ε_r); Q(D) by the static mechanism; infinite streams of the deletions and their number
-    restart:  once deletions~ > n~/2 + 2γ, with what is left as D; halt, answering 0 for ever, if then n~ < 2γ
+    DeletingNode    a dataset from which items are only deleted, restarted when about half of them are gone
+    IntervalTree    of such nodes: a database under insertion and deletion, segment by segment
+    FullyDynamic    a partitioning that cuts updates into segments, before a tree; made by `fully_dynamic`
 
-Guarantee: (epsilon, delta) for ever: four mechanisms a round at ε_r = 3ε/2π²r², three of them with δ_r = 2δ/π²r², and
-Σ 6/π²r² = 1 (taken a little below 6/π², to be a fraction). γ bounds the error of the number of deletions with
-probability 1 - β/π²r². Neighbours: an item more at first, or deleted once more, or both.
-Source: Qiu, Yi, algorithm 3, lemma 10.
+Guarantee: the partitioning's epsilon and the tree's (epsilon, delta), added up. Neighbours are streams that differ
+- by one update (the paper's); an entry with two updates is then protected by twice as much; or
+- by one entry, which is inserted once and deleted at most once. The tree costs no more for it, as the insertion and the
+  deletion meet the same nodes; the partitioning counts both, so it runs on half its share.
+Items carry the name of their entry: with the paper's "if x is in D(v)" one deletion would hit every copy of an item.
+Source: Qiu, Yi, section 4: algorithm 3, lemmas 9 and 10, theorem 11. The state holds the database.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from math import log, log1p, pi
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from changeling_central import BadState, ConstraintBroken, Guarantee, Mechanism, Noise, UnusableChangelog, whole
 
@@ -45,9 +48,16 @@ class NodeState(Generic[Data]):
 
 @dataclass(frozen=True, slots=True)
 class DeletingNode(Generic[Data]):
-    """A node at the price (epsilon, delta). failure: β, of the bound on the error of the number of deletions.
+    """A dataset from which items are only deleted, at (epsilon, delta) for ever.
 
-    counting: the static mechanism for sizes; it gets no delta, so it is one of pure epsilon.
+        round r:  n~ = |D| + Lap(1/ε_r); Q(D) by the static mechanism; infinite streams of deletions and their number
+        restart:  once deletions~ > n~/2 + 2γ, with what is left as D; halt, answering 0 for ever, if then n~ < 2γ
+
+    Four mechanisms a round at ε_r = 3ε/2π²r², three of them with δ_r = 2δ/π²r², and Σ 6/π²r² = 1 (taken a little below
+    6/π², to be a fraction). γ bounds the error of the number of deletions with probability 1 - β/π²r². Neighbours: an
+    item more at first, or deleted once more, or both.
+
+    failure: β. counting: the static mechanism for sizes; it gets no delta, so it is one of pure epsilon.
     """
 
     static: Static[Data]
@@ -158,9 +168,15 @@ class TreeState(Generic[Data]):
 
 @dataclass(frozen=True, slots=True)
 class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
-    """The tree at (epsilon, delta). failure: β of each node.
+    """The tree at (epsilon, delta) for ever, given the segments. Neighbours: one item inserted or deleted once more.
 
-    counting: the static mechanism for the nodes' sizes. ValueError unless it takes pure epsilon.
+    Node v_j is built as segment j ends. It holds what was inserted after its nearest left ancestor, j - lowbit(j), and
+    is still there; its level is 1 + the trailing zeros of j. The dataset at q is the disjoint union of v_q and its
+    ancestors on the left: q with its lowest binary ones struck off, one after another (lemma 9). An item lies in at
+    most one node of each level ℓ, which costs 6ε/π²ℓ², 6δ/π²ℓ².
+
+    failure: β of each node. counting: the static mechanism for the nodes' sizes. ValueError unless it takes pure
+    epsilon.
     """
 
     static: Static[Data]
@@ -275,51 +291,7 @@ def _most_rounds(before: tuple[int, ...], nodes: Sequence[tuple[int, NodeState[D
     return tuple(most[level] for level in sorted(most))
 
 
-Value = TypeVar("Value")
-
 Key = int | str
-
-
-@dataclass(frozen=True, slots=True)
-class Layered(Generic[Value]):
-    """layers: of keys and their values, the newest last; the value None means that the key's is gone."""
-
-    layers: tuple[Mapping[Key, Value | None], ...] = ()
-
-    def get(self, key: Key) -> Value | None:
-        """The key's value; None where there is none, or it is gone."""
-        for layer in reversed(self.layers):
-            if key in layer:
-                return layer[key]
-        return None
-
-    def __contains__(self, key: Key) -> bool:
-        return any(key in layer for layer in self.layers)
-
-    def items(self) -> Iterator[tuple[Key, Value | None]]:
-        """Every key once, with its newest value; those that are gone too, as long as they are remembered."""
-        return iter(_joined(self.layers).items())
-
-    def over(self, newer: Mapping[Key, Value | None], forget: bool = False) -> "Layered[Value]":
-        """The map with these values instead of its own.
-
-        forget: whether what is gone may be forgotten, as if it had never been.
-        """
-        if not newer:
-            return self
-        layers = [*self.layers, newer]
-        while len(layers) > 1 and len(layers[-2]) <= 2 * len(layers[-1]):
-            layers[-2:] = [_joined(layers[-2:])]
-            if forget and len(layers) == 1:  # below it there is nothing that a key could come back from
-                layers = [{key: value for key, value in layers[0].items() if value is not None}]
-        return Layered(tuple(layers))
-
-
-def _joined(layers: Sequence[Mapping[Key, Value | None]]) -> dict[Key, Value | None]:
-    joined: dict[Key, Value | None] = {}
-    for layer in layers:
-        joined.update(layer)
-    return joined
 
 
 class Protects(StrEnum):
@@ -345,8 +317,8 @@ class DynamicState(Generic[Data]):
     """
 
     partition: PartitionState
-    held: Layered[Born]
-    pending: Layered[int]
+    held: Mapping[Key, Born | None]
+    pending: Mapping[Key, int | None]
     tree: TreeState[Data]
 
 
@@ -367,7 +339,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
     def start(self) -> DynamicState[Data]:
         """An empty database, before the first step."""
-        return DynamicState(self.partitioning.start(), Layered(), Layered(), self.tree.start())
+        return DynamicState(self.partitioning.start(), {}, {}, self.tree.start())
 
     def step(self, state: DynamicState[Data], value: Sequence[Update], noise: Noise) -> tuple[DynamicState[Data], Data]:
         """value: the updates of one more step, in their order. Returns the answers as of the last segment's end.
@@ -379,50 +351,47 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         partition, ended = self.partitioning.step(state.partition, len(value), noise)
         if not ended:
             return DynamicState(partition, state.held, pending, state.tree), self.tree.answers(state.tree)
-        held, segment = self._settled(state.held, pending, state.tree.segments + 1)
+        held, segment = self._settled(state, pending)
         tree, answers = self.tree.step(state.tree, segment, noise)
-        return DynamicState(partition, held, Layered(), tree), answers
+        return DynamicState(partition, held, {}, tree), answers
 
-    def _checked(self, state: DynamicState[Data], updates: Sequence[Update]) -> Layered[int]:
-        """What is pending after these updates."""
-        fresh: dict[Key, int | None] = {}
+    def _checked(self, state: DynamicState[Data], updates: Sequence[Update]) -> Mapping[Key, int | None]:
+        """The items that are pending after these updates."""
+        pending = dict(state.pending)
         items, step = self.tree.static.items, state.partition.time + 1
         for number, (entry, given) in enumerate(updates, 1):
             where = f"update {number} of step {step}"
             item = None if given is None else whole(given)
-            touched = entry in fresh or entry in state.pending
-            born = None if touched else state.held.get(entry)
-            now = fresh[entry] if entry in fresh else state.pending.get(entry) if touched else born and born.item
-            if given is None and now is None:
+            born = state.held.get(entry)
+            there = pending[entry] is not None if entry in pending else born is not None
+            if given is None and not there:
                 raise UnusableChangelog(f"{where}: deletes an entry that is not there")
             if given is not None:
                 if item is None or not 0 <= item < items:
                     raise ValueError(f"{where}: an item is one of 0 to {items - 1}")
-                if now is not None:
+                if there:
                     raise UnusableChangelog(f"{where}: inserts an entry that is there already")
-                if self.protects is Protects.ENTRY and (touched or entry in state.held):
+                if self.protects is Protects.ENTRY and (entry in pending or entry in state.held):
                     raise ConstraintBroken(f"{where}: inserts an entry again, which the guarantee does not count with")
-            fresh[entry] = item
-        return state.pending.over(fresh)
+            pending[entry] = item
+        return pending
 
-    def _settled(self, held: Layered[Born], pending: Layered[int], segment: int) -> tuple[Layered[Born], Segment]:
-        """The database after the segment, and what the segment does to it.
+    def _settled(
+        self, state: DynamicState[Data], pending: Mapping[Key, int | None]
+    ) -> tuple[dict[Key, Born | None], Segment]:
+        """The database after the open segment, and what the segment does to it.
 
-        An entry in `pending` that was there has been deleted, whatever came then.
+        An entry in `pending` that was there has been deleted, whatever came then. Entries that are protected as a whole
+        are remembered when they are gone.
         """
-        inserted: list[int] = []
-        deleted: list[Born] = []
-        fresh: dict[Key, Born | None] = {}
+        held, segment = dict(state.held), state.tree.segments + 1
+        deleted = [born for entry in pending if (born := held.pop(entry, None)) is not None]
         for entry, item in pending.items():
-            born = held.get(entry)
-            if born is not None:
-                deleted.append(born)
             if item is not None:
-                inserted.append(item)
-                fresh[entry] = Born(item, segment)
-            elif born is not None or self.protects is Protects.ENTRY:
-                fresh[entry] = None
-        return held.over(fresh, forget=self.protects is Protects.UPDATE), Segment(inserted, deleted)
+                held[entry] = Born(item, segment)
+            elif self.protects is Protects.ENTRY:
+                held[entry] = None
+        return held, Segment([item for item in pending.values() if item is not None], deleted)
 
     def check(self, state: DynamicState[Data]) -> None:
         """Raises BadState for parts that have seen different segments, and for items or segments that there are not."""
@@ -430,9 +399,8 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         self.tree.check(state.tree)
         if state.partition.segment != state.tree.segments + 1:
             raise BadState("the state's tree has other segments than its partitioning")
-        there = [born for _, born in state.held.items() if born]
-        items = [born.item for born in there]
-        items += [item for _, item in state.pending.items() if item is not None]
+        there = [born for born in state.held.values() if born]
+        items = [born.item for born in there] + [item for item in state.pending.values() if item is not None]
         if any(not 0 <= item < self.tree.static.items for item in items):
             raise BadState(f"the state holds an item that is none of 0 to {self.tree.static.items - 1}")
         if any(not 1 <= born.segment <= state.tree.segments for born in there):

@@ -1,9 +1,14 @@
-"""The sparse vector technique: which of a sequence of queries is the first above a threshold.
+"""Private partitioning: cuts a sparse stream into segments with about as many updates each, and releases per segment.
 
-Guarantee: epsilon for all answers together, however many are "not above"; it answers "above" once and halts. The noisy
-threshold is θ + Lap(2/epsilon), drawn once; each query gets Lap(4/epsilon). Queries are integers and of sensitivity 1.
-Neighbours: datasets that differ by one item. Source: Dwork, Roth 2014, algorithm 1; Qiu, Yi, algorithm 1; the proof
-shifts the threshold by 1 and the last query by 2, which the discrete law does as the continuous one.
+    SparseVector          which of a sequence of queries is the first above a threshold
+    Partitioning          one sparse vector after another: where segments end
+    PartitionedRelease    one infinite stream or several, of which a segment is one step; made by `sparse_release`, for
+                          insertions only, and by `insertion_minus_deletion`, of which the difference is released
+
+Guarantees: a partitioning costs epsilon for all ends of segments, for ever, as each segment is cut by a sparse vector
+that sees no other segment (adaptive parallel composition, Qiu, Yi, theorem 6). What is released on the segments costs
+its own epsilon besides. Neighbours: streams that differ by one update at one step. States hold true counts.
+Sources: Dwork, Roth 2014, algorithm 1; Dwork, Naor, Reingold, Rothblum 2015; Qiu, Yi, algorithms 1 and 2, theorem 8.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +32,12 @@ class SparseVectorState:
 
 @dataclass(frozen=True, slots=True)
 class SparseVector(Mechanism[SparseVectorState, int, bool]):
-    """threshold: θ, public, in the queries' unit. It halts once it has answered "above": more steps cost more."""
+    """The sparse vector technique: epsilon for all answers together, however many are "not above".
+
+    The noisy threshold is θ + Lap(2/epsilon), drawn once; each query, an integer of sensitivity 1, gets Lap(4/epsilon).
+    It halts once it has answered "above". The proof shifts the threshold by 1 and the last query by 2, which the
+    discrete law does as the continuous one. threshold: θ, public, in the queries' unit.
+    """
 
     threshold: float
     epsilon: Fraction
@@ -86,7 +96,14 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning(Mechanism[PartitionState, int, bool]):
-    """The cutter of a stream. periods: T, or None for a stream without an end. failure: β, of the bound on segments."""
+    """The cutter of a stream. periods: T, or None for a stream without an end. failure: β, of the bound on segments.
+
+    With probability 1 - β a segment holds O(log(t/β) / epsilon) updates, and there are O(n_t) segments by t (finite T),
+    or O(n_t + log log t) (infinite). A segment also ends at a limit T_j whatever it holds, which is public.
+
+        infinite:  T_1 = 2, then T_j = t²;  β_j = 6β / π²j²;  θ_j = (7/epsilon) ln(2 T_j / β_j)
+        finite:    T_j = T;                 β_j = β / T;       the same θ_j
+    """
 
     epsilon: Fraction
     failure: float = 0.05
@@ -158,53 +175,69 @@ def partitioned(
 
 
 @dataclass(frozen=True, slots=True)
-class SparseState(Generic[Data]):
-    """pending: the true dataset of the open segment. released: the stream of segments that have ended."""
+class SegmentState(Generic[Data]):
+    """pending: the true dataset of the open segment in each stream. streams: of segments that have ended."""
 
     partition: PartitionState
-    pending: Data
-    released: InfiniteState[Data]
+    pending: tuple[Data, ...]
+    streams: tuple[InfiniteState[Data], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SparseRelease(Mechanism[SparseState[Data], Data, Data], Generic[Data]):
-    """A finite or infinite partitioning before an infinite stream of segments."""
+class PartitionedRelease(Mechanism[SegmentState[Data], tuple[Data, ...], Data], Generic[Data]):
+    """Streams of segments on one partitioning; between the ends of segments the last answers stand.
+
+    release: what each stream is released by; an update is in one of them. signs: of each stream, 1 where its answers
+    are added, -1 where they are taken away.
+    """
 
     partitioning: Partitioning
     release: InfiniteMechanism[Data]
+    signs: tuple[int, ...] = (1,)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the partitioning and the release cost, added up."""
-        cut, released = self.partitioning.guarantee, self.release.guarantee
-        return Guarantee(cut.epsilon + released.epsilon, released.delta, NEIGHBOURS, "Qiu, Yi, theorem 8")
+        """The costs of the partitioning and of one stream, added up: an update is in one of the streams."""
+        epsilon = self.partitioning.epsilon + self.release.epsilon
+        source = "Qiu, Yi, theorem 8" if len(self.signs) == 1 else "Qiu, Yi, section 1.3"
+        return Guarantee(epsilon, self.release.delta, NEIGHBOURS, source)
 
-    def start(self) -> SparseState[Data]:
+    def start(self) -> SegmentState[Data]:
         """Before the first step, in the first segment."""
-        return SparseState(self.partitioning.start(), self.release.static.gathered([]), self.release.start())
+        nothing, start = self.release.static.gathered([]), self.release.start()
+        return SegmentState(self.partitioning.start(), (nothing,) * len(self.signs), (start,) * len(self.signs))
 
-    def step(self, state: SparseState[Data], value: Data, noise: Noise) -> tuple[SparseState[Data], Data]:
-        """value: the items of one more step. Returns the answers on all items of ended segments, in units of 1/grain.
+    def step(self, state: SegmentState[Data], value: tuple[Data, ...], noise: Noise) -> tuple[SegmentState[Data], Data]:
+        """value: the items of one more step in each stream. Returns the answers on all items of ended segments.
 
         Raises BudgetExhausted and ValueError as its parts do; nothing is drawn then.
         """
         static = self.release.static
-        data = static.checked(value)
-        partition, ended = self.partitioning.step(state.partition, static.size(data), noise)
-        pending = state.pending + data
+        data = [static.checked(items) for items in value]
+        if len(data) != len(self.signs):
+            raise ValueError(f"a step brings a dataset for each of {len(self.signs)} streams, got {len(data)}")
+        partition, ended = self.partitioning.step(state.partition, sum(map(static.size, data)), noise)
+        pending = tuple(before + items for before, items in zip(state.pending, data, strict=True))
         if not ended:
-            again = state.released.answers + static.zero()  # the caller's own
-            return SparseState(partition, pending, state.released), again
-        released, answers = self.release.step(state.released, pending, noise)
-        return SparseState(partition, static.gathered([]), released), answers
+            after = SegmentState(partition, pending, state.streams)
+        else:
+            steps = [self.release.step(s, d, noise)[0] for s, d in zip(state.streams, pending, strict=True)]
+            after = SegmentState(partition, self.start().pending, tuple(steps))
+        answers = static.zero()  # the caller's own
+        for sign, stream in zip(self.signs, after.streams, strict=True):
+            answers = answers + sign * stream.answers
+        return after, answers
 
-    def check(self, state: SparseState[Data]) -> None:
+    def check(self, state: SegmentState[Data]) -> None:
         """Raises BadState for parts that are not theirs, or that have seen different segments."""
         self.partitioning.check(state.partition)
-        self.release.check(state.released)
-        check_data(self.release.static, state.pending)
-        if state.partition.segment != state.released.time + 1:
-            raise BadState("the state's release has other segments than its partitioning")
+        if not len(state.pending) == len(state.streams) == len(self.signs):
+            raise BadState(f"the state is of {len(state.streams)} streams, not of {len(self.signs)}")
+        check_data(self.release.static, *state.pending)
+        for stream in state.streams:
+            self.release.check(stream)
+            if state.partition.segment != stream.time + 1:
+                raise BadState("the state's streams have other segments than its partitioning")
 
 
 def sparse_release(
@@ -213,74 +246,13 @@ def sparse_release(
     delta: Fraction = Fraction(0),
     periods: int | None = None,
     cutting: Fraction = Fraction(1, 4),
-    failure: float = 0.05,
-) -> SparseRelease[Data]:
-    """The sparse release that costs at most (epsilon, delta) in all.
+) -> PartitionedRelease[Data]:
+    """The release of insertions only, and few, that costs at most (epsilon, delta) in all.
 
     cutting: the share of epsilon that the partitioning takes. periods: T, or None for a stream without an end.
-    failure: β of the partitioning.
     """
-    partitioning, left = partitioned(epsilon, cutting, failure, periods)
-    return SparseRelease(partitioning, InfiniteMechanism(static, left, delta))
-
-
-@dataclass(frozen=True, slots=True)
-class DifferenceState(Generic[Data]):
-    """coming, going: the true datasets of the open segment. inserted, deleted: the streams."""
-
-    partition: PartitionState
-    coming: Data
-    going: Data
-    inserted: InfiniteState[Data]
-    deleted: InfiniteState[Data]
-
-
-@dataclass(frozen=True, slots=True)
-class InsertionMinusDeletion(Mechanism[DifferenceState[Data], tuple[Data, Data], Data], Generic[Data]):
-    """Made by `insertion_minus_deletion`. partitioning: cuts the updates. stream: of insertions, and of deletions."""
-
-    partitioning: Partitioning
-    stream: InfiniteMechanism[Data]
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What the partitioning and one of the streams cost: an update is in one of the two."""
-        epsilon = self.partitioning.epsilon + self.stream.epsilon
-        return Guarantee(epsilon, self.stream.delta, "streams that differ by one update", "Qiu, Yi, section 1.3")
-
-    def start(self) -> DifferenceState[Data]:
-        """Before the first step, in the first segment."""
-        nothing, start = self.stream.static.gathered([]), self.stream.start()
-        return DifferenceState(self.partitioning.start(), nothing, nothing, start, start)
-
-    def step(
-        self, state: DifferenceState[Data], value: tuple[Data, Data], noise: Noise
-    ) -> tuple[DifferenceState[Data], Data]:
-        """value: the items inserted and deleted at one more step. Returns the answers as of the last segment's end.
-
-        Raises BudgetExhausted and ValueError as its parts do; nothing is drawn then.
-        """
-        static = self.stream.static
-        came, went = static.checked(value[0]), static.checked(value[1])
-        partition, ended = self.partitioning.step(state.partition, static.size(came) + static.size(went), noise)
-        coming, going = state.coming + came, state.going + went
-        if not ended:
-            after = DifferenceState(partition, coming, going, state.inserted, state.deleted)
-            return after, after.inserted.answers - after.deleted.answers
-        inserted, plus = self.stream.step(state.inserted, coming, noise)
-        deleted, minus = self.stream.step(state.deleted, going, noise)
-        nothing = static.gathered([])
-        return DifferenceState(partition, nothing, nothing, inserted, deleted), plus - minus
-
-    def check(self, state: DifferenceState[Data]) -> None:
-        """Raises BadState for parts that are not theirs, or that have seen different segments."""
-        self.partitioning.check(state.partition)
-        self.stream.check(state.inserted)
-        self.stream.check(state.deleted)
-        check_data(self.stream.static, state.coming)
-        check_data(self.stream.static, state.going)
-        if not state.partition.segment == state.inserted.time + 1 == state.deleted.time + 1:
-            raise BadState("the state's streams have other segments than its partitioning")
+    partitioning, left = partitioned(epsilon, cutting, 0.05, periods)
+    return PartitionedRelease(partitioning, InfiniteMechanism(static, left, delta))
 
 
 def insertion_minus_deletion(
@@ -289,12 +261,10 @@ def insertion_minus_deletion(
     delta: Fraction = Fraction(0),
     periods: int | None = None,
     cutting: Fraction = Fraction(1, 4),
-    failure: float = 0.05,
-) -> InsertionMinusDeletion[Data]:
-    """The release that costs at most (epsilon, delta) in all.
+) -> PartitionedRelease[Data]:
+    """Two insertion-only streams, of which the difference answers for what is there; arguments as of `sparse_release`.
 
-    periods: T, or None for a stream without an end. cutting: the share of epsilon that the partitioning takes.
-    failure: β of the partitioning.
+    The simple way that the fully dynamic mechanism is measured against: its error follows the number of updates N_t
+    where the fully dynamic one's follows the size n_t. A step brings (items inserted, items deleted).
     """
-    partitioning, left = partitioned(epsilon, cutting, failure, periods)
-    return InsertionMinusDeletion(partitioning, InfiniteMechanism(static, left, delta))
+    return replace(sparse_release(static, epsilon, delta, periods, cutting), signs=(1, -1))

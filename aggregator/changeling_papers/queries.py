@@ -1,8 +1,13 @@
-"""What a table's columns may hold, declared in public, and a table read under that declaration.
+"""Counting queries of one table, in the one form that all ways to write them share, and the algebra they generate.
 
-    Domain.of(age=range(0, 121), city=["Paris", "Rome", "elsewhere"], smoker=[False, True])
+    Domain    what a table's columns may hold, declared in public: Domain.of(age=range(121), city=["Paris", "Rome"])
+    Table     a table that keeps to a domain
+    Query     how many rows satisfy a predicate
+    Algebra   the atoms of queries: the least pieces of the domain that they are made of
 
-Queries, atoms and clusters are made from the declaration alone; what the rows hold decides none of them.
+Queries, atoms and clusters are made from the declaration and the predicates alone; what the rows hold decides none of
+them: two combinations of values belong to one atom if no query tells them apart. What no query holds is an atom as
+well, or complements could not be answered.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,8 +55,8 @@ class Domain:
 
     @classmethod
     def of(cls, **columns: Iterable[Value]) -> "Domain":
-        # one more than will do, or a range of 10^12 would fill the memory before it is refused
         """The domain of columns given by name: Domain.of(age=range(121), city=["Paris", "Rome"])."""
+        # one more than will do, or a range of 10^12 would fill the memory before it is refused
         return cls(tuple(columns), tuple(tuple(islice(values, MOST_VALUES + 1)) for values in columns.values()))
 
     def index(self, name: str) -> int:
@@ -134,8 +139,10 @@ MOST_CELLS = 2**22
 class Query:
     """How many rows of a table satisfy a predicate.
 
-    text: as it was written. columns: those it constrains, rising. classes: of each of them.
+    Each column's values fall into classes that the query does not tell apart. A column that makes no difference is
+    none of the query's columns, whatever its text says.
 
+    text: as it was written. columns: those it constrains, rising. classes: of each of them.
     mask: which combinations of classes count, one axis for each column. key: the same for queries that mean the same.
     bits: 2^column, added up over the columns.
     """

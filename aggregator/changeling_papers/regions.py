@@ -1,7 +1,20 @@
-"""A mechanism over finitely many databases and outputs, given by its exact probabilities.
+"""Privacy regions of finite mechanisms, exactly: how often a test of "x or x'?" must be wrong.
 
-A matrix P: P[y][x] is the probability of output y from database x; every column adds up to 1, in fractions. It also
-says which pairs of databases are neighbours. Releases nothing itself: it is what regions are read off.
+    R(M) = hull of {(Pr[M(x) ∈ S], Pr[M(x') ∉ S]) : all sets S of outputs, all neighbours x, x' in either order}
+
+A point is (false alarm, missed detection) of some test. M is (ε, δ)-differentially private if and only if R(M) lies
+within R(ε, δ): e^ε·f + m ≥ 1 - δ and f + e^ε·m ≥ 1 - δ. Every tangent line of R(M) is such a pair, and those at its
+edges, a finite list (ε_i, δ_i), determine it. In fractions; an ε is the logarithm of a fraction, rounded up. Nothing is
+released here: regions are read off a matrix.
+
+Source: "Composition theorem for streaming CW-privacy", section 1; Kairouz, Oh, Viswanath 2017. The paper calls the
+union over the pairs convex; it need not be, and nothing changes when its hull is taken.
+
+    >>> third = region_of(FiniteMechanism.of([["3/4", "1/4"], ["1/4", "3/4"]]))
+    >>> [(corner.ratio, corner.delta) for corner in third.corners]
+    [(Fraction(3, 1), Fraction(0, 1))]
+    >>> third.delta_at_ratio(Fraction(2)), third.allows(Fraction(2), Fraction(1, 4))
+    (Fraction(1, 4), True)
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,10 +43,9 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class FiniteMechanism:
-    """A mechanism by the exact probabilities of its outputs.
+    """A mechanism over finitely many databases and outputs, by its exact probabilities.
 
     rows: P, a row for each output and a column for each database. neighbours: pairs of columns, in either order.
-
     ValueError unless each column is a distribution and each pair names two columns.
     """
 
@@ -205,11 +217,6 @@ def region_of(mechanism: FiniteMechanism) -> PrivacyRegion:
     return region_of_laws((mechanism.column(x), mechanism.column(y)) for x, y in mechanism.neighbours)
 
 
-def pair_region(mechanism: FiniteMechanism, first: int, second: int) -> PrivacyRegion:
-    """The region of telling two databases apart, in either order, neighbours or not. first, second: their columns."""
-    return region_of_laws([(mechanism.column(first), mechanism.column(second))])
-
-
 def region_of_randomizer(randomizer: Randomizer) -> PrivacyRegion:
     """The region of one report of the local model, whatever the two inputs."""
     return PrivacyRegion(randomizer_curve(randomizer))
@@ -224,10 +231,23 @@ def region_of_laws(pairs: Iterable[tuple[Law, Law]]) -> PrivacyRegion:
 def cw_region(
     mechanism: FiniteMechanism, laws: Iterable[tuple[Sequence[Fraction], Sequence[Fraction]]]
 ) -> PrivacyRegion:
-    """The region of the rows P f and P f', for the worst of the pairs (f, f').
+    """The region of a mechanism whose database is drawn at random: coupled-worlds (CW) privacy.
 
-    laws: probabilities over the mechanism's databases, shapes (databases,). ValueError for none, or for what is no
-    law. The mechanism's own neighbours are not looked at.
+    The observer knows the law of the database, f given a secret's one value and f' with the secret scrubbed, and
+    nothing else of it. Then M(X) has law P f and M(alt(X)) has law P f': two rows of a mechanism over two databases. So
+    the data's own randomness may protect, even where M draws nothing, while the law is right and the observer knows no
+    more than it says. Section 1.2; Bassily, Groce, Katz, Smith 2013. The exact number of ones among three fair bits, an
+    observer who asks for the first bit:
+
+        >>> from itertools import product
+        >>> databases = list(product((0, 1), repeat=3))
+        >>> count = FiniteMechanism.tabled(databases, lambda bits: {sum(bits): 1})
+        >>> one, zero = (tuple(Fraction(bits[0] == bit, 4) for bits in databases) for bit in (1, 0))
+        >>> [(corner.ratio, corner.delta) for corner in cw_region(count, [(one, zero)]).corners]
+        [(Fraction(2, 1), Fraction(1, 4))]
+
+    laws: pairs (f, f'), of which the worst counts; probabilities over the mechanism's databases. ValueError for none,
+    or for what is no law. The mechanism's own neighbours are not looked at.
     """
     pairs = [(mechanism.mixed(secret), mechanism.mixed(scrubbed)) for secret, scrubbed in laws]
     if not pairs:

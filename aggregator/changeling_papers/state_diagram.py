@@ -6,6 +6,7 @@ is then no mutation. NULL is a state like any other, so insertion and deletion c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 import numpy as np
 from changeling_protocol import AtMost
@@ -18,8 +19,7 @@ NULL = ""
 class StateDiagram:
     """The answers to report and what they promise.
 
-    components: each answer's states, in an order along the moves. constraint: what entries keep to if these are
-    reported.
+    components: each answer's states, in an order along the moves. constraint: of entries, if these are reported.
     """
 
     components: tuple[tuple[str, ...], ...]
@@ -37,6 +37,10 @@ def state_diagram(moves: Iterable[tuple[str, str]], inserted_as: Iterable[str], 
 
     moves: (from, to) among states. inserted_as: the states an entry can begin in. An entry that may be inserted
     again after its deletion has no bound. ValueError for a move from or to NULL, and if nothing can be inserted.
+
+    >>> diagram = state_diagram([("trial", "paying"), ("paying", "late"), ("late", "paying")], ["trial"])
+    >>> diagram.components, diagram.constraint.k
+    ((('trial',), ('late', 'paying')), 3)
     """
     from scipy.sparse import csc_matrix  # loads slowly
     from scipy.sparse.csgraph import connected_components
@@ -51,28 +55,15 @@ def state_diagram(moves: Iterable[tuple[str, str]], inserted_as: Iterable[str], 
     ends = ([number[a] for a, _ in edges], [number[b] for _, b in edges])
     links = csc_matrix((np.ones(len(edges)), ends), shape=(len(states), len(states)))
     count, label = connected_components(links, directed=True, connection="strong")
-    after: list[set[int]] = [set() for _ in range(count)]
-    for a, b in zip(*ends, strict=True):
-        if label[a] != label[b]:
-            after[label[a]].add(int(label[b]))
-    order = _topological(after)
+    before: dict[int, set[int]] = {component: set() for component in range(count)}
+    for a, b in zip(label[ends[0]].tolist(), label[ends[1]].tolist(), strict=True):
+        if a != b:
+            before[b].add(a)
+    order = list(TopologicalSorter(before).static_order())
     longest = [0] * count
     for component in reversed(order):
-        longest[component] = max((1 + longest[b] for b in after[component]), default=0)
+        for earlier in before[component]:
+            longest[earlier] = max(longest[earlier], 1 + longest[component])
     most = 1 + max(longest[label[number[state]]] for state in starts) + int(deletable)
     members = tuple(tuple(state for state in states if label[number[state]] == component) for component in order)
     return StateDiagram(members, AtMost(most))
-
-
-def _topological(after: list[set[int]]) -> list[int]:
-    incoming = [sum(i in targets for targets in after) for i in range(len(after))]
-    ready = [i for i, n in enumerate(incoming) if n == 0]
-    order: list[int] = []
-    while ready:
-        component = ready.pop()
-        order.append(component)
-        for target in sorted(after[component]):
-            incoming[target] -= 1
-            if incoming[target] == 0:
-                ready.append(target)
-    return order

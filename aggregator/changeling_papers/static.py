@@ -1,9 +1,19 @@
-"""What a static mechanism is: a class of linear queries, to which a price is put before anything is released.
+"""Static mechanisms: linear queries of one dataset, behind one interface that every dynamic mechanism takes.
+
+    BasicCounting           how many items there are; Laplace or Gaussian noise
+    LinearQueries           a table of queries, each answer with noise of its own (the queries are composed)
+    MultiplicativeWeights   many queries, answered from one synthetic dataset that is fitted to a few measurements
+    Metered                 any of them as a `Mechanism`, asked again and again until its odometer refuses
+
+Guarantee: (epsilon, delta) for all answers of one release together. Neighbours: datasets that differ by one item.
+Sources: Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020; Hardt, Rothblum
+2010; Hardt, Ligett, McSherry 2012; Dwork, Roth 2014, claim 3.9; Bun, Steinke 2016.
 
 A dataset is its histogram over the items 0..x-1, or one number where there is but one item; answers are integers in
-multiples of 1/grain, so that they add up exactly over disjoint datasets and states hold no floats.
+multiples of 1/grain, so that they add up exactly over disjoint datasets, and states hold no floats.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, log, sqrt
@@ -36,15 +46,41 @@ else:
 NEIGHBOURS = "datasets that differ by one item"
 
 
-class Priced(Protocol[Data]):
-    """A static mechanism at its price.
+@dataclass(frozen=True, slots=True)
+class Odometer:
+    """A budget and what is spent of it, added up exactly (basic composition). Charging returns a new odometer.
 
-    variance: of every answer, in units squared; None where answers are not the truth plus independent noise.
+    epsilon, delta: the budget. spent_epsilon, spent_delta: the cost of what was released. ValueError unless epsilon > 0
+    and 0 <= delta < 1.
     """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    spent_epsilon: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        check_price(self.epsilon, self.delta)
+
+    def charged(self, epsilon: Fraction, delta: Fraction = Fraction(0)) -> "Odometer":
+        """The odometer after a release of this cost. Raises BudgetExhausted where it is more than what is left."""
+        if epsilon < 0 or delta < 0:
+            raise ValueError(f"a cost is not negative, got {epsilon} and {delta}")
+        after = replace(self, spent_epsilon=self.spent_epsilon + epsilon, spent_delta=self.spent_delta + delta)
+        if after.spent_epsilon > self.epsilon or after.spent_delta > self.delta:
+            raise BudgetExhausted(
+                f"this release costs epsilon {float(epsilon):g}, delta {float(delta):g}; left are "
+                f"{float(self.epsilon - self.spent_epsilon):g} and {float(self.delta - self.spent_delta):g}"
+            )
+        return after
+
+
+class Priced(Protocol[Data]):
+    """A static mechanism at its price."""
 
     @property
     def variance(self) -> float | None:
-        """Of every answer, in units squared, or None."""
+        """Variance of every answer, in units squared; None where answers are not the truth and independent noise."""
         ...
 
     def release(self, data: Data, noise: Noise) -> Data:
@@ -52,50 +88,39 @@ class Priced(Protocol[Data]):
         ...
 
 
-class Static(Protocol[Data]):
-    """Linear queries f(D) = Σ_{x in D} f(x), 0 <= f <= 1. Neighbours: datasets that differ by one item.
+class Static(ABC, Generic[Data]):
+    """Linear queries f(D) = Σ_{x in D} f(x), 0 <= f <= 1, to which a price is put before anything is released."""
 
-    items: how many items there are. grain: answers are in multiples of 1/grain. source: where the guarantee is proved.
-    """
+    __slots__ = ()
 
     @property
+    @abstractmethod
     def items(self) -> int:
-        """How many items there are."""
-        ...
+        """How many items there are, x."""
 
-    @property
-    def grain(self) -> int:
-        """Answers are in multiples of 1/grain."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Where the guarantee is proved."""
-        ...
-
+    @abstractmethod
     def gathered(self, items: list[int]) -> Data:
         """The dataset of these items."""
-        ...
 
+    @abstractmethod
     def size(self, data: Data) -> int:
         """How many items the dataset holds."""
-        ...
 
+    @abstractmethod
     def checked(self, data: Data) -> Data:
         """The dataset, if it is one. ValueError for anything else."""
-        ...
 
+    @abstractmethod
     def zero(self) -> Data:
         """Answers on the empty dataset."""
-        ...
 
+    @abstractmethod
     def truth(self, data: Data) -> Data:
-        """Answers without noise, for tests and simulations."""
-        ...
+        """Answers without noise, in multiples of 1/grain."""
 
+    @abstractmethod
     def under(self, epsilon: Fraction, delta: Fraction) -> Priced[Data]:
         """The mechanism at (epsilon, delta). ValueError where it cannot be had at this price."""
-        ...
 
 
 def check_price(epsilon: Fraction, delta: Fraction) -> None:
@@ -104,9 +129,10 @@ def check_price(epsilon: Fraction, delta: Fraction) -> None:
         raise ValueError(f"a price has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
 
 
-def check_data(static: Static[Data], data: Data) -> None:
-    """Raises BadState unless a state's dataset has the shape of this mechanism's datasets."""
-    _check_like(data, static.gathered([]))
+def check_data(static: Static[Data], *datasets: Data) -> None:
+    """Raises BadState unless a state's datasets have the shape of this mechanism's datasets."""
+    for data in datasets:
+        _check_like(data, static.gathered([]))
 
 
 def check_answers(static: Static[Data], answers: Data) -> None:
@@ -124,34 +150,15 @@ def _check_like(value: Data, like: Data) -> None:
         check_counts(value, like.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Odometer:
-    """A budget and what is spent of it, per entry.
+def _noise_under(law: Law, moved: int, squares: int, epsilon: Fraction, delta: Fraction) -> NodeNoise:
+    """The noise of a law at a price; one item moves the answers by `moved` in L1 and √squares in L2 length.
 
-    epsilon, delta: the budget. spent_epsilon, spent_delta: what released outputs have cost so far. ValueError unless
-    epsilon > 0 and 0 <= delta < 1.
+    Laplace noise uses no delta. ValueError for Gaussian noise without a delta.
     """
-
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
-    spent_epsilon: Fraction = Fraction(0)
-    spent_delta: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        if self.epsilon <= 0 or not 0 <= self.delta < 1:
-            raise ValueError(f"a budget has epsilon > 0 and 0 <= delta < 1, got {self.epsilon} and {self.delta}")
-
-    def charged(self, epsilon: Fraction, delta: Fraction = Fraction(0)) -> "Odometer":
-        """The odometer after a release of this cost. Raises BudgetExhausted where it is more than what is left."""
-        if epsilon < 0 or delta < 0:
-            raise ValueError(f"a cost is not negative, got {epsilon} and {delta}")
-        after = replace(self, spent_epsilon=self.spent_epsilon + epsilon, spent_delta=self.spent_delta + delta)
-        if after.spent_epsilon > self.epsilon or after.spent_delta > self.delta:
-            raise BudgetExhausted(
-                f"this release costs epsilon {float(epsilon):g}, delta {float(delta):g}; left are "
-                f"{float(self.epsilon - self.spent_epsilon):g} and {float(self.delta - self.spent_delta):g}"
-            )
-        return after
+    check_price(epsilon, delta)
+    if law is Law.LAPLACE:
+        return calibrated({moved: 1}, epsilon)
+    return NodeNoise(Law.GAUSSIAN, gaussian_scale(squares, concentrated_budget(epsilon, delta)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,7 @@ class PricedCount:
 
     @property
     def variance(self) -> float:
-        """Of the count, in items squared."""
+        """Variance of the count, in items squared."""
         return self.drawn.variance
 
     def release(self, data: int, noise: Noise) -> int:
@@ -171,21 +178,15 @@ class PricedCount:
 
 
 @dataclass(frozen=True, slots=True)
-class BasicCounting:
+class BasicCounting(Static[int]):
     """The number of items, of which there is one kind: a dataset is its size."""
 
     law: Law = Law.LAPLACE
-    items: int = 1
-    grain: int = 1
-
-    def __post_init__(self) -> None:
-        if self.items != 1 or self.grain != 1:
-            raise ValueError(f"basic counting knows one item and grain 1, got {self.items} and {self.grain}")
 
     @property
-    def source(self) -> str:
-        """Where the guarantee is proved."""
-        return "Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, appendix A.1"
+    def items(self) -> int:
+        """One: items are not told apart."""
+        return 1
 
     def gathered(self, items: list[int]) -> int:
         """How many items these are."""
@@ -212,14 +213,11 @@ class BasicCounting:
 
     def under(self, epsilon: Fraction, delta: Fraction) -> PricedCount:
         """Counting at (epsilon, delta). ValueError for Gaussian noise without a delta."""
-        check_price(epsilon, delta)
-        if self.law is Law.LAPLACE:
-            return PricedCount(calibrated({1: 1}, epsilon))
-        return PricedCount(NodeNoise(Law.GAUSSIAN, gaussian_scale(1, concentrated_budget(epsilon, delta))))
+        return PricedCount(_noise_under(self.law, 1, 1, epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryTable:
+class QueryTable(Static[Counts]):
     """f: q queries of x items as integers 0..grain, in multiples of 1/grain; table: shape (q, x), kept as a copy."""
 
     table: Counts
@@ -277,7 +275,7 @@ class PricedQueries:
 
     @property
     def variance(self) -> float:
-        """Of each answer, in multiples of 1/grain squared."""
+        """Variance of each answer, in multiples of 1/grain squared."""
         return self.drawn.variance
 
     def release(self, data: Counts, noise: Noise) -> Counts:
@@ -287,54 +285,50 @@ class PricedQueries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearQueries(QueryTable):
-    """All the queries of a table, with noise of one law."""
+    """All the queries of a table, with noise of one law.
+
+    Laplace noise is for max_x Σ_q f_q(x), what one item can do to all queries; Gaussian noise for the L2 length
+    max_x √Σ_q f_q(x)², under concentrated composition.
+    """
 
     law: Law = Law.LAPLACE
     _moved: int = field(init=False)
-    _squared: int = field(init=False)
+    _squares: int = field(init=False)
 
     def __post_init__(self) -> None:
         QueryTable.__post_init__(self)
         object.__setattr__(self, "_moved", int(self.table.sum(0).max()))
-        object.__setattr__(self, "_squared", int((self.table**2).sum(0).max()))
-
-    @property
-    def source(self) -> str:
-        """Where the guarantee is proved."""
-        return "Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020"
+        object.__setattr__(self, "_squares", int((self.table**2).sum(0).max()))
 
     def under(self, epsilon: Fraction, delta: Fraction) -> PricedQueries:
         """All the queries at (epsilon, delta). ValueError for Gaussian noise without a delta."""
-        check_price(epsilon, delta)
-        if self.law is Law.LAPLACE:
-            return PricedQueries(self, calibrated({self._moved: 1}, epsilon))
-        scale = gaussian_scale(self._squared, concentrated_budget(epsilon, delta))
-        return PricedQueries(self, NodeNoise(Law.GAUSSIAN, scale))
+        return PricedQueries(self, _noise_under(self.law, self._moved, self._squares, epsilon, delta))
 
 
 SIZE_SHARE = Fraction(1, 4)
-"""Of the budget: what the size costs."""
+"""The part of the budget of multiplicative weights that measures the size."""
 PASSES = 20
 """How often the measurements are gone over after each round; costs no privacy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """How much noise each step gets.
-
-    size: on the dataset's size. choice: on each score of a round. measurement: on the query that a round chose.
-    gaussian: whether size and measurement are of Gaussian noise; scores are always of Laplace noise.
-    """
+    """Noise scales of multiplicative weights: on the size, on each score of a round, on the query that is chosen."""
 
     size: float
     choice: float
     measurement: float
-    gaussian: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PricedWeights:
-    """Multiplicative weights at the price (epsilon, delta)."""
+    """Multiplicative weights at the price (epsilon, delta).
+
+    The size is private, and measured first. Each round finds a query that the synthetic dataset answers badly (report
+    noisy max, scale 2/epsilon as scores may move either way), measures it, and reweights. delta = 0: Laplace noise, and
+    budgets of rounds add up; delta > 0: Gaussian measurements, and rounds add up as zCDP, an epsilon-private choice
+    being epsilon²/2-zCDP. Answers are biased: they come from what the weights know so far.
+    """
 
     queries: "MultiplicativeWeights"
     epsilon: Fraction
@@ -351,16 +345,17 @@ class PricedWeights:
         Where the noisy size is worth no round, they are those of a flat dataset, and what the rounds would have cost
         measures the size a second time, as a flat dataset is nothing but its size.
         """
-        table, weights = self.queries.table, np.zeros(self.queries.items)
-        size = self._measured(self.queries.size(data), self.scales(1).size, noise)
+        table, true, scale = self.queries.table, self.queries.size(data), self.scales(1).size
+        size: float = self._measured(true, scale, noise)
+        weights = np.zeros(self.queries.items)
         if rounds := self.rounds(size):
             weights = self._fitted(self.queries.truth(data), size, rounds, noise)
-            return np.rint(table @ _shares(weights) * size).astype(np.int64)
-        again = self._measured(self.queries.size(data), self.rest_scale(), noise)
-        trust = (self.rest_scale() / self.scales(1).size) ** 2
-        return np.rint(table @ _shares(weights) * (trust * size + again) / (trust + 1)).astype(np.int64)
+        else:
+            again, trust = self._measured(true, self.rest_scale(), noise), (self.rest_scale() / scale) ** 2
+            size = (trust * size + again) / (trust + 1)
+        return np.rint(table @ _shares(weights) * size).astype(np.int64)
 
-    def _fitted(self, truth: Counts, size: int, rounds: int, noise: Noise) -> Floats:
+    def _fitted(self, truth: Counts, size: float, rounds: int, noise: Noise) -> Floats:
         table, grain, scales = self.queries.table, self.queries.grain, self.scales(rounds)
         weights = np.zeros(self.queries.items)
         asked: list[int] = []
@@ -373,7 +368,7 @@ class PricedWeights:
             weights = _reweighted(weights, table[asked] / grain, np.array(measured), size)
         return weights
 
-    def rounds(self, size: int) -> int:
+    def rounds(self, size: float) -> int:
         """How many rounds a dataset of this noisy size is worth: the fit of n√(ln x / rounds) against the noise."""
         n, x, q = max(size, 0), self.queries.items, len(self.queries.table)
         if self.delta == 0:
@@ -386,24 +381,16 @@ class PricedWeights:
         """The noise under which the size and this many rounds cost the price."""
         grain = self.queries.grain
         if self.delta == 0:
-            of_size, of_round = self.epsilon * SIZE_SHARE, self.epsilon * (1 - SIZE_SHARE) / rounds
-            return Scales(
-                calibrated({1: 1}, of_size).scale,
-                calibrated({2 * grain: 1}, of_round / 2).scale,
-                calibrated({grain: 1}, of_round / 2).scale,
-                False,
-            )
+            half = self.epsilon * (1 - SIZE_SHARE) / rounds / 2
+            parts = ((1, self.epsilon * SIZE_SHARE), (2 * grain, half), (grain, half))
+            return Scales(*(calibrated({shift: 1}, epsilon).scale for shift, epsilon in parts))
         rho = concentrated_budget(self.epsilon, self.delta)
-        rho_size, of_half = rho * float(SIZE_SHARE), rho * float(1 - SIZE_SHARE) / (2 * rounds)
-        return Scales(
-            gaussian_scale(1, rho_size),
-            2 * grain / sqrt(2 * of_half) * ABOVE,
-            gaussian_scale(grain**2, of_half),
-            True,
-        )
+        of_half = rho * float(1 - SIZE_SHARE) / (2 * rounds)
+        choice = 2 * grain / sqrt(2 * of_half) * ABOVE
+        return Scales(gaussian_scale(1, rho * float(SIZE_SHARE)), choice, gaussian_scale(grain**2, of_half))
 
     def rest_scale(self) -> float:
-        """Of the noise on the size where all that the rounds would cost is spent on it."""
+        """The noise scale of a size on which all that the rounds would cost is spent."""
         if self.delta == 0:
             return calibrated({1: 1}, self.epsilon * (1 - SIZE_SHARE)).scale
         return gaussian_scale(1, concentrated_budget(self.epsilon, self.delta) * float(1 - SIZE_SHARE))
@@ -423,11 +410,6 @@ class MultiplicativeWeights(QueryTable):
         QueryTable.__post_init__(self)
         if self.most_rounds < 1:
             raise ValueError(f"there must be at least one round, got {self.most_rounds}")
-
-    @property
-    def source(self) -> str:
-        """Where the guarantee is proved."""
-        return "Hardt, Ligett, McSherry 2012; Dwork, Roth 2014, claim 3.9; Bun, Steinke 2016"
 
     def under(self, epsilon: Fraction, delta: Fraction) -> PricedWeights:
         """The mechanism at (epsilon, delta). ValueError for a delta above 0 that no zCDP implies."""
@@ -453,55 +435,11 @@ def _reweighted(weights: Floats, asked: Floats, measured: Floats, size: float) -
 
 
 @dataclass(frozen=True, slots=True)
-class OnceState:
-    """released: whether the answers are out."""
-
-    released: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Once(Mechanism[OnceState, Data, Data], Generic[Data]):
-    """The answers of `static` on one dataset, at (epsilon, delta). ValueError where it cannot be had at this price."""
-
-    static: Static[Data]
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        self.static.under(self.epsilon, self.delta)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The price, for one dataset."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.static.source)
-
-    def start(self) -> OnceState:
-        """The answers are not yet out."""
-        return OnceState()
-
-    def step(self, state: OnceState, value: Data, noise: Noise) -> tuple[OnceState, Data]:
-        """value: the dataset. Returns the answers on it, in multiples of 1/grain.
-
-        Raises BudgetExhausted for a second dataset, and ValueError for what is no dataset.
-        """
-        if state.released:
-            raise BudgetExhausted("the answers are released, and the budget is spent: more data need more budget")
-        data = self.static.checked(value)
-        return OnceState(True), self.static.under(self.epsilon, self.delta).release(data, noise)
-
-    def check(self, state: OnceState) -> None:
-        """Any such state is one of this mechanism's."""
-
-    def variance(self, step: int) -> float | None:  # noqa: ARG002
-        """Of every answer, in multiples of 1/grain squared."""
-        return self.static.under(self.epsilon, self.delta).variance
-
-
-@dataclass(frozen=True, slots=True)
 class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
     """The answers of `static` on one dataset after another, each at the price (each, each_delta).
 
-    epsilon, delta: the budget of all steps. ValueError where the answers cannot be had at this price, or not once.
+    epsilon, delta: the budget of all steps, which an item may differ at together (basic composition). ValueError where
+    the answers cannot be had at this price, or not once.
     """
 
     static: Static[Data]
@@ -521,7 +459,7 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
     @property
     def guarantee(self) -> Guarantee:
         """The budget, for all steps together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.static.source)
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, A.1")
 
     def start(self) -> Odometer:
         """Nothing is spent."""
@@ -546,5 +484,5 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
             raise BadState(f"the state has spent epsilon {state.spent_epsilon} and delta {state.spent_delta}")
 
     def variance(self, step: int) -> float | None:  # noqa: ARG002
-        """Of every answer, in multiples of 1/grain squared."""
+        """Variance of every answer, in multiples of 1/grain squared."""
         return self.static.under(self.each, self.each_delta).variance

@@ -42,21 +42,12 @@ from .estimate import (
 )
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
-from .estimation.histograms import (
-    Change,
-    Histogram,
-    Smoothed,
-    change,
-    histogram,
-    series,
-    sliding,
-    smoothed_series,
-    smoothing,
-)
+from .estimation.gaps import Gap
+from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series, smoothing
 from .estimation.network import Indices, Network
 from .estimation.recursion import Closing, Frontier, advance
-from .estimation.regions import NORMAL, Ellipsoid, bands, displayed, intervals, region
-from .estimation.releases import Gap, UsedNode, histogram_change, planned_variances, releases, superpopulation_change
+from .estimation.regions import NORMAL, Ellipsoid, bands, intervals, region
+from .estimation.releases import UsedNode, histogram_change, planned_variances, releases, superpopulation_change
 from .estimation.solution import Solution
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import (
@@ -155,7 +146,6 @@ __all__ = [
     "curve_of",
     "delta_at",
     "diagnosed",
-    "displayed",
     "epsilon_at",
     "false_entries",
     "format_duration",
@@ -189,7 +179,6 @@ __all__ = [
     "releases",
     "select",
     "series",
-    "sliding",
     "sliding_plan",
     "smoothed_series",
     "smoothing",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from changeling_protocol import __version__
 
-    from .async_client import AsyncClient
-    from .async_handle import AsyncSurveyHandle
-    from .client import Client
-    from .drops import Drop
+    from .async_client import AsyncClient, AsyncSurveyHandle
+    from .client import Client, SurveyHandle
+    from .device import Flushed
+    from .entries import Drop, Status
     from .errors import (
         BadEnrolment,
         BadSurvey,
@@ -34,47 +34,28 @@ if TYPE_CHECKING:
         WitnessTrouble,
         WrongSurvey,
     )
-    from .flushing import Flushed
-    from .handle import SurveyHandle
+    from .explanation import Explanation, explain, privacy_notice
     from .ledger import Account, Ledger, SurveyAccount
     from .recording import Recorded
     from .reports import SurveyReports
-    from .surveys import Status
-    from .way_back import migrate
+    from .settings import ClientOptions
     from .witness import Callbacks, Sidecar, Witness
 
 _MODULES = {
-    "async_client": ("AsyncClient",),
-    "async_handle": ("AsyncSurveyHandle",),
-    "client": ("Client",),
-    "drops": ("Drop",),
-    "errors": (
-        "BadEnrolment",
-        "BadSurvey",
-        "CannotJoin",
-        "ClientClosed",
-        "ClientError",
-        "EnrolmentOver",
-        "ServerTrouble",
-        "Silenced",
-        "StoreBusy",
-        "StoreFull",
-        "StoreReadOnly",
-        "StoreUnusable",
-        "TooCostly",
-        "WitnessTrouble",
-        "WrongSurvey",
-    ),
-    "flushing": ("Flushed",),
-    "handle": ("SurveyHandle",),
-    "ledger": ("Account", "Ledger", "SurveyAccount"),
-    "recording": ("Recorded",),
-    "reports": ("SurveyReports",),
-    "surveys": ("Status",),
-    "way_back": ("migrate",),
-    "witness": ("Callbacks", "Sidecar", "Witness"),
+    "async_client": "AsyncClient AsyncSurveyHandle",
+    "client": "Client SurveyHandle",
+    "device": "Flushed",
+    "entries": "Drop Status",
+    "errors": "BadEnrolment BadSurvey CannotJoin ClientClosed ClientError EnrolmentOver ServerTrouble Silenced "
+    "StoreBusy StoreFull StoreReadOnly StoreUnusable TooCostly WitnessTrouble WrongSurvey",
+    "explanation": "Explanation explain privacy_notice",
+    "ledger": "Account Ledger SurveyAccount",
+    "recording": "Recorded",
+    "reports": "SurveyReports",
+    "settings": "ClientOptions",
+    "witness": "Callbacks Sidecar Witness",
 }
-_HOMES = {name: f".{module}" for module, names in _MODULES.items() for name in names}
+_HOMES = {name: f".{module}" for module, names in _MODULES.items() for name in names.split()}
 _HOMES["__version__"] = "changeling_protocol"
 
 __all__ = [
@@ -88,8 +69,10 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ClientError",
+    "ClientOptions",
     "Drop",
     "EnrolmentOver",
+    "Explanation",
     "Flushed",
     "Ledger",
     "Recorded",
@@ -109,7 +92,8 @@ __all__ = [
     "WitnessTrouble",
     "WrongSurvey",
     "__version__",
-    "migrate",
+    "explain",
+    "privacy_notice",
 ]
 
 

@@ -1,18 +1,22 @@
-"""Which closings of an entry are due, and the report that each node gets.
+"""Answering: which closings of an entry are due, the report that each node gets, and how that is kept.
 
 A node is answered once, whatever happened in it: when its last period has closed, and the clock's skew and a random
-delay have passed. What is answered in one go is uploaded together, whatever the server says meanwhile. Knows no store
-and no network: from entry to entry. The caller brings the coins and the time, says whether it is sure enough of the
-time to drop what is too late, and keeps all of it in one transaction before anything leaves the device.
+delay have passed. What is answered in one go is uploaded together, whatever the server says meanwhile. Answers are on
+disk, and the witness is told, before anything is sent. A single wrong reading of the clock does no lasting harm: as
+long as no server has told the time, nothing is dropped as too late.
 """
 
+import sqlite3
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from changeling_protocol import (
     MOST_SPANNED_PERIODS,
     Closing,
     Coins,
+    EntryNumber,
     Report,
     Slots,
     Standing,
@@ -24,18 +28,17 @@ from changeling_protocol import (
     respond,
 )
 
-from . import states
-from .clock import close_ms
-from .entries import Entry
-from .states import Drawn
+from . import entries, outbox, witness
+from .entries import Drawn, Drop, Entry, Status
+from .errors import ClientError
+from .outbox import Answer
+from .recording import at_close, bring_back, judged, pruned
+from .server import Server, close_ms, keep_time, known_time
+from .store import Store
+from .witness import Witness
 
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Answer:
-    """What an entry answers at a closing: its reports on the nodes that end there. Printed, it shows nothing."""
-
-    closing: Closing
-    reports: tuple[Report, ...]
+MOST_AT_ONCE = 512
+"""How many closings are answered, about, in one transaction: a record may have to wait for so long."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,9 +85,7 @@ def answer_due(
         drawn = frozenset(
             (track, node) for track, node in drawn if survey.plan.tracks[track].node(node).end > entry.answered
         )
-        kept = states.pruned(entry.states, entry.needed(survey.plan, drawn))
-        if kept != entry.states:
-            entry = entry._replace(states=kept)
+        entry = entry._replace(states=pruned(survey.plan, entry, drawn))
     return Answered(entry, drawn, tuple(answers), more=False)
 
 
@@ -137,14 +138,139 @@ def hangs_on_time(survey: Survey, entry: Entry, waiting: Sequence[int], now_ms: 
 
 def _answer(survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins) -> tuple[Answer, Slots | None]:
     """The entry's answer to a closing, with its reports on the nodes that end there, and the slots that it has then."""
-    new = states.at_close(entry.states, period)
+    new = at_close(entry.states, period)
     group, slots, reports = survey.plan.groups[entry.group], entry.slots, []
     for place, (index, track) in enumerate(survey.plan.numbered(entry.group)):
         number = track.ending_at(period)
         if number is None or (track.reported is not None and (index, number) not in drawn):
             continue
-        old = states.at_close(entry.states, track.node(number).start)
+        old = at_close(entry.states, track.node(number).start)
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
         reports.append(Report(index, number, symbol))
     closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
     return Answer(closing, tuple(reports)), slots
+
+
+class Answerer:
+    """Answers what is due of a store's entries.
+
+    witness: sees how far the store is; None if nothing does. coins: where the chances of what is drawn come from.
+    """
+
+    def __init__(self, store: Store, witness: Witness | None, coins: Coins) -> None:
+        self._store, self._witness, self._coins = store, witness, coins
+        self.dropped = 0
+        """How many closings were dropped."""
+
+    def doubts_the_time(self, server: Server) -> bool:
+        """Whether a wrong clock would do harm now: it was ahead of the server's, was set back, or has leapt forward."""
+        with self._store.transaction() as db:
+            time = known_time(db, server.url)
+            now_ms = time.delayed(server.now_ms())
+            return (
+                time.lead_ms > 0
+                or time.seen_ms > now_ms
+                or any(
+                    hangs_on_time(survey, entry, outbox.waiting(db, survey.id, entry.number), now_ms)
+                    for survey in entries.surveys_at(db, server.url)
+                    for entry in entries.load_all(db, self._store.wrapping, survey.id)
+                )
+            )
+
+    def answer(self, server: Server, may_drop: bool) -> tuple[list[ClientError], bool]:
+        """Answers what is due and goes to one server, an upload's worth in each transaction.
+
+        may_drop: whether what is too late may be dropped, now that the time was asked.
+        Returns what there is to tell the app, and whether anything was answered or dropped.
+        """
+        with self._store.transaction() as db:
+            told = [witness.check(db, self._witness)]
+            keep_time(db, server.url, known_time(db, server.url).seeing(server.now_ms()))
+            if server.has_told_time:
+                self.judge(db, server)
+            due = deque(
+                (survey, number)
+                for survey in entries.surveys_at(db, server.url)
+                for number in entries.numbers(db, survey.id)
+            )
+        changed = False
+        while due:
+            with self._store.transaction() as db:
+                drew = self._answer_some(db, server, due, may_drop)
+            if drew:
+                changed = True
+                with self._store.transaction() as db:
+                    told.append(witness.check(db, self._witness))  # a clone may have drawn meanwhile
+        return [each for each in told if each is not None], changed or self.dropped > 0
+
+    def judge(self, db: sqlite3.Connection, server: Server) -> None:
+        """Judges the answers that waited for the time, which the server has now told."""
+        now_ms = known_time(db, server.url).stamp(server.now_ms())
+        for survey in entries.surveys_at(db, server.url):
+            for entry in entries.load_all(db, self._store.wrapping, survey.id):
+                if entry.pending:
+                    drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
+                    entry = bring_back(survey, entry, drawn, now_ms)
+                    after, wrong = judged(survey, entry, drawn, now_ms, time_known=True)
+                    entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
+                    entries.update(db, self._store.wrapping, after)
+
+    def end_finished(self, db: sqlite3.Connection, server: Server) -> None:
+        """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
+        for known in entries.find_surveys(db, Status.JOINED):
+            if known.url != server.url or (survey := known.readable) is None:
+                continue
+            if entries.have_answered(db, survey.id, last_closing(survey)) and not outbox.waits(db, survey.id):
+                outbox.forget_sent(db, survey.id)
+                entries.put_survey(db, replace(known, status=Status.ENDED))
+
+    def _answer_some(
+        self, db: sqlite3.Connection, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool
+    ) -> int:
+        """Answers for the first of these entries, and takes them off, as many as one transaction may keep waiting.
+
+        Returns how many closings were answered.
+        """
+        drew = 0
+        joined = entries.joined_ids(db)
+        while due and drew < MOST_AT_ONCE:
+            survey, number = due[0]
+            more = False
+            if survey.id in joined:
+                before = entries.load(db, self._store.wrapping, survey.id, number)
+                more, answered = self._answer_entry(db, server, survey, before, may_drop)
+                drew += answered
+            if not more:
+                due.popleft()
+        if drew:
+            witness.advance(db)
+            self.dropped += outbox.make_room(db, self._store.wrapping)
+        return drew
+
+    def _answer_entry(
+        self, db: sqlite3.Connection, server: Server, survey: Survey, before: Entry, may_drop: bool
+    ) -> tuple[bool, int]:
+        """Answers as much of one entry as one upload spans. Returns whether more is due, and how many it answered."""
+        wrapping, time = self._store.wrapping, known_time(db, server.url)
+        now_ms = time.delayed(server.now_ms())
+        drawn = entries.drawn_nodes(db, wrapping, before)
+        entry = bring_back(survey, before, drawn, time.stamp(server.now_ms()))
+        if may_drop:
+            waiting = outbox.waiting(db, survey.id, entry.number)
+            late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
+            entry = outbox.drop(db, entry, late)
+        done = answer_due(survey, entry, drawn, now_ms, may_drop, self._coins)
+        entry = done.entry
+        if entry is before:
+            return False, 0
+        if entry.answered >= last_closing(survey):
+            entry = entry.emptied()
+        dropped = entry.dropped - before.dropped
+        entries.count_drop(db, Drop.LATE, dropped)
+        self.dropped += dropped
+        entries.update(db, wrapping, entry)
+        if done.drawn != drawn:
+            entries.keep_drawn(db, wrapping, entry, done.drawn)
+        if done.answers:
+            outbox.put(db, wrapping, survey, entry, done.answers)
+        return done.more, len(done.answers)

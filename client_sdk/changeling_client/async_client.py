@@ -1,90 +1,51 @@
-"""The client for apps that run an event loop: the calls of `Client`, with `await`, on the same store."""
+"""The client for apps that run an event loop: the calls of `Client`, with `await`, on the same store.
+
+The loop never waits for a disk or a network: calls run in threads. A flush may take long, so it runs in a daemon thread
+of its own: those of the loop's executor are joined at exit.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from functools import partial
-from types import TracebackType
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from .async_handle import AsyncSurveyHandle
-from .client import BESIDE, Beside, Client
-from .errors import ClientClosed, ClientError
-from .flushing import Flushed
-from .ledger import Account
-from .loops import LoopReporter, in_daemon
-from .witness import Witness
+from .client import Client, SurveyHandle
+from .errors import ClientClosed
+from .settings import check_names
 
 if TYPE_CHECKING:
-    import ssl
+    from types import TracebackType
+    from typing import Unpack
 
-    import httpx
+    from changeling_protocol import Survey, SurveyId
 
-    from .explain import Explanation
+    from .device import Flushed
+    from .entries import Status
+    from .explanation import Explanation
+    from .ledger import Account, Ledger
+    from .recording import Recorded
     from .reports import SurveyReports
+    from .settings import ClientOptions
 
 T = TypeVar("T")
 
 
 class AsyncClient:
-    """Joins surveys, records answers through the handles it gives, and reports while the event loop runs.
+    """Joins surveys, records answers through the handles it gives, and reports in the background.
 
     The arguments are those of `Client`, and so are its errors; the store is opened, and they are raised, by the first
-    call or by `async with`. The loop never waits for a disk or a network: calls run in threads. One that is cancelled
-    may still be done, and loses nothing. A client may be used by one event loop after another, not by two at a time.
-    background: whether it reports by itself while a loop runs; else the app awaits `flush` whenever it runs.
+    call or by `async with`. A call that is cancelled may still be done, and loses nothing. A client may be used by one
+    event loop after another.
     """
 
-    def __init__(
-        self,
-        *,
-        server: str,
-        authority: Sequence[bytes],
-        max_epsilon: Decimal | float,
-        app: str | None = None,
-        path: str | os.PathLike[str] | None = None,
-        key: bytes | None = None,
-        witness: Witness | str | os.PathLike[str] | Beside | None = BESIDE,
-        consent: bool = True,
-        strict: bool = False,
-        background: bool = True,
-        development: bool = False,
-        upload_token: str | None = None,
-        on_error: Callable[[ClientError], None] | None = None,
-        proxy: str | None = None,
-        verify: ssl.SSLContext | bool = True,
-        transport: httpx.BaseTransport | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._make = partial(
-            Client,
-            server=server,
-            authority=authority,
-            max_epsilon=max_epsilon,
-            app=app,
-            path=path,
-            key=key,
-            witness=witness,
-            consent=consent,
-            strict=strict,
-            background=False,
-            development=development,
-            upload_token=upload_token,
-            on_error=on_error,
-            proxy=proxy,
-            verify=verify,
-            transport=transport,
-            clock=clock,
-        )
-        self._background = background
+    def __init__(self, **options: Unpack[ClientOptions]) -> None:
+        check_names(options)
+        self._options = options
         self._making = threading.Lock()
         self._client: Client | None = None
-        self._reporter: LoopReporter | None = None
         self._closed = False
 
     async def join(
@@ -106,7 +67,6 @@ class AsyncClient:
                 survey_id, entries=entries, one_person=one_person, signed=signed, answers=answers, stratum=stratum
             )
         )
-        self._wake()
         return AsyncSurveyHandle(handle)
 
     async def flush(self, timeout: float = 30.0) -> Flushed:
@@ -116,7 +76,7 @@ class AsyncClient:
         Returns what became of the reports. Cancelled, it loses none of them: what is under way goes on by itself.
         """
         client = await self._call(lambda client: client)
-        return await in_daemon(lambda: client.flush(timeout))
+        return await _in_daemon(lambda: client.flush(timeout))
 
     async def leave(self, survey_id: bytes | str) -> None:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
@@ -125,7 +85,6 @@ class AsyncClient:
     async def set_consent(self, given: bool) -> None:
         """Takes part from now on; or leaves all surveys, and wipes all that was kept before this returns."""
         await self._call(lambda client: client.set_consent(given))
-        self._wake()
 
     async def consent(self) -> bool:
         """Whether the person takes part."""
@@ -149,8 +108,6 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Closes the store and ends what is being sent, within a second; what waits is sent after the next start."""
         self._closed = True
-        if self._reporter is not None:
-            self._reporter.stop()
         await asyncio.to_thread(self._close)
 
     async def __aenter__(self) -> AsyncClient:
@@ -163,20 +120,15 @@ class AsyncClient:
         await self.aclose()
 
     async def _call(self, act: Callable[[Client], T]) -> T:
-        """Does something with the client in a thread, and reports by the running loop from then on."""
-        result = await asyncio.to_thread(lambda: act(self._opened()))
-        if self._background and not self._closed and self._client is not None:
-            if self._reporter is None:
-                self._reporter = LoopReporter(self._client._device)
-            self._reporter.ensure()
-        return result
+        """Does something with the client in a thread."""
+        return await asyncio.to_thread(lambda: act(self._opened()))
 
     def _opened(self) -> Client:
         with self._making:
             if self._client is None:
                 if self._closed:
                     raise ClientClosed("the client was closed")
-                self._client = self._make()
+                self._client = Client(**self._options)
             return self._client
 
     def _close(self) -> None:
@@ -184,6 +136,77 @@ class AsyncClient:
             if self._client is not None:
                 self._client.close()
 
-    def _wake(self) -> None:
-        if self._reporter is not None:
-            self._reporter.wake()
+
+class AsyncSurveyHandle:
+    """A survey that was asked for: records the answers of its entries. Comes from `AsyncClient.join`.
+
+    Each call does what that of `SurveyHandle` does, in a thread. A call that is cancelled may still be done.
+    id: the survey's, 16 bytes.
+    """
+
+    __slots__ = ("_handle", "id")
+
+    def __init__(self, handle: SurveyHandle) -> None:
+        self.id: SurveyId = handle.id
+        self._handle = handle
+
+    async def survey(self) -> Survey | None:
+        """The survey, with its question, answers and calendar; None until it is known, and after it was left."""
+        return await asyncio.to_thread(lambda: self._handle.survey)
+
+    async def status(self) -> Status:
+        """How the survey stands: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
+        return await asyncio.to_thread(lambda: self._handle.status)
+
+    async def reason(self) -> str:
+        """Why the survey was refused, in words; empty if it was not."""
+        return await asyncio.to_thread(lambda: self._handle.reason)
+
+    async def record(self, answer: str, entry: int = 0) -> Recorded:
+        """Records the entry's answer from now on; it is on disk when this returns."""
+        return await asyncio.to_thread(self._handle.record, answer, entry)
+
+    async def retract(self, entry: int = 0) -> Recorded:
+        """Records that the entry has no answer from now on."""
+        return await asyncio.to_thread(self._handle.retract, entry)
+
+    async def answer(self, entry: int = 0) -> str | None:
+        """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
+        return await asyncio.to_thread(self._handle.answer, entry)
+
+    async def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
+        """Changes the entry's stratum; what it answers from now on is counted there."""
+        await asyncio.to_thread(self._handle.stratum, told, entry)
+
+    async def ledger(self, entry: int = 0) -> Ledger | None:
+        """How far the entry has answered, and what it costs; None until the survey is known."""
+        return await asyncio.to_thread(self._handle.ledger, entry)
+
+
+def _in_daemon(act: Callable[[], T]) -> asyncio.Future[T]:
+    """Begins something in a daemon thread. Returns a future of the running loop for its outcome.
+
+    It goes on if whoever waited is cancelled, or the loop ends; then nobody hears of its outcome.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, raised = None, None
+        try:
+            result = act()
+        except BaseException as error:
+            raised = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, result, raised)
+
+    threading.Thread(target=run, name="changeling", daemon=True).start()
+    return future

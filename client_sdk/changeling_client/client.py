@@ -1,35 +1,23 @@
-"""The client an app embeds: one store, one server, the authority it trusts, and the most that surveys may cost."""
+"""The client an app embeds, and its hold on each survey: one store, one server, and the most that surveys may cost."""
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Mapping, Sequence
-    from decimal import Decimal
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
+    from typing import Unpack
 
-    import httpx
-    from changeling_protocol import SurveyId
+    from changeling_protocol import Survey, SurveyId
 
-    from .delivery import Server
-    from .errors import ClientError
-    from .explain import Explanation
-    from .flushing import Flushed
-    from .handle import SurveyHandle
-    from .ledger import Account
+    from .device import Device, Flushed
+    from .entries import Known, Status
+    from .explanation import Explanation
+    from .ledger import Account, Ledger
+    from .recording import Recorded
     from .reports import SurveyReports
-    from .witness import Witness
-
-
-class Beside:
-    """The default witness: a sidecar folder in its usual place."""
-
-
-BESIDE = Beside()
+    from .settings import ClientOptions
 
 
 class Client:
@@ -58,63 +46,13 @@ class Client:
     argument. Nothing here but `flush` waits for a network.
     """
 
-    def __init__(
-        self,
-        *,
-        server: str,
-        authority: Sequence[bytes],
-        max_epsilon: Decimal | float,
-        app: str | None = None,
-        path: str | os.PathLike[str] | None = None,
-        key: bytes | None = None,
-        witness: Witness | str | os.PathLike[str] | Beside | None = BESIDE,
-        consent: bool = True,
-        strict: bool = False,
-        background: bool = True,
-        development: bool = False,
-        upload_token: str | None = None,
-        on_error: Callable[[ClientError], None] | None = None,
-        proxy: str | None = None,
-        verify: ssl.SSLContext | bool = True,
-        transport: httpx.BaseTransport | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        from dataclasses import replace
+    def __init__(self, **options: Unpack[ClientOptions]) -> None:
+        from .device import Device, Reporter
+        from .settings import Settings
 
-        from changeling_protocol import SystemCoins
-
-        from .delivery import Server
-        from .device import Device
-        from .reporter import Reporter
-        from .route import Route, is_loopback
-        from .settings import Settings, checked_authority, checked_epsilon, default_witness, store_path
-        from .witness import Sidecar
-
-        route = Route(server.rstrip("/"), transport, proxy, verify, upload_token)
-        if development and not is_loopback(server):
-            raise ValueError(f"development is for servers on loopback, got {server!r}")
-        file = store_path(app, path)
-        if isinstance(witness, Beside):
-            witness = default_witness(app, file)
-        elif isinstance(witness, str | os.PathLike):
-            witness = Sidecar(witness)
-        settings = Settings(
-            checked_authority(authority),
-            checked_epsilon(max_epsilon),
-            witness,
-            strict=strict,
-            development=development,
-            on_error=on_error,
-            clock=clock,
-        )
-
-        def connect(url: str) -> Server:
-            token = upload_token if url == route.url else None  # what a relay forwards is under its own
-            return Server(replace(route, url=url, upload_token=token), clock, SystemCoins())
-
-        self._device = Device(file, key, route.url, settings, connect, consent)
+        self._device = Device(Settings.of(options), options.get("consent", True))
         self._reporter = Reporter(self._device)
-        if background:
+        if options.get("background", True):
             self._reporter.start()
 
     def join(
@@ -144,13 +82,10 @@ class Client:
         Returns the handle through which answers are recorded.
         Raises CannotJoin for signed bytes that may not be joined, a store's errors, or ValueError for a bad argument.
         """
-        from .handle import SurveyHandle
-        from .surveys import Known, Status
+        from .entries import Known
 
         id_ = _id(survey_id)
-        asked = Known(
-            id_, Status.ASKED, entries, one_person, self._device.now_ms(), self._device.url, stratum=dict(stratum or {})
-        )
+        asked = Known(id_, entries=entries, one_person=one_person, stratum=dict(stratum or {}))
         self._device.join(asked, answers, signed)
         self._reporter.wake()
         return SurveyHandle(id_, self._device)
@@ -199,8 +134,8 @@ class Client:
 
         Raises ValueError for a survey that is not known yet, or that the store does not take part in; a store's errors.
         """
-        from .explain import explain
-        from .surveys import why_not
+        from .entries import why_not
+        from .explanation import explain
 
         known = self._device.find(_id(survey_id))
         if known is None or not known.payload:
@@ -222,7 +157,125 @@ class Client:
         self.close()
 
 
+class SurveyHandle:
+    """A survey that was asked for: records the answers of its entries. Comes from `Client.join`.
+
+    id: the survey's, 16 bytes.
+    """
+
+    __slots__ = ("_device", "id")
+
+    def __init__(self, id_: SurveyId, device: Device) -> None:
+        self.id = id_
+        self._device = device
+
+    @property
+    def survey(self) -> Survey | None:
+        """The survey, with its question, answers and calendar; None until it is known, and after it was left."""
+        known = self._known()
+        return known.survey if known is not None and known.payload else None
+
+    @property
+    def status(self) -> Status:
+        """How the survey stands: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
+        from .entries import Status
+
+        known = self._known()
+        return Status.NOT_JOINED if known is None else known.status
+
+    @property
+    def reason(self) -> str:
+        """Why the survey was refused, in words; empty if it was not."""
+        known = self._known()
+        return "" if known is None else known.reason
+
+    def record(self, answer: str, entry: int = 0) -> Recorded:
+        """Records the entry's answer from now on; it is on disk when this returns.
+
+        answer: one of the survey's. entry: the entry's number, from 0.
+        Returns whether the answer stands; the survey's constraint may have frozen the one before.
+        An answer or an entry that the survey does not have is DROPPED and counted; of a strict client it raises
+        ValueError. Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly or StoreUnusable: then it is not kept.
+        None is taken for `retract`; a strict client raises ValueError, as a None is more often a mistake.
+        """
+        if answer is None and self._device.settings.strict:
+            raise ValueError("None is no answer: `retract` records that the entry has none from now on")
+        return self._device.record(self.id, answer, entry)
+
+    def retract(self, entry: int = 0) -> Recorded:
+        """Records that the entry has no answer from now on, as `record` does.
+
+        Returns whether that stands: in a closed cohort an entry keeps its answer.
+        """
+        return self._device.record(self.id, None, entry)
+
+    def answer(self, entry: int = 0) -> str | None:
+        """The entry's answer as it was last recorded; None if there is none, or the survey has ended.
+
+        Raises ValueError if the survey has no such entry; a store's errors.
+        """
+        from . import entries, recording
+        from .entries import Status
+
+        known = self._known()
+        if known is None or known.status not in (Status.ASKED, Status.JOINED):
+            return None
+        with self._device.store.transaction() as db:
+            kept = entries.load(db, self._device.store.wrapping, self.id, entry)
+        if kept.pending:
+            return kept.pending[-1].answer
+        state = recording.current(kept.states)
+        return None if state == recording.NULL else known.survey.answers[state - 1]
+
+    def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
+        """Changes the entry's stratum; what it answers from now on is counted there.
+
+        told: a value for each of the survey's breakdowns. It is public, so it must not hang on an answer. The one
+        that the entry has already is no change.
+        Raises ValueError for a stratum that the survey does not declare, a change more than it allows, an entry that
+        it does not have, or a survey that is not known yet; then nothing is changed. Raises a store's errors.
+        """
+        from changeling_protocol import stratum_of
+
+        from . import entries
+
+        survey = self.survey
+        if survey is None:
+            raise ValueError(f"no stratum: {entries.why_not(self._known(), self.id)}; `join` takes the first one")
+        number = stratum_of(survey.breakdowns, told)
+        wrapping = self._device.store.wrapping
+        with self._device.store.transaction() as db:
+            kept = entries.load(db, wrapping, self.id, entry)
+            if number == kept.stratum:
+                return
+            if kept.stratum_changes >= (most := survey.stratum_changes):
+                raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
+            entries.update(db, wrapping, kept._replace(stratum=number, stratum_changes=kept.stratum_changes + 1))
+
+    def ledger(self, entry: int = 0) -> Ledger | None:
+        """How far the entry has answered, and what it costs, in words if printed; None until the survey is known.
+
+        Raises ValueError if the survey has no such entry; a store's errors.
+        """
+        from changeling_protocol import stratum_values
+
+        from . import entries, outbox
+        from .ledger import Ledger, cost_if_restored
+
+        survey = self.survey
+        if survey is None:
+            return None
+        with self._device.store.transaction() as db:
+            kept = entries.load(db, self._device.store.wrapping, self.id, entry)
+            waiting = len(outbox.waiting(db, self.id, kept.number))
+        costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
+        return Ledger(*costs, kept.answered, waiting, kept.dropped, stratum_values(survey.breakdowns, kept.stratum))
+
+    def _known(self) -> Known | None:
+        return self._device.find(self.id)
+
+
 def _id(named: bytes | str) -> SurveyId:
-    from .surveys import survey_id
+    from .entries import survey_id
 
     return survey_id(named)

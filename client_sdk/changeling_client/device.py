@@ -1,57 +1,159 @@
-"""What a client does on its device, however the app calls it. Nothing here waits for a network but `flush`."""
+"""What a client does on its device, however the app calls it. Nothing here waits for a network but a flush.
+
+A flush joins the surveys that were asked for, answers what is due, then sends what waits. What is sent stays in the
+outbox until the server acknowledges it or its grace is over, whatever happens on the way. Before anything is dropped as
+too late, or several closings are answered at once, the server is asked for the time. The store is never held while the
+network is waited for, and never for longer than it takes to answer what one upload spans.
+"""
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 
-from changeling_protocol import Coins, Survey, SurveyId, SystemCoins, UnixMilliseconds, from_micro
+from changeling_protocol import Coins, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
-from . import consent, enrolment, entries, forks, migrations, recording, surveys, witnessing
-from .answering import next_due_ms
-from .clock import known_time, ms_of
-from .delivery import Server
-from .errors import ClientClosed, ClientError, StoreUnusable, WitnessTrouble
-from .exchange import Deadline
-from .flushing import Flushed, Flusher
-from .joining import enrol_or_refuse
+from . import enrolment, entries, outbox, witness
+from .answering import Answerer, next_due_ms
+from .enrolment import Enroller
+from .entries import Known, Status
+from .errors import ClientClosed, ClientError, ServerTrouble, StoreUnusable, WitnessTrouble
 from .ledger import Account, account
-from .recorder import Recorder
-from .recording import Recorded
-from .servers import Lines
+from .outbox import Sender
+from .recording import Recorded, Recorder, state_of
+from .server import Server, Servers, known_time, ms_of
 from .settings import Settings
-from .store import Store
-from .surveys import Known, Status
+from .store import Store, survive
+from .transport import Deadline
 
+LONGEST_WAIT_SECONDS = 900.0
+"""A device looks at its clock again after so long: it may have slept, or been set."""
+SOONEST_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+"""Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps."""
+FLUSH_SECONDS = 60.0
+STOP_SECONDS = 0.5
+"""How long to wait for a flush that was told to end."""
 _log = logging.getLogger("changeling")
 
 
-class Device:
-    """One store and what is done with it.
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a flush did, counted in closings. A closing is one entry's answer to the close of one period.
 
-    url: the server's base URL. connect: makes what speaks with a server. consent: whether the person takes part.
+    sent: how many the server acknowledged.
+    waiting: how many are kept for the next flush.
+    dropped: how many came too late, past their grace or after the survey's end.
+    trouble: what went wrong with the server, or what the app was told, such as that a survey may not be joined, in
+    words; None if nothing did.
+    """
+
+    sent: int
+    waiting: int
+    dropped: int
+    trouble: str | None
+
+
+class Flush:
+    """One flush of a store.
+
+    sending: as `Sender` takes it. deadline: when the network has had its time, of which no server takes more than its
+    share. coins: where the chances of what is drawn come from.
     """
 
     def __init__(
         self,
-        path: Path,
-        key: bytes | None,
-        url: str,
+        store: Store,
+        servers: Servers,
         settings: Settings,
-        connect: Callable[[str], Server],
-        consent: bool,
-        coins: Coins | None = None,
+        sending: AbstractContextManager[object],
+        deadline: Deadline,
+        coins: Coins,
     ) -> None:
-        self.settings, self.url = settings, url
-        self.coins: Coins = coins or SystemCoins()
-        self.consent = consent
-        self._path, self._key, self._connect = path, key, connect
+        self._store, self._servers, self._settings = store, servers, settings
+        self._deadline, self._coins = deadline, coins
+        self._answerer = Answerer(store, settings.witness, coins)
+        self._sender = Sender(store, sending)
+        self._trouble: str | None = None
+
+    def run(self) -> tuple[Flushed, list[ClientError]]:
+        """Joins, answers and sends.
+
+        Returns what it did, and what there is to tell the app: surveys that may not be joined, or are silent now.
+        Trouble with a server is told in what is returned, never raised. Raises a store's errors, and ClientClosed.
+        """
+        with self._store.reporting.tried() as alone:
+            if not alone:
+                return Flushed(0, self._waiting(), 0, "another process of this app is reporting"), []
+            told: list[ClientError] = []
+            with self._store.transaction() as db:
+                asked = entries.find_surveys(db, Status.ASKED)
+            if asked:
+                told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(
+                    self._servers, self._deadline
+                )
+                self._note(trouble)
+            try:
+                with self._store.transaction() as db:
+                    urls = sorted({known.url for known in entries.find_surveys(db, Status.JOINED)})
+                for done, url in enumerate(urls):
+                    told += self._flush_server(self._servers.at(url), self._deadline.share(len(urls) - done))
+            except WitnessTrouble as error:
+                self._note(str(error))
+            self._note(self._sender.trouble)
+            waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
+            self._store.erase_past()  # also if nothing was due: what is recorded overwrites as well
+            return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
+
+    def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:
+        """Answers and sends what goes to one server."""
+        with self._store.transaction() as db:
+            server.begin(db)
+        doubtful = self._answerer.doubts_the_time(server)
+        if doubtful:
+            self._note(self._ask_the_time(server, deadline))
+        heard_before = server.has_told_time
+        told, changed = self._answerer.answer(server, may_drop=doubtful and heard_before)
+        self._store.erase_past(changed)  # the network may take its time
+        self._sender.send(server, deadline)
+        with self._store.transaction() as db:
+            server.keep(db)
+            if server.has_told_time and not heard_before:
+                self._answerer.judge(db, server)
+            self._answerer.end_finished(db, server)
+        return told
+
+    def _ask_the_time(self, server: Server, deadline: Deadline) -> str | None:
+        """Asks the server for anything, as an answer holds a date. Returns the trouble, None if there was none."""
+        try:
+            server.fetch_keys(deadline)
+        except ServerTrouble as error:
+            return str(error)
+        finally:
+            with self._store.transaction() as db:
+                server.keep(db)
+        return None if server.has_told_time else "the server told no time"
+
+    def _note(self, trouble: str | None) -> None:
+        self._trouble = self._trouble or trouble
+
+    def _waiting(self) -> int:
+        with self._store.transaction() as db:
+            return outbox.size(db)
+
+
+class Device:
+    """One store and what is done with it. settings: checked. consent: whether the person takes part."""
+
+    def __init__(self, settings: Settings, consent: bool) -> None:
+        self.settings, self.consent = settings, consent
+        self.coins: Coins = SystemCoins()
         self._opened: Store | None = None
         self._recorder: Recorder | None = None
-        self._lines: Lines | None = None
+        self._servers: Servers | None = None
         self._sending, self._deciding = threading.RLock(), threading.RLock()
-        forks.survive(self)
+        survive(self)
         if consent:
             self._open()
         else:
@@ -73,36 +175,26 @@ class Device:
         store = self._opened
         if store is None:
             return
+        asked = replace(asked, asked_ms=self.now_ms(), url=self.settings.endpoint.url)
         enrolment.check(asked, answers)
         survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
         if survey is not None and answers is not None and self.settings.strict:
             for answer in answers:
-                recording.state_of(survey, answer)
+                state_of(survey, answer)
+        told: list[ClientError] = []
         try:
-            self._join(store, asked, answers, survey)
+            with store.transaction() as db:
+                if not self.consent:
+                    return
+                known = enrolment.ask(db, store, asked, answers)
+                if survey is not None and known.status is Status.ASKED:
+                    enroller = Enroller(store, self.settings, self.coins)
+                    told = enroller.enrol_or_refuse(db, known, survey, time_known=False)
+            if survey is not None and known.status is Status.ASKED:
+                store.erase_past()  # the answers that waited for it, and when they were given
         except ClientClosed:
             if self._opened is store:
                 raise
-
-    def _join(self, store: Store, asked: Known, answers: Sequence[str] | None, survey: Survey | None) -> None:
-        with store.transaction() as db:
-            if not self.consent:
-                return
-            known = surveys.find(db, asked.id)
-            if known is not None and known.status is not Status.REFUSED:
-                if known.entries != asked.entries and known.status in (Status.ASKED, Status.JOINED, Status.ENDED):
-                    raise ValueError(
-                        f"the survey was joined with {known.entries} entries, which is for good; got {asked.entries}"
-                    )
-            else:
-                enrolment.ask(db, store.wrapping, asked, answers)
-                known = asked
-            told = []
-            if survey is not None and known.status is Status.ASKED:
-                now_ms = known_time(db, known.url).stamp(self.now_ms())
-                told = enrol_or_refuse(db, store, self.settings, known, survey, now_ms, False, self.coins)
-        if survey is not None and known.status is Status.ASKED:
-            store.erase_past()  # the answers that waited for it, and when they were given
         for error in told:
             raise error
 
@@ -120,12 +212,12 @@ class Device:
 
     def flush(self, timeout: float) -> Flushed:
         """Joins what was asked for, answers what is due, sends what waits; nothing without consent."""
-        if not self.consent or self._lines is None:
+        if not self.consent or self._servers is None:
             return Flushed(0, 0, 0, None)
+        deadline = Deadline.after(timeout)
         try:
-            flushed, told = Flusher(
-                self.store, self._lines, self.settings, self._sending, Deadline.after(timeout)
-            ).flush(self.coins)
+            flush = Flush(self.store, self._servers, self.settings, self._sending, deadline, self.coins)
+            flushed, told = flush.run()
         except (ClientClosed, StoreUnusable):
             if self.consent:
                 raise
@@ -139,11 +231,11 @@ class Device:
         if self._opened is None:
             return
         with self.store.transaction() as db:
-            told = witnessing.outdate(db, self.settings.witness)
-            consent.leave(db, surveys.find(db, id_) or surveys.unknown(id_))
+            told = witness.outdate(db, self.settings.witness)
+            enrolment.leave(db, entries.find_survey(db, id_) or Known(id_))
         self._stop_sending()
-        self._witness(self.store, told)
-        self._connect_anew(self.store)
+        self._tell_witness(self.store, told)
+        self._servers = Servers(self.store, self.settings)
         self._tell_unless(wiped=self.store.erase_past())
 
     def set_consent(self, given: bool) -> None:
@@ -160,14 +252,14 @@ class Device:
     def account(self) -> Account:
         """What all surveys come to; without consent too, as what was spent stays so."""
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
-        with consent.looking(self._opened, self._path, self._key) as db:
+        with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
             none = Account(from_micro(0), at_most, (), {}, witnessed)
             return none if db is None else account(db, at_most, witnessed)
 
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it, without consent too; None if it has not heard of it."""
-        with consent.looking(self._opened, self._path, self._key) as db:
-            return None if db is None else surveys.find(db, id_)
+        with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
+            return None if db is None else entries.find_survey(db, id_)
 
     def next_due_ms(self) -> UnixMilliseconds | None:
         """When something is to be answered next by the device's clock, in Unix milliseconds; None if nothing is."""
@@ -175,8 +267,8 @@ class Device:
             return None
         due = []
         with self.store.transaction() as db:
-            for known in surveys.find_all(db, Status.JOINED):
-                if (survey := surveys.readable(known)) is None:
+            for known in entries.find_surveys(db, Status.JOINED):
+                if (survey := known.readable) is None:
                     continue
                 lead = known_time(db, known.url).lead_ms
                 for entry in entries.load_all(db, self.store.wrapping, known.id):
@@ -186,7 +278,7 @@ class Device:
 
     def pause_ms(self) -> int:
         """For how many milliseconds nobody should ask the servers unbidden, after failures."""
-        return 0 if self._lines is None else self._lines.wait_ms(self.now_ms())
+        return 0 if self._servers is None else self._servers.wait_ms(self.now_ms())
 
     def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""
@@ -203,65 +295,14 @@ class Device:
 
     def interrupt(self) -> None:
         """Ends what is being asked of servers, at once and for good."""
-        if self._lines is not None:
-            self._lines.close()
+        if self._servers is not None:
+            self._servers.close()
 
     def close(self) -> None:
         """Closes the store; what waits is sent after the next start."""
         self.interrupt()
         if self._opened is not None:
             self._opened.close()
-
-    def _open(self) -> None:
-        self._opened = Store(self._path, self._key)
-        self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
-        self._connect_anew(self._opened)
-        silenced: ClientError | None
-        try:
-            with self._opened.transaction() as db:
-                migrations.address(db, self.url)
-                silenced = witnessing.check(db, self.settings.witness)
-        except WitnessTrouble as error:
-            silenced = error  # looked at again before anything is answered
-        if silenced is not None:
-            self.tell(silenced)
-        self._opened.erase_past(changed=silenced is not None)
-
-    def _connect_anew(self, store: Store) -> None:
-        self._lines = Lines(store, self._connect, self.settings.authority, self.settings.clock)
-
-    def _stop_sending(self) -> None:
-        """Ends what is being sent, and waits until it has ended. A flush that runs can send nothing more."""
-        self.interrupt()
-        with self._sending:
-            return
-
-    def _wipe(self) -> None:
-        """Wipes what the store holds. One that cannot be opened is destroyed: nobody knows what is in it.
-
-        Raises StoreUnusable for a file that never was a store.
-        """
-        self._recorder = None
-        self._stop_sending()
-        self._lines = None
-        try:
-            store = self._opened or (Store(self._path, self._key) if self._path.exists() else None)
-        except StoreUnusable:
-            if not consent.is_ours(self._path):
-                raise
-            consent.destroy(self._path)
-            store = None
-        if store is None:
-            self._witness(None)
-            return
-        with store.transaction() as db:
-            told = witnessing.outdate(db, self.settings.witness)
-            consent.withdraw(db)
-        self._opened = None
-        self._witness(store, told)
-        wiped = store.erase_past()
-        store.close()
-        self._tell_unless(wiped)
 
     def before_fork(self) -> None:
         """Nothing: what is being sent goes on in the parent."""
@@ -271,7 +312,56 @@ class Device:
         if in_child:
             self._sending, self._deciding = threading.RLock(), threading.RLock()
 
-    def _witness(self, store: Store | None, told: ClientError | None = None) -> None:
+    def _open(self) -> None:
+        self._opened = Store(self.settings.file, self.settings.key)
+        self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
+        self._servers = Servers(self._opened, self.settings)
+        silenced: ClientError | None
+        try:
+            with self._opened.transaction() as db:
+                entries.follow_server(db, self.settings.endpoint.url)
+                silenced = witness.check(db, self.settings.witness)
+        except WitnessTrouble as error:
+            silenced = error  # looked at again before anything is answered
+        if silenced is not None:
+            self.tell(silenced)
+        self._opened.erase_past(changed=silenced is not None)
+
+    def _wipe(self) -> None:
+        """Wipes what the store holds. One that cannot be opened is destroyed: nobody knows what is in it.
+
+        Raises StoreUnusable for a file that never was a store.
+        """
+        self._recorder = None
+        self._stop_sending()
+        self._servers = None
+        file = self.settings.file
+        try:
+            store = self._opened or (Store(file, self.settings.key) if file.exists() else None)
+        except StoreUnusable:
+            if not enrolment.is_ours(file):
+                raise
+            enrolment.destroy(file)
+            store = None
+        if store is None:
+            self._tell_witness(None)
+            return
+        with store.transaction() as db:
+            told = witness.outdate(db, self.settings.witness)
+            enrolment.leave_all(db)
+        self._opened = None
+        self._tell_witness(store, told)
+        wiped = store.erase_past()
+        store.close()
+        self._tell_unless(wiped)
+
+    def _stop_sending(self) -> None:
+        """Ends what is being sent, and waits until it has ended. A flush that runs can send nothing more."""
+        self.interrupt()
+        with self._sending:
+            return
+
+    def _tell_witness(self, store: Store | None, told: ClientError | None = None) -> None:
         """Lets the witness know that surveys were left, or with None that there is no store any more.
 
         told: what came of asking it before, for the app.
@@ -280,10 +370,10 @@ class Device:
             self.tell(told)
         try:
             if store is None:
-                witnessing.disown(self.settings.witness)
+                witness.disown(self.settings.witness)
             else:
                 with store.transaction() as db:
-                    witnessing.check(db, self.settings.witness)
+                    witness.check(db, self.settings.witness)
         except WitnessTrouble as error:
             self.tell(error)
 
@@ -291,3 +381,87 @@ class Device:
         if not wiped:
             sentence = "another process reads the store: its old pages are erased when this app next starts"
             self.tell(ClientError(sentence))
+
+
+class Reporter:
+    """A daemon thread that flushes a device when something is due, and again after trouble, until it is stopped.
+
+    When it flushes depends on the calendar, on chance and on how the server does, never on what is recorded. It raises
+    nothing into the app: errors go to the device's `on_error`.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._wanted = False
+        self._thread: threading.Thread | None = None
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        survive(self)
+
+    def start(self) -> None:
+        """Starts reporting; does nothing if it is started, or was stopped."""
+        self._wanted = True
+        self.ensure()
+
+    def ensure(self) -> None:
+        """Starts the thread again in a child that was forked: threads do not live on there."""
+        if self._wanted and self._thread is None and not self._stopped.is_set():
+            self._thread = threading.Thread(target=self._run, name="changeling", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Flushes soon: a survey was asked for, or consent was given."""
+        self.ensure()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stops for good; waits for a flush to end, but not for a network."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_SECONDS)
+
+    def before_fork(self) -> None:
+        """Nothing: the thread goes on in the parent."""
+
+    def after_fork(self, in_child: bool) -> None:
+        """In a child, forgets the parent's thread; `ensure` starts another when the app next calls."""
+        if in_child:
+            stopped = self._stopped.is_set()
+            self._thread = None
+            self._wake, self._stopped = threading.Event(), threading.Event()
+            if stopped:
+                self._stopped.set()
+
+    def _run(self) -> None:
+        wake, stopped = self._wake, self._stopped
+        while not stopped.is_set():
+            wake.clear()
+            wake.wait(_report(self._device))
+
+
+def _report(device: Device) -> float:
+    """Flushes once. What goes wrong is told to the app, and never raised.
+
+    Returns how long to wait, in seconds: until something is due or, after trouble, the server may be asked again.
+    """
+    try:
+        return _until_next(device, device.flush(FLUSH_SECONDS))
+    except ClientClosed:  # or without consent, until it is given again
+        pass
+    except ClientError as error:
+        device.tell(error)
+    except Exception:
+        _log.exception("reporting has failed")
+    return LONGEST_WAIT_SECONDS
+
+
+def _until_next(device: Device, flushed: Flushed) -> float:
+    due_ms, now_ms = device.next_due_ms(), device.now_ms()
+    wait = LONGEST_WAIT_SECONDS
+    if flushed.trouble is not None:
+        wait = min(wait, max(device.pause_ms() / 1000, RETRY_SECONDS))
+        if due_ms is not None and due_ms < now_ms:  # it waits for the server or the witness, so let them be
+            return wait
+    if due_ms is not None:
+        wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
+    return wait

@@ -1,13 +1,17 @@
-"""Joining a survey: the app asks, and once the survey is known its entries are enrolled, wholly or not at all.
+"""Joining a survey, and leaving it: the app asks, and once the survey is known its entries are enrolled, wholly or not.
 
 The bound on epsilon is checked first; then each entry draws its group and its nodes, once, and is enrolled from the
-period on in which the app asked. All of it is one transaction, and no entry ever draws these again.
+period on in which the app asked. All of it is one transaction, and no entry ever draws these again. Who leaves wipes
+everything but a tombstone, the survey's id and what it counted: such a survey is never joined again.
 """
 
+import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 from changeling_protocol import (
     Coins,
@@ -15,7 +19,7 @@ from changeling_protocol import (
     ProtocolError,
     Slots,
     Survey,
-    UnixMilliseconds,
+    SurveyId,
     UnixSeconds,
     draw_nodes,
     micro,
@@ -23,18 +27,30 @@ from changeling_protocol import (
     upwards,
 )
 
-from . import drops, entries, surveys
+from . import entries
 from .answering import draw_delay, last_closing
-from .drops import Drop
-from .entries import Entry, Pending
-from .errors import BadEnrolment, BadSurvey, EnrolmentOver, TooCostly, WrongSurvey
-from .recording import judged
-from .route import Route
-from .surveys import Known, Status
-from .wrapping import Wrapping
+from .entries import Drop, Entry, Known, Pending, Status
+from .errors import (
+    BadEnrolment,
+    BadSurvey,
+    CannotJoin,
+    ClientError,
+    EnrolmentOver,
+    ServerTrouble,
+    TooCostly,
+    WrongSurvey,
+)
+from .recording import judged, needed_close
+from .schema import APPLICATION
+from .server import Server, Servers, known_time, ms_of
+from .settings import Settings
+from .store import Store
+from .transport import Deadline, Endpoint, is_loopback
 
 MOST_ENTRIES = 65_536
 """The most entries of a survey in one store."""
+_MARK_AT = 68
+"""Where a file of SQLite says which program it belongs to."""
 
 
 def check(asked: Known, answers: Sequence[str] | None) -> None:
@@ -48,15 +64,6 @@ def check(asked: Known, answers: Sequence[str] | None) -> None:
         raise ValueError(f"`answers` holds one answer for each of the {asked.entries} entries")
 
 
-def ask(db: sqlite3.Connection, wrapping: Wrapping, asked: Known, answers: Sequence[str] | None) -> None:
-    """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known."""
-    forget_entries(db, asked)
-    surveys.put(db, asked)
-    for number in range(asked.entries):
-        pending = () if answers is None else (Pending(asked.asked_ms, str(answers[number])),)
-        entries.insert(db, wrapping, Entry(asked.id, EntryNumber(number), pending=pending))
-
-
 def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
     """The survey, once its signature is checked and its cost computed again. Raises BadSurvey or WrongSurvey."""
     try:
@@ -67,101 +74,215 @@ def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
         raise WrongSurvey(f"asked for survey {id_.hex()}, the signed bytes are of {survey.id.hex()}")
     if survey.relay:
         try:
-            Route(survey.relay)
+            Endpoint(survey.relay)
         except ValueError as error:
             raise BadSurvey(f"its relay cannot be spoken with: {error}") from error
     return survey
 
 
-def charge(survey: Survey, asked: Known) -> int:
-    """What a survey counts against the budget, in millionths: once, or for each entry of one person's."""
-    return survey.epsilon_micro * (asked.entries if asked.one_person else 1)
+def ask(db: sqlite3.Connection, store: Store, asked: Known, answers: Sequence[str] | None) -> Known:
+    """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
+
+    Returns the survey as it is known then: as it was, if it was asked for before and not refused.
+    Raises ValueError for another number of entries than it was joined with.
+    """
+    known = entries.find_survey(db, asked.id)
+    if known is not None and known.status is not Status.REFUSED:
+        if known.entries != asked.entries and known.status in (Status.ASKED, Status.JOINED, Status.ENDED):
+            raise ValueError(
+                f"the survey was joined with {known.entries} entries, which is for good; got {asked.entries}"
+            )
+        return known
+    entries.delete_entries(db, asked.id)
+    entries.put_survey(db, asked)
+    for number in range(asked.entries):
+        pending = () if answers is None else (Pending(asked.asked_ms, str(answers[number])),)
+        entries.insert(db, store.wrapping, Entry(asked.id, EntryNumber(number), pending=pending))
+    return asked
 
 
-def enrol(
-    db: sqlite3.Connection,
-    wrapping: Wrapping,
-    asked: Known,
-    survey: Survey,
-    max_epsilon: Decimal | None,
-    now_ms: UnixMilliseconds,
-    time_known: bool,
-    coins: Coins,
-) -> None:
-    """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
+class Enroller:
+    """Enrols the entries of surveys that were asked for, each in the caller's transaction.
 
-    max_epsilon: what all surveys of the store may cost together; None if this one, for development, counts nothing.
-    now_ms: the time, in Unix milliseconds: the app has asked no later. time_known: whether a server has told it.
     coins: what each entry draws its group, its nodes and its first delay from.
-    Raises TooCostly, EnrolmentOver or BadEnrolment; then the store is as it was.
     """
-    cost = 0
-    if max_epsilon is not None:
-        cost = charge(survey, asked)
+
+    def __init__(self, store: Store, settings: Settings, coins: Coins) -> None:
+        self._store, self._settings, self._coins = store, settings, coins
+
+    def join_asked(self, servers: Servers, deadline: Deadline) -> tuple[list[ClientError], str | None]:
+        """Fetches and joins what was asked for and could not be joined yet.
+
+        Returns why surveys may not be joined, and the trouble that there was with servers; None if there was none.
+        """
+        with self._store.transaction() as db:
+            asked = entries.find_surveys(db, Status.ASKED)
+        told: list[ClientError] = []
+        trouble: str | None = None
+        decided = False
+        for each in asked:
+            server = servers.at(each.url)
+            try:
+                told += self._join(server, each.id, deadline.share(1 + len({each.url for each in asked})))
+                decided = True
+            except ServerTrouble as error:
+                trouble = trouble or str(error)
+                if error.is_missing and each.id not in server.unknown:
+                    server.unknown.add(each.id)
+                    told.append(error)
+                with self._store.transaction() as db:
+                    server.keep(db)
+        self._store.erase_past(decided)  # the answers that waited, and when they were given
+        return told, trouble
+
+    def _join(self, server: Server, id_: SurveyId, deadline: Deadline) -> list[ClientError]:
+        """Fetches one survey and enrols its entries. Returns what there is to tell. Raises ServerTrouble."""
+        with self._store.transaction() as db:
+            server.begin(db)
+        signed = server.survey(id_, deadline)
+        if not server.has_told_time:  # by the device's clock alone, its answers could be too late for good
+            raise ServerTrouble("the server told no time")
+        try:
+            survey = verified(id_, signed, self._settings.authority)
+        except CannotJoin as error:
+            with self._store.transaction() as db:
+                return self._refuse(db, id_, error)
+        with self._store.transaction() as db:
+            server.keep(db)
+            asked = entries.find_survey(db, id_)
+            if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
+                return []
+            return self.enrol_or_refuse(db, asked, survey, time_known=True)
+
+    def enrol_or_refuse(
+        self, db: sqlite3.Connection, asked: Known, survey: Survey, time_known: bool
+    ) -> list[ClientError]:
+        """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell.
+
+        time_known: whether a server has told the time.
+        """
+        db.execute("SAVEPOINT enrolling")
+        try:
+            self.enrol(db, asked, survey, time_known)
+        except CannotJoin as error:
+            db.execute("ROLLBACK TO enrolling")
+            if isinstance(error, TooCostly) and is_loopback(survey.relay or asked.url):
+                error = TooCostly(f"{error}; to develop against a server on loopback, pass development=True")
+            return self._refuse(db, asked.id, error)
+        finally:
+            db.execute("RELEASE enrolling")
+        return []
+
+    def enrol(self, db: sqlite3.Connection, asked: Known, survey: Survey, time_known: bool) -> None:
+        """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
+
+        Raises TooCostly, EnrolmentOver or BadEnrolment.
+        """
+        charge = self._charge(db, asked, survey)
+        now_ms = known_time(db, asked.url).stamp(ms_of(self._settings.clock()))
+        closed = survey.calendar.closed(UnixSeconds(min(asked.asked_ms, now_ms) / 1000))
+        if closed >= last_closing(survey):
+            raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
+        if survey.closed and closed:
+            raise EnrolmentOver("the survey's cohort is closed since its first period ended")
+        try:
+            stratum = stratum_of(survey.breakdowns, asked.stratum)
+        except ValueError as error:
+            raise BadEnrolment(str(error)) from error
+        wrapping, coins = self._store.wrapping, self._coins
+        for entry in entries.load_all(db, wrapping, asked.id):
+            group = survey.plan.draw_group(coins)
+            drawn = frozenset(
+                (number, node)
+                for number, track in survey.plan.numbered(group)
+                if track.reported is not None
+                for node in draw_nodes(track, coins)
+            )
+            slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
+            drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
+            enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
+            if survey.closed:
+                first = needed_close(survey.plan, drew, drawn, 1)
+                if not enrolled.states or first is None or enrolled.states[0][0] > first:
+                    raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
+            entries.update(db, wrapping, enrolled)
+            entries.keep_drawn(db, wrapping, enrolled, drawn)
+            entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
+        url = survey.relay.rstrip("/") or asked.url
+        joined = replace(asked, status=Status.JOINED, url=url, charge_micro=charge, payload=survey.payload, stratum={})
+        entries.put_survey(db, joined)
+
+    def _charge(self, db: sqlite3.Connection, asked: Known, survey: Survey) -> int:
+        """What the survey counts against the budget, in millionths: once, or for each entry of one person's.
+
+        One on loopback counts nothing in development. Raises TooCostly.
+        """
+        if self._settings.development and is_loopback(survey.relay or asked.url):
+            return 0
+        charge, most = survey.epsilon_micro * (asked.entries if asked.one_person else 1), self._settings.max_epsilon
         with upwards():
-            total = micro(surveys.spent(db)) + cost
-            if total > max_epsilon * 1_000_000:
+            total = micro(entries.spent(db)) + charge
+            if total > most * 1_000_000:
                 raise TooCostly(
-                    f"with this survey of epsilon {Decimal(cost) / 1_000_000} the sum is {Decimal(total) / 1_000_000}, "
-                    f"above {max_epsilon}"
+                    f"with this survey of epsilon {Decimal(charge) / 1_000_000} the sum is "
+                    f"{Decimal(total) / 1_000_000}, above {most}"
                 )
-    closed = survey.calendar.closed(UnixSeconds(min(asked.asked_ms, now_ms) / 1000))
-    if closed >= last_closing(survey):
-        raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
-    if survey.closed and closed:
-        raise EnrolmentOver("the survey's cohort is closed since its first period ended")
-    try:
-        stratum = stratum_of(survey.breakdowns, asked.stratum)
-    except ValueError as error:
-        raise BadEnrolment(str(error)) from error
-    for entry in entries.load_all(db, wrapping, asked.id):
-        group = survey.plan.draw_group(coins)
-        drawn = frozenset(
-            (number, node)
-            for number, track in survey.plan.numbered(group)
-            if track.reported is not None
-            for node in draw_nodes(track, coins)
-        )
-        slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
-        drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
-        enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
-        if survey.closed and not _was_inserted_first(enrolled, drew.needed(survey.plan, drawn).first(1)):
-            raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
-        entries.update(db, wrapping, enrolled)
-        entries.keep_drawn(db, wrapping, enrolled, drawn)
-        drops.count(db, Drop.WRONG_ANSWER, wrong)
-    known = replace(
-        asked,
-        status=Status.JOINED,
-        url=survey.relay.rstrip("/") or asked.url,
-        charge_micro=cost,
-        payload=survey.payload,
-        stratum={},
-    )
-    surveys.put(db, known)
+        return charge
+
+    def _refuse(self, db: sqlite3.Connection, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
+        """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
+        asked = entries.find_survey(db, id_)
+        if asked is None or asked.status is not Status.ASKED:
+            return []
+        entries.delete_entries(db, id_)
+        reason = f"{type(error).__name__}: {error}"
+        entries.put_survey(db, replace(asked, status=Status.REFUSED, reason=reason, stratum={}))
+        return [error]
 
 
-def _was_inserted_first(entry: Entry, first: int | None) -> bool:
-    """Whether the entry has an answer from the first close on that its nodes need. first: that close."""
-    return bool(entry.states) and first is not None and entry.states[0][0] <= first
+def leave(db: sqlite3.Connection, known: Known) -> None:
+    """Leaves one survey: what it knew and what waits is deleted, and a tombstone stays.
 
-
-def refuse(db: sqlite3.Connection, asked: Known, reason: Exception) -> None:
-    """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
-    forget_entries(db, asked)
-    surveys.put(db, replace(asked, status=Status.REFUSED, reason=f"{type(reason).__name__}: {reason}", stratum={}))
-
-
-def end(db: sqlite3.Connection, known: Known, status: Status) -> None:
-    """Wipes what a survey knew of answers: at once and for good, what waits to be sent as well.
-
-    status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
+    Of one that was never joined nothing stays but the tombstone either: the app has asked for it, and may have told.
     """
-    forget_entries(db, known)
-    surveys.put(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
+    if known.status is not Status.SILENCED:
+        entries.end_survey(db, known, Status.LEFT)
 
 
-def forget_entries(db: sqlite3.Connection, known: Known) -> None:
-    """Deletes the entries of a survey with all that hangs on them."""
-    for table in ("closings", "drawn", "entries"):
-        db.execute(f"DELETE FROM {table} WHERE survey = ?", (known.id,))  # noqa: S608
+def leave_all(db: sqlite3.Connection) -> None:
+    """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time."""
+    for known in entries.find_surveys(db):
+        leave(db, known)
+    for table in ("sealing_keys", "servers", "drops"):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608
+
+
+@contextmanager
+def looking(opened: Store | None, path: Path, key: bytes | None) -> Iterator[sqlite3.Connection | None]:
+    """A transaction of a store, to look at what is left of it where it is closed, as there is no consent.
+
+    opened: the store, if it is open. path, key: as it is opened else. Gives None if there is none.
+    """
+    if opened is None and not path.exists():
+        yield None
+        return
+    with nullcontext(opened) if opened is not None else closing(Store(path, key)) as store, store.transaction() as db:
+        yield db
+
+
+def is_ours(store: Path) -> bool:
+    """Whether a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
+    with open(store, "rb") as content:
+        head = content.read(_MARK_AT + 4)
+    return head[_MARK_AT:] == APPLICATION.to_bytes(4) or store.with_name(f"{store.name}.lock").exists()
+
+
+def destroy(store: Path) -> None:
+    """Overwrites and deletes a store that cannot be opened, with all files beside it that SQLite made."""
+    for file in (store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            with open(file, "r+b") as content:
+                content.write(bytes(file.stat().st_size))
+                content.flush()
+                os.fsync(content.fileno())
+            file.unlink()

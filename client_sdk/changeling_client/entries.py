@@ -1,40 +1,203 @@
-"""What a device keeps of an entry: its group, how far it has answered, what it remembers, and its public stratum.
+"""The surveys that a store knows, their entries, and counts of what was dropped: the rows of these, and no more.
 
-What hangs on answers is one private piece, which the store may encrypt; the rest follows from the calendar, from chance
-and from what the app tells in public.
+What hangs on answers is one private piece of each entry, which the store may encrypt; the rest follows from the
+calendar, from chance and from what the app tells in public.
 """
 
 import sqlite3
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgpack
 from changeling_protocol import (
+    ID_BYTES,
     EntryNumber,
     NodeNumber,
-    ReleasePlan,
+    ProtocolError,
     Slots,
     Standing,
     StratumNumber,
+    Survey,
     SurveyId,
     TrackNumber,
     UnixMilliseconds,
+    from_micro,
 )
 
-from . import states
-from .states import Drawn, Needed, States
-from .wrapping import Wrapping
+from .errors import StoreUnusable
+from .store import Wrapping
+from .transport import is_loopback
 
+States = tuple[tuple[int, int], ...]
+"""Pairs of a close's period and the state from that close on until the next pair's, rising by period."""
+Drawn = Collection[tuple[TrackNumber, NodeNumber]]
+"""Which nodes an entry reports of the tracks on which it reports only some; those not yet answered."""
 MOST_PENDING = 256
 """The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
 the one before it."""
 _LEAST_BYTES = 256
 """What is encrypted of an entry is filled up to so much, or the next power of two: its length tells no answer."""
 _FIRST_STRATUM = StratumNumber(0)
-_COLUMNS = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
-_LOAD = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
+_SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
+_ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
+_LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
+
+
+class Status(IntEnum):
+    """How a survey stands with a store. Only the first two keep anything of answers."""
+
+    ASKED = 0
+    """The app has asked to join; the survey itself is not known yet. Answers are kept, and judged once it is."""
+    JOINED = 1
+    """Its entries are enrolled, and answer."""
+    ENDED = 2
+    """Nothing of its plan is left to answer. It counts for ever; what it knew of answers is gone."""
+    LEFT = 3
+    """The app left it, or consent was withdrawn. It is never joined again."""
+    REFUSED = 4
+    """It may not be joined: the reason says why. The app may ask again."""
+    SILENCED = 5
+    """The witness saw more than the store knows. It is never joined again."""
+    NOT_JOINED = 6
+    """The store does not know it: there was no consent when it was asked for. With consent it can be joined."""
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A survey as the store knows it.
+
+    id, status. entries: how many the app holds. one_person: whether they are all one person's, who pays for each.
+    asked_ms: when the app asked to join, in Unix milliseconds. url: who its answers go to. charge_micro: what it counts
+    against the budget. payload: the signed bytes; empty until they are known. stratum: what the app told of its
+    entries' stratum, until the survey is known. reason: why it was refused.
+    """
+
+    id: SurveyId
+    status: Status = Status.ASKED
+    entries: int = 0
+    one_person: bool = False
+    asked_ms: UnixMilliseconds = UnixMilliseconds(0)  # noqa: RUF009
+    url: str = ""
+    charge_micro: int = 0
+    payload: bytes = field(default=b"", repr=False)
+    stratum: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def survey(self) -> Survey:
+        """The survey itself, of one that is joined. Raises StoreUnusable if this version cannot read it."""
+        return _read(self.payload)
+
+    @property
+    def readable(self) -> Survey | None:
+        """The survey; None if it is not at hand, or this version cannot read it. Then the others go on without it."""
+        try:
+            return self.survey if self.payload else None
+        except StoreUnusable:
+            return None
+
+
+@lru_cache(maxsize=64)
+def _read(payload: bytes) -> Survey:
+    """Its signature was verified when it was joined; its cost is computed again."""
+    try:
+        return Survey.from_payload(payload)
+    except ProtocolError as error:
+        raise StoreUnusable(f"the store holds a survey that cannot be read: {error}") from error
+
+
+def survey_id(named: bytes | str) -> SurveyId:
+    """A survey's 16-byte id, given as bytes or in hex. Raises ValueError."""
+    try:
+        id_ = bytes.fromhex(named) if isinstance(named, str) else named
+    except ValueError:
+        id_ = b""
+    if len(id_) != ID_BYTES:
+        raise ValueError(f"a survey's id is {ID_BYTES} bytes, or {2 * ID_BYTES} hex digits, got {named!r}")
+    return SurveyId(id_)
+
+
+def why_not(known: Known | None, id_: SurveyId) -> str:
+    """Why nothing can be said or kept of a survey whose content is not at hand, as a sentence."""
+    if known is None:
+        return f"nobody has joined the survey {id_.hex()} with this store"
+    return f"the survey {id_.hex()} " + {
+        Status.ASKED: "is not known yet: the next flush that reaches the server fetches it",
+        Status.LEFT: "was left: all that was known of it is wiped, and it is never joined again",
+        Status.REFUSED: f"was not joined: {known.reason}",
+        Status.SILENCED: "is silent for good on this device: its store was put back, copied or lost",
+    }.get(known.status, "is at hand")
+
+
+def put_survey(db: sqlite3.Connection, known: Known) -> None:
+    """Keeps what is known of a survey in place of what was."""
+    kept = ", ".join(f"{name} = excluded.{name}" for name in _SURVEY.split(", ")[1:])
+    values = (known.id, known.status, known.entries, known.one_person, known.asked_ms, known.url, known.charge_micro)
+    db.execute(
+        f"INSERT INTO surveys ({_SURVEY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET {kept}",  # noqa: S608
+        (*values, known.payload, msgpack.packb(dict(known.stratum)), known.reason),
+    )
+
+
+def find_survey(db: sqlite3.Connection, id_: SurveyId) -> Known | None:
+    """The survey with this id; None if the store has never heard of it."""
+    row = db.execute(f"SELECT {_SURVEY} FROM surveys WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+    return None if row is None else _known(row)
+
+
+def find_surveys(db: sqlite3.Connection, *statuses: Status) -> list[Known]:
+    """All surveys of these statuses, or of any if none is named, in the order of their ids."""
+    rows = db.execute(f"SELECT {_SURVEY} FROM surveys ORDER BY id")  # noqa: S608
+    return [known for row in rows if (known := _known(row)).status in (statuses or Status)]
+
+
+def surveys_at(db: sqlite3.Connection, url: str) -> list[Survey]:
+    """The surveys whose answers go to the server of this URL. One that cannot be read is passed over."""
+    known = (each for each in find_surveys(db, Status.JOINED) if each.url == url)
+    return [survey for each in known if (survey := each.readable) is not None]
+
+
+def joined_ids(db: sqlite3.Connection) -> set[SurveyId]:
+    """The ids of the surveys that are answered."""
+    return {known.id for known in find_surveys(db, Status.JOINED)}
+
+
+def follow_server(db: sqlite3.Connection, url: str) -> None:
+    """Sends everything to the app's server at this URL from now on, but for what a survey's own relay takes.
+
+    What counted nothing when it was joined, as it was for development, goes to no other server than one on loopback.
+    """
+    for known in find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED):
+        survey = known.readable
+        if survey is None and known.status is not Status.ASKED:
+            continue
+        to = survey.relay.rstrip("/") if survey is not None and survey.relay else url
+        counts = known.charge_micro > 0 or known.status is Status.ASKED
+        if to != known.url and (counts or is_loopback(to)):
+            put_survey(db, replace(known, url=to))
+
+
+def spent(db: sqlite3.Connection) -> Decimal:
+    """What the surveys of the store count together; one that has ended, or was left, still counts."""
+    (total,) = db.execute("SELECT coalesce(sum(charge_micro), 0) FROM surveys").fetchone()
+    return from_micro(total)
+
+
+def _known(row: Sequence[Any]) -> Known:
+    id_, status, entries, one_person, asked_ms, url, charge, payload, stratum, reason = row
+    told = msgpack.unpackb(stratum)
+    return Known(id_, Status(status), entries, bool(one_person), asked_ms, url, charge, payload, told, reason)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,10 +249,6 @@ class Entry(NamedTuple):
     def __repr__(self) -> str:
         return "<an entry>"
 
-    def needed(self, plan: ReleasePlan, drawn: Drawn) -> Needed:
-        """Which closes its nodes still need. drawn: as `drawn_nodes` gives it."""
-        return Needed(plan, self.group, self.answered, drawn)
-
     def waiting_for(self, pending: Pending) -> "Entry":
         """The entry with one more answer that waits to be judged."""
         return self._replace(pending=(*self.pending[: MOST_PENDING - 1], pending))
@@ -110,7 +269,7 @@ class Entry(NamedTuple):
 
 def insert(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
     """Keeps a new entry."""
-    db.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(wrapping, entry))  # noqa: S608
+    db.execute(f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(wrapping, entry))  # noqa: S608
 
 
 def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
@@ -123,7 +282,7 @@ def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
     )
 
 
-def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: EntryNumber) -> Entry:
+def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
     try:
         row = db.execute(_LOAD, (survey, number)).fetchone()
@@ -136,7 +295,7 @@ def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: E
 
 def load_all(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId) -> list[Entry]:
     """The survey's entries in order."""
-    query = f"SELECT {_COLUMNS} FROM entries WHERE survey = ? ORDER BY number"  # noqa: S608
+    query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey,))]
 
 
@@ -152,6 +311,21 @@ def have_answered(db: sqlite3.Connection, survey: SurveyId, period: int) -> bool
     return db.execute(query, (survey, period)).fetchone() is None
 
 
+def end_survey(db: sqlite3.Connection, known: Known, status: Status) -> None:
+    """Wipes what a survey knew of answers: at once and for good, what waits to be sent as well.
+
+    status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
+    """
+    delete_entries(db, known.id)
+    put_survey(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
+
+
+def delete_entries(db: sqlite3.Connection, survey: SurveyId) -> None:
+    """Deletes the entries of a survey with all that hangs on them."""
+    for table in ("closings", "drawn", "entries"):
+        db.execute(f"DELETE FROM {table} WHERE survey = ?", (survey,))  # noqa: S608
+
+
 def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Drawn:
     """The nodes that an entry has still to report of tracks of which it reports only some."""
     row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
@@ -163,14 +337,12 @@ def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Dra
 
 def keep_drawn(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry, drawn: Drawn) -> None:
     """Keeps these nodes of an entry in place of those before."""
+    place = entry.survey, entry.number
     if not drawn:
-        db.execute("DELETE FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number))
+        db.execute("DELETE FROM drawn WHERE survey = ? AND entry = ?", place)
         return
     numbers = array("L", [number for pair in sorted(drawn) for number in pair]).tobytes()
-    place = _place(entry.survey, entry.number)
-    db.execute(
-        "INSERT OR REPLACE INTO drawn VALUES (?, ?, ?)", (entry.survey, entry.number, wrapping.wrap(numbers, place))
-    )
+    db.execute("INSERT OR REPLACE INTO drawn VALUES (?, ?, ?)", (*place, wrapping.wrap(numbers, _place(*place))))
 
 
 def _place(survey: SurveyId, number: int) -> bytes:
@@ -179,26 +351,20 @@ def _place(survey: SurveyId, number: int) -> bytes:
 
 def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     used, score = (None, 0) if entry.slots is None else (bytes(entry.slots.used), entry.slots.score)
+    states = [number for pair in entry.states for number in pair]
     pending = [(each.at_ms, each.answer) for each in entry.pending]
-    known = [entry.group, used, score, entry.mutations, entry.first_s, states.as_row(entry.states), pending]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
-    piece: bytes = msgpack.packb(known)
+    piece: bytes = msgpack.packb([entry.group, used, score, entry.mutations, entry.first_s, states, pending])
     if wrapping.has_key:
         piece = piece.ljust(max(_LEAST_BYTES, 1 << (len(piece) - 1).bit_length()), b"\0")
     private = wrapping.wrap(piece, _place(entry.survey, entry.number))
     return entry.survey, entry.number, *public, private
 
 
-def _first_in(filled_up: bytes) -> Any:
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(filled_up)
-    return unpacker.unpack()
-
-
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
     piece = wrapping.unwrap(private, _place(survey, number))
-    group, used, score, mutations, first_s, kept, pending = (
+    group, used, score, mutations, first_s, states, pending = (
         _first_in(piece) if wrapping.has_key else msgpack.unpackb(piece)
     )
     return Entry(
@@ -211,9 +377,41 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         None if used is None else Slots(tuple(used), score),
         mutations,
         first_s,
-        states.from_row(kept),
+        tuple(zip(states[::2], states[1::2], strict=True)) if states else (),
         tuple(Pending(at_ms, answer) for at_ms, answer in pending) if pending else (),
         dropped,
         Standing(standing),
         stratum_changes,
     )
+
+
+def _first_in(filled_up: bytes) -> Any:
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(filled_up)
+    return unpacker.unpack()
+
+
+class Drop(StrEnum):
+    """Why something was not kept or not sent. It is counted by this reason; nothing of what it was is kept."""
+
+    LATE = "late"
+    """A closing past its grace: nobody would count it."""
+    CLOSED = "closed"
+    """A closing that the server took no more, the survey's calendar being over."""
+    NO_ROOM = "no-room"
+    """A closing that was among the oldest when more waited than a store keeps."""
+    WRONG_ANSWER = "wrong-answer"
+    """A record of something that is no answer of the survey, or of an entry that it does not have."""
+    NOT_TAKING_PART = "not-taking-part"
+    """A record for a survey that was left, refused or silenced, or without consent."""
+
+
+def count_drop(db: sqlite3.Connection, reason: Drop, times: int = 1) -> None:
+    """Counts it so many times more."""
+    if times:
+        db.execute("INSERT INTO drops VALUES (?, ?) ON CONFLICT DO UPDATE SET count = count + ?2", (reason, times))
+
+
+def counted_drops(db: sqlite3.Connection) -> Mapping[str, int]:
+    """How often each reason was counted in this store."""
+    return dict(db.execute("SELECT reason, count FROM drops ORDER BY reason"))

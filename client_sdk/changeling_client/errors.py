@@ -21,7 +21,7 @@ A bad argument is a plain ValueError with the value in it. No error holds an ans
 
 from changeling_protocol import ChangelingError
 
-from .obstacles import Obstacle
+_MISSING = frozenset({404, 405, 410})
 
 
 class ClientError(ChangelingError):
@@ -51,12 +51,18 @@ class StoreBusy(ClientError):
 class ServerTrouble(ClientError):
     """The server could not be asked, or gave no usable answer. `flush` returns it as text instead.
 
-    obstacle: what stood in the way.
+    status: of HTTP, where it answered with another one than 200; None otherwise.
+    is_failure: whether something was tried and failed, so that the next attempt had better wait.
     """
 
-    def __init__(self, words: str, obstacle: Obstacle = Obstacle.UNREADABLE) -> None:
+    def __init__(self, words: str, status: int | None = None, *, is_failure: bool = True) -> None:
         super().__init__(words)
-        self.obstacle = obstacle
+        self.status, self.is_failure = status, is_failure
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether nothing answers at this path, or not yet: a survey may be published after its app."""
+        return self.status in _MISSING
 
 
 class WitnessTrouble(ClientError):

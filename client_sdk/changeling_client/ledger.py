@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week
 
-from . import drops, surveys
-from .surveys import Known, Status
+from . import entries
+from .entries import Known, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,13 @@ def cost_if_restored(survey: Survey) -> Decimal:
 
 def account(db: sqlite3.Connection, at_most: Decimal, witnessed: bool) -> Account:
     """What all surveys of a store come to. at_most, witnessed: as the account says them."""
-    each = tuple(_account(known) for known in surveys.find_all(db))
-    return Account(surveys.spent(db), at_most, each, drops.counted(db), witnessed)
+    each = tuple(_account(known) for known in entries.find_surveys(db))
+    return Account(entries.spent(db), at_most, each, entries.counted_drops(db), witnessed)
 
 
 def _account(known: Known) -> SurveyAccount:
     epsilon = from_micro(known.charge_micro)
-    survey = surveys.readable(known) if known.payload else None
+    survey = known.readable
     if survey is None:
         return SurveyAccount(known.id.hex(), None, known.status, epsilon, None, known.reason)
     weekly = per_week(epsilon, survey.calendar.period * survey.calendar.periods)

@@ -1,35 +1,61 @@
-"""The outbox: what is answered, kept until the server has acknowledged it or its grace is over; and what was sent.
+"""The outbox: what is answered, kept and sent until the server has acknowledged it or its grace is over.
 
 What was answered in one go is one batch, an upload of its own, also when it is sent again: whatever a server says, it
-cannot make later uploads differ. Of what was acknowledged the reports are kept for the person to see, until the survey
-ends; the ids are not.
+cannot make later uploads differ. Their sizes depend on the calendar and on when the app ran, never on what is reported.
+Of what was acknowledged the reports are kept for the person to see, until the survey ends; the ids are not.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import msgpack
 from changeling_protocol import (
+    HEAD_BYTES,
+    SEAL_BYTES,
     Closing,
     EntryNumber,
     Node,
+    Refusal,
     Report,
     Standing,
     Survey,
     SurveyId,
+    UnixMilliseconds,
     encode_upload,
+    seal,
     symbol_bytes,
 )
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
-from .answering import Answer
-from .entries import Entry
-from .wrapping import Wrapping
+from . import entries
+from .entries import Drop, Entry
+from .errors import ServerTrouble
+from .server import Server, close_ms
+from .store import Store, Wrapping
+from .transport import Deadline
 
 MOST_WAITING = 65_536
 """The most closings that wait in a store; the oldest go first, being the first whose grace is over."""
 MOST_SENT = 1_024
 """The most acknowledged closings of an entry whose reports a person can still see."""
+MOST_AT_ONCE = 64
+"""How many entries' uploads are packed in one transaction."""
+_BODY_HEAD_BYTES = 32
+"""Covers the map, its key and the array's head."""
+_ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 5
+"""What sealing and the bytes' own head add to a plaintext."""
+_TOO_LARGE = 413
+_STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """What an entry answers at a closing: its reports on the nodes that end there. Printed, it shows nothing."""
+
+    closing: Closing
+    reports: tuple[Report, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +104,7 @@ def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
 
 def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
     """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
-    by_number = {entry.number: entry for entry in kept}
-    waiting = batches(db, wrapping, survey, kept)
-    return [_upload(survey, by_number[number], answers) for (number, _), answers in waiting.items()]
-
-
-def batches(
-    db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]
-) -> dict[tuple[EntryNumber, int], list[Answer]]:
-    """The same as answers, by entry and the first period of a batch."""
-    batches: dict[tuple[EntryNumber, int], list[Answer]] = {}
+    batches: dict[tuple[int, int], list[Answer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
         "SELECT entry, period, batch, id, standing, stratum, reports FROM closings"
@@ -95,12 +112,11 @@ def batches(
     )
     among = survey.id, min(by_number, default=0), max(by_number, default=-1)
     for number, period, batch, id_, standing, stratum, reports in db.execute(query, among):
-        if number not in by_number:
-            continue
-        closing = Closing(period, id_, Standing(standing), stratum)
-        answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
-        batches.setdefault((number, batch), []).append(answer)
-    return batches
+        if number in by_number:
+            closing = Closing(period, id_, Standing(standing), stratum)
+            answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
+            batches.setdefault((number, batch), []).append(answer)
+    return [_upload(survey, by_number[number], answers) for (number, _), answers in batches.items()]
 
 
 def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
@@ -125,19 +141,26 @@ def acknowledge(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, pe
     return done.rowcount
 
 
-def standings(db: sqlite3.Connection, entry: Entry, periods: Iterable[int]) -> list[Standing]:
-    """What the closings of these periods say, as far as they wait."""
-    query = "SELECT standing FROM closings WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?"
-    rows = (db.execute(query, (entry.survey, entry.number, period)).fetchone() for period in periods)
-    return [Standing(row[0]) for row in rows if row is not None]
+def drop(db: sqlite3.Connection, entry: Entry, periods: Iterable[int]) -> Entry:
+    """Takes closings of these periods out that nobody would count, as far as they still wait.
+
+    Returns the entry as it then is.
+    """
+    query = "DELETE FROM closings WHERE batch > 0 AND survey = ? AND entry = ? AND period = ? RETURNING standing"
+    rows = [row for period in periods for row in db.execute(query, (entry.survey, entry.number, period)).fetchall()]
+    return entry.dropping(*(Standing(standing) for (standing,) in rows)) if rows else entry
 
 
-def remove(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Iterable[int]) -> None:
-    """Takes closings out that were not acknowledged."""
-    db.executemany(
-        "DELETE FROM closings WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?",
-        [(survey, entry, period) for period in periods],
-    )
+def make_room(db: sqlite3.Connection, wrapping: Wrapping) -> int:
+    """Drops the oldest of what waits if it is too much. Returns how many closings."""
+    excess = size(db) - MOST_WAITING
+    if excess <= 0:
+        return 0
+    query = "SELECT survey, entry, period FROM closings WHERE batch > 0 ORDER BY period LIMIT ?"
+    for survey, number, period in db.execute(query, (excess,)).fetchall():
+        entries.update(db, wrapping, drop(db, entries.load(db, wrapping, survey, number), [period]))
+    entries.count_drop(db, Drop.NO_ROOM, excess)
+    return excess
 
 
 def forget_sent(db: sqlite3.Connection, survey: SurveyId) -> None:
@@ -149,12 +172,6 @@ def size(db: sqlite3.Connection) -> int:
     """How many closings wait, of all surveys and entries."""
     (count,) = db.execute("SELECT count(*) FROM closings WHERE batch > 0").fetchone()
     return int(count)
-
-
-def oldest(db: sqlite3.Connection, count: int) -> list[tuple[SurveyId, EntryNumber, int]]:
-    """The survey, entry and period of as many of the closings that wait, those answered first before the others."""
-    query = "SELECT survey, entry, period FROM closings WHERE batch > 0 ORDER BY period LIMIT ?"
-    return list(db.execute(query, (count,)))
 
 
 def _upload(survey: Survey, entry: Entry, answers: Sequence[Answer]) -> Upload:
@@ -172,3 +189,121 @@ def _reports(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[Report, ...
 
 def _place(entry: Entry, period: int) -> bytes:
     return entry.survey + entry.number.to_bytes(8) + period.to_bytes(8)
+
+
+def bodies(waiting: Iterable[Upload]) -> Iterator[list[Upload]]:
+    """Puts uploads together in order, as many in a body as one request may carry."""
+    body: list[Upload] = []
+    size = _BODY_HEAD_BYTES
+    for upload in waiting:
+        more = len(upload.plaintext) + _ENVELOPE_BYTES
+        if body and (len(body) == MOST_ENVELOPES or size + more > MOST_BODY_BYTES):
+            yield body
+            body, size = [], _BODY_HEAD_BYTES
+        body.append(upload)
+        size += more
+    if body:
+        yield body
+
+
+class Sender:
+    """Sends what waits in a store, and notes what the server said of it.
+
+    Nothing of a survey that is left meanwhile is sent any more.
+    sending: held while anything is sent, so that whoever leaves a survey can tell when nothing of it is under way.
+    """
+
+    def __init__(self, store: Store, sending: AbstractContextManager[object]) -> None:
+        self._store, self._sending = store, sending
+        self.sent = 0
+        """How many closings were acknowledged."""
+        self.dropped = 0
+        """How many closings the server takes no more."""
+        self.trouble: str | None = None
+        """The first trouble that there was, in words."""
+
+    def send(self, server: Server, deadline: Deadline) -> None:
+        """Sends all that goes to one server. Trouble with it is noted, never raised; raises a store's errors.
+
+        deadline: when the network has had its time.
+        """
+        try:
+            for body in bodies(self._uploads(server)):
+                self._send_all(server, body, deadline)
+        except ServerTrouble as error:
+            self.trouble = self.trouble or str(error)
+
+    def _uploads(self, server: Server) -> list[Upload]:
+        """All that waits, packed for some entries in each transaction, as a record may have to wait for one."""
+        wrapping, packed = self._store.wrapping, []
+        with self._store.transaction() as db:
+            surveys = entries.surveys_at(db, server.url)
+            waiting = [(survey, entries.load_all(db, wrapping, survey.id)) for survey in surveys]
+        for survey, kept in waiting:
+            for first in range(0, len(kept), MOST_AT_ONCE):
+                with self._store.transaction() as db:
+                    packed += uploads(db, wrapping, survey, kept[first : first + MOST_AT_ONCE])
+        return packed
+
+    def _send_all(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> None:
+        """Sends these uploads, in fewer at a time if the server, or a proxy before it, takes no body of that size."""
+        try:
+            self._send(server, body, deadline)
+        except ServerTrouble as error:
+            if error.status != _TOO_LARGE or len(body) == 1:
+                raise
+            half = len(body) // 2
+            self._send_all(server, body[:half], deadline)
+            self._send_all(server, body[half:], deadline)
+
+    def _send(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> None:
+        """Sends one request, and notes what the server said of each upload in it."""
+        key = server.sealing_key(deadline)
+        with self._sending:
+            with self._store.transaction() as db:
+                joined = entries.joined_ids(db)
+            body = [upload for upload in body if upload.survey in joined]
+            if not body:
+                return
+            refused = server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], deadline)
+        now_ms = server.delayed_ms()
+        with self._store.transaction() as db:
+            joined = entries.joined_ids(db)
+            for index, upload in enumerate(body):
+                if upload.survey not in joined:
+                    continue
+                if index not in refused:
+                    self.sent += acknowledge(db, upload.survey, upload.entry, upload.periods)
+                elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
+                    self._drop(db, upload)
+        reasons = set(refused.values())
+        if reasons & _STALE_KEY:
+            server.forget_keys()
+        self.trouble = self.trouble or _words(reasons)
+
+    def _drop(self, db: sqlite3.Connection, upload: Upload) -> None:
+        entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)
+        after = drop(db, entry, upload.periods)
+        entries.update(db, self._store.wrapping, after)
+        entries.count_drop(db, Drop.CLOSED, after.dropped - entry.dropped)
+        self.dropped += after.dropped - entry.dropped
+
+
+def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
+    """Whether the survey's calendar has ended by the device's own time.
+
+    It is the one thing for which a report is dropped at a server's word: it says "closed" also of a survey that has not
+    begun, to a clock that is ahead.
+    """
+    known = entries.find_survey(db, survey)
+    if known is None or (joined := known.readable) is None:
+        return True
+    return now_ms > close_ms(joined.calendar, joined.calendar.periods)
+
+
+def _words(reasons: set[str]) -> str | None:
+    """The trouble in these reasons; one that we do not know is not repeated. None if there are no reasons."""
+    if not reasons:
+        return None
+    known = {reason if reason in set(Refusal) else "a reason this version does not know" for reason in reasons}
+    return f"the server refused uploads: {', '.join(sorted(known))}"

@@ -1,20 +1,30 @@
-"""Recording an answer. The survey's constraint is enforced here and nowhere else.
+"""Recording an answer: the states of an entry, and the survey's constraint, which is enforced here and nowhere else.
 
 Mutations are counted as they are recorded, so the count is on disk before any node that holds them is answered. Once
 the constraint admits no more mutations, the entry stays in the state it is in. What a wrong clock could decide is not
-decided: such an answer waits until the server's time was heard. Knows no store; from entry to entry.
+decided: such an answer waits until the server's time was heard. Nothing here waits for a network, and nothing steers
+what is sent, or when.
 """
 
-from collections.abc import Iterable
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 
-from changeling_protocol import AtMost, Survey, UnixMilliseconds, UnixSeconds
+from changeling_protocol import AtMost, ReleasePlan, Survey, SurveyId, UnixMilliseconds, UnixSeconds
 
-from . import states
-from .clock import close_ms
-from .entries import Entry, Pending
-from .states import NULL, Drawn
+from . import entries
+from .entries import Drawn, Drop, Entry, Known, Pending, States, Status, why_not
+from .errors import ClientError
+from .server import close_ms, known_time
+from .store import Store
+
+NULL = 0
+"""The state of an entry that has no answer."""
+MOST_ANSWER_CHARACTERS = 1_000
+"""The longest answer that is kept for a survey that is not known yet."""
+_log = logging.getLogger("changeling")
 
 
 class Recorded(Enum):
@@ -32,6 +42,71 @@ class Recorded(Enum):
     FROZEN = "frozen"
     PENDING = "pending"
     DROPPED = "dropped"
+
+
+def needed_close(plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int) -> int | None:
+    """The first close at or after a period at which the entry's state is still needed; None if there is none.
+
+    A close is needed where a node that the entry has still to report ends or, on a track of changes, begins.
+    drawn: the nodes it reports, where it does not report all.
+    """
+    best = None
+    for track in plan.groups[entry.group].tracks:
+        if track.reported is not None:
+            continue
+        first, width = track.first, track.width
+        count = (track.last - first) // width
+        unanswered = max((entry.answered - first) // width + 1, 1)
+        if unanswered > count:
+            continue
+        bound = -((first - period) // width)
+        if bound < unanswered:
+            bound = max(bound, unanswered - 1 if track.reports_changes else unanswered)
+        if bound <= count and (best is None or first + bound * width < best):
+            best = first + bound * width
+    closes = [] if best is None else [best]
+    for number, node_number in drawn:
+        track = plan.tracks[number]
+        node = track.node(node_number)
+        if node.end > entry.answered:
+            bounds = (node.start, node.end) if track.reports_changes else (node.end,)
+            closes += [close for close in bounds if close >= period]
+    return min(closes, default=None)
+
+
+def at_close(states: States, period: int) -> int:
+    """The state when a period closed; NULL before the first. Right only for a close that is needed."""
+    state = NULL
+    for close, since in states:
+        if close > period:
+            break
+        state = since
+    return state
+
+
+def current(states: States) -> int:
+    """The state that the entry is in; NULL before its first mutation."""
+    return states[-1][1] if states else NULL
+
+
+def entered(states: States, close: int | None, state: int) -> States:
+    """The states after a mutation that no later one follows: what was kept beyond goes.
+
+    close: the first that is needed at or after the mutation's period; None if none is, and nothing is kept.
+    If the entry had the state already at the needed close before, nothing remains of the mutation.
+    """
+    if close is None:
+        return states
+    before = tuple([each for each in states if each[0] < close])
+    return before if current(before) == state else (*before, (close, state))
+
+
+def pruned(plan: ReleasePlan, entry: Entry, drawn: Drawn) -> States:
+    """The entry's states, only those still needed, now that more is answered."""
+    kept: States = ()
+    for close, state in entry.states:
+        kept = entered(kept, needed_close(plan, entry, drawn, close), state)
+    return kept
 
 
 def state_of(survey: Survey, answer: str | None) -> int:
@@ -58,15 +133,14 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     Returns the entry as it now is, and what became of the answer. Raises ValueError for a wrong answer.
     """
     state = state_of(survey, pending.answer)
-    needed = entry.needed(survey.plan, drawn)
     at_ms = _open_ms(survey, entry, pending.at_ms)
     period = survey.calendar.period_of(UnixSeconds(at_ms / 1000))
-    close = needed.first(period)
-    if close is None and needed.first(entry.answered + 1) is None:
+    close = needed_close(survey.plan, entry, drawn, period)
+    if close is None and needed_close(survey.plan, entry, drawn, entry.answered + 1) is None:
         return entry, Recorded.FROZEN
     if entry.pending and not time_known:
         return entry.waiting_for(pending), Recorded.PENDING
-    if state == states.current(entry.states):
+    if state == current(entry.states):
         return entry, Recorded.UNCHANGED
     elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
     if (survey.closed and state == NULL) or not survey.constraint.admits(entry.mutations, 0):
@@ -76,11 +150,8 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     first_s = entry.first_s
     if first_s is None and not isinstance(survey.constraint, AtMost):
         first_s = at_ms // 1000
-    return entry._replace(
-        mutations=entry.mutations + 1,
-        first_s=first_s,
-        states=states.entered(entry.states, close, state),
-    ), Recorded.COUNTED
+    states = entered(entry.states, close, state)
+    return entry._replace(mutations=entry.mutations + 1, first_s=first_s, states=states), Recorded.COUNTED
 
 
 def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds) -> Entry:
@@ -93,11 +164,13 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
         return entry
     latest_ms = _open_ms(survey, entry, now_ms)
     period = survey.calendar.period_of(UnixSeconds(latest_ms / 1000))
-    kept = states.brought_back(entry.states, entry.needed(survey.plan, drawn).first(period))
+    states, close = entry.states, needed_close(survey.plan, entry, drawn, period)
+    if close is not None and states and states[-1][0] > close:
+        states = entered(states, close, current(states))
     first_s = None if entry.first_s is None else min(entry.first_s, latest_ms // 1000)
-    if (kept, first_s) == (entry.states, entry.first_s):
+    if (states, first_s) == (entry.states, entry.first_s):
         return entry
-    return entry._replace(states=kept, first_s=first_s)
+    return entry._replace(states=states, first_s=first_s)
 
 
 def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, time_known: bool) -> tuple[Entry, int]:
@@ -120,3 +193,91 @@ def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds,
 def _open_ms(survey: Survey, entry: Entry, at_ms: UnixMilliseconds) -> UnixMilliseconds:
     """`at_ms`, or the first millisecond after everything that the entry has answered, if that is later."""
     return UnixMilliseconds(max(at_ms, close_ms(survey.calendar, entry.answered) + 1))
+
+
+class Recorder:
+    """Records into one store. strict: whether a wrong answer raises. tell: told what cannot be raised."""
+
+    def __init__(self, store: Store, strict: bool, tell: Callable[[ClientError], None]) -> None:
+        self._store, self._strict, self._tell = store, strict, tell
+        self._joined: dict[SurveyId, tuple[Survey, str]] = {}
+
+    def record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
+        """Records an entry's answer, or with None that it has none.
+
+        at_ms: the device's time, in Unix milliseconds.
+        In a signal handler that interrupts a record or a flush of its own thread it is PENDING, and on disk as soon as
+        that goes on. Raises ValueError for a wrong answer or entry if it is strict; a store's errors.
+        """
+        if self._store.interrupts():
+            self._store.afterwards(lambda: self._quietly(lambda: self._record(id_, answer, number, at_ms)))
+            return Recorded.PENDING
+        return self._record(id_, answer, number, at_ms)
+
+    def _record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
+        try:
+            with self._store.transaction() as db:
+                recorded, refused = self._keep(db, id_, answer, number, at_ms)
+        except ValueError:
+            if self._strict:
+                raise
+            with self._store.transaction() as db:
+                entries.count_drop(db, Drop.WRONG_ANSWER)
+            _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
+            return Recorded.DROPPED
+        if refused is not None:
+            _log.warning("a record was dropped: %s", why_not(refused, id_))
+        return recorded
+
+    def _keep(
+        self, db: sqlite3.Connection, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
+    ) -> tuple[Recorded, Known | None]:
+        """What became of it, and the survey where that was refused: it is told once the transaction is over."""
+        known = self._joined.get(id_)
+        if known is None:
+            found = entries.find_survey(db, id_)
+            if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
+                entries.count_drop(db, Drop.NOT_TAKING_PART)
+                return Recorded.DROPPED, found if found is not None and found.status is Status.REFUSED else None
+            if found.status in (Status.JOINED, Status.ENDED):
+                known = self._joined[id_] = found.survey, found.url
+        try:
+            before = entries.load(db, self._store.wrapping, id_, number)
+        except ValueError:
+            if known is not None and (now := entries.find_survey(db, id_)) is not None and now.status >= Status.LEFT:
+                entries.count_drop(db, Drop.NOT_TAKING_PART)
+                return Recorded.DROPPED, None
+            raise
+        if known is None:
+            entry, recorded = _kept_for_later(before, answer, at_ms)
+        else:
+            survey, url = known
+            drawn = self._drawn(db, survey, before)
+            stamp_ms = known_time(db, url).stamp(at_ms)
+            entry = bring_back(survey, before, drawn, stamp_ms)
+            entry, recorded = record(survey, entry, drawn, Pending(stamp_ms, answer), time_known=False)
+        if entry is not before:
+            entries.update(db, self._store.wrapping, entry)
+        return recorded, None
+
+    def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:
+        if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):
+            return frozenset()
+        return entries.drawn_nodes(db, self._store.wrapping, entry)
+
+    def _quietly(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except ClientError as error:
+            self._tell(error)
+        except ValueError:
+            _log.warning("a record in a signal handler was dropped: the survey has no such answer or entry")
+
+
+def _kept_for_later(entry: Entry, answer: str | None, at_ms: UnixMilliseconds) -> tuple[Entry, Recorded]:
+    """Keeps an answer for a survey that is not known yet."""
+    if answer is not None and (not isinstance(answer, str) or len(answer) > MOST_ANSWER_CHARACTERS):
+        raise ValueError("an answer is a text of the survey's")
+    if (entry.pending[-1].answer if entry.pending else None) == answer:
+        return entry, Recorded.UNCHANGED
+    return entry.waiting_for(Pending(at_ms, None if answer is None else str(answer))), Recorded.PENDING

@@ -12,16 +12,12 @@ from fractions import Fraction
 
 from changeling_protocol import NodeNumber, Report, Survey, Track, TrackNumber, closings
 
-from . import entries, outbox, surveys
+from . import entries, outbox
 from .answering import last_closing, next_due_ms
-from .clock import known_time
-from .conclusion import percent_down, percent_up
 from .device import Device
-from .entries import Entry
-from .errors import StoreUnusable
-from .surveys import Known, Status
-from .truthfulness import truthfulness
-from .wording import moment, said
+from .entries import Entry, Known, Status
+from .explanation import moment, percent_down, percent_up, said, truthfulness
+from .server import known_time
 
 MOST_EXAMPLES = 6
 """How many of the things that a report could say are listed."""
@@ -128,15 +124,8 @@ def reports(device: Device) -> tuple[SurveyReports, ...]:
     if not device.consent:
         return ()
     with device.store.transaction() as db:
-        readable = [(known, survey) for known in surveys.find_all(db, Status.JOINED) if (survey := _readable(known))]
+        readable = [(known, survey) for known in entries.find_surveys(db, Status.JOINED) if (survey := known.readable)]
         return tuple(_reports(device, db, known, survey) for known, survey in readable)
-
-
-def _readable(known: Known) -> Survey | None:
-    try:
-        return known.survey
-    except StoreUnusable:
-        return None
 
 
 def _reports(device: Device, db: sqlite3.Connection, known: Known, survey: Survey) -> SurveyReports:

@@ -1,9 +1,12 @@
-"""The tables of the store, and the marks by which a store is known."""
+"""The tables of the store, the marks by which a store is known, and the way from one version to the next."""
+
+from collections.abc import Mapping, Sequence
 
 APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
-VERSION = 4
-
+VERSION = 1
+MIGRATIONS: Mapping[int, Sequence[str]] = {}
+"""Statements that bring a store of an earlier version to the next one. There is no earlier version yet."""
 TABLES = """
 CREATE TABLE device (             -- one row
     identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw
@@ -12,7 +15,7 @@ CREATE TABLE device (             -- one row
     key_check BLOB NOT NULL       -- known words, as the app's key encrypts them; empty without a key
 );
 
-CREATE TABLE servers (            -- what is known of each server that is spoken with, or relay
+CREATE TABLE servers (            -- what is known of each server or relay that is asked
     url TEXT PRIMARY KEY,
     seen_ms INTEGER NOT NULL,     -- the latest time that a flush or an enrolment has seen, less the lead known then
     lead_ms INTEGER NOT NULL,     -- how far the device was ahead of the server when they last spoke

@@ -1,24 +1,55 @@
-"""What an app decides once, as it makes its client; checked here."""
+"""What an app decides once, as it makes its client: the arguments of `Client` and `AsyncClient`, and their checks."""
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import TYPE_CHECKING, Required, TypedDict
 
 from changeling_protocol import KEY_BYTES, authority_key
 
 from .errors import ClientError
+from .transport import Endpoint, is_loopback
 from .witness import Sidecar, Witness, default_folder
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
 
 STORE_NAME = "changeling.db"
 
 
+class ClientOptions(TypedDict, total=False):
+    """The arguments that `Client` and `AsyncClient` are made with, each by its name; `Client` says what they mean."""
+
+    server: Required[str]
+    authority: Required[Sequence[bytes]]
+    max_epsilon: Required[Decimal | float]
+    app: str | None
+    path: str | os.PathLike[str] | None
+    key: bytes | None
+    witness: Witness | str | os.PathLike[str] | None
+    consent: bool
+    strict: bool
+    background: bool
+    development: bool
+    upload_token: str | None
+    on_error: Callable[[ClientError], None] | None
+    proxy: str | None
+    verify: "ssl.SSLContext | bool"
+    transport: "httpx.BaseTransport | None"
+    clock: Callable[[], float]
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a client goes by.
+    """What a client goes by, checked.
 
+    file: the store. key: what the store encrypts answers under; None for none.
+    endpoint: the way to the app's server.
     authority: the survey authority's pinned Ed25519 public keys, 32 bytes each.
     max_epsilon: the most that the epsilons of all surveys may add up to.
     witness: sees how far the store is; None if nothing does.
@@ -28,16 +59,62 @@ class Settings:
     clock: gives the time in Unix seconds.
     """
 
+    file: Path
+    key: bytes | None
+    endpoint: Endpoint
     authority: tuple[bytes, ...]
     max_epsilon: Decimal
-    witness: Witness | None = None
-    strict: bool = False
-    development: bool = False
-    on_error: Callable[[ClientError], None] | None = None
-    clock: Callable[[], float] = field(default=time.time)
+    witness: Witness | None
+    strict: bool
+    development: bool
+    on_error: Callable[[ClientError], None] | None
+    clock: Callable[[], float]
+
+    @classmethod
+    def of(cls, options: ClientOptions) -> "Settings":
+        """Checks a client's arguments, and fills in the defaults.
+
+        Raises ValueError for a bad one, TypeError for one that is missing or that there is not.
+        """
+        check_names(options)
+        server, app = options["server"], options.get("app")
+        endpoint = Endpoint(
+            server.rstrip("/"),
+            options.get("transport"),
+            options.get("proxy"),
+            options.get("verify", True),
+            options.get("upload_token"),
+        )
+        development = options.get("development", False)
+        if development and not is_loopback(server):
+            raise ValueError(f"development is for servers on loopback, got {server!r}")
+        file = _store_file(app, options.get("path"))
+        witness = options["witness"] if "witness" in options else _default_witness(app, file)
+        return cls(
+            file=file,
+            key=options.get("key"),
+            endpoint=endpoint,
+            authority=_checked_authority(options["authority"]),
+            max_epsilon=_checked_epsilon(options["max_epsilon"]),
+            witness=Sidecar(witness) if isinstance(witness, str | os.PathLike) else witness,
+            strict=options.get("strict", False),
+            development=development,
+            on_error=options.get("on_error"),
+            clock=options.get("clock", time.time),
+        )
 
 
-def checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
+def check_names(options: ClientOptions) -> None:
+    """Raises TypeError unless these are arguments of a client, and all that it needs are among them."""
+    unknown = options.keys() - ClientOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a client takes no argument {', '.join(sorted(unknown))}")
+    missing = ClientOptions.__required_keys__ - options.keys()
+    if missing:
+        raise TypeError(f"a client needs the argument {', '.join(sorted(missing))}")
+
+
+def _checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
     """The pinned keys. Raises ValueError unless they are one or more public keys under which not just anybody signs."""
     if isinstance(authority, bytes | str):
         raise ValueError("the authority is a list of public keys: pass [key], also if there is only one")
@@ -49,7 +126,7 @@ def checked_authority(authority: Sequence[bytes]) -> tuple[bytes, ...]:
     return keys
 
 
-def checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
+def _checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
     """The number as it is written: 0.3 is three tenths, not the nearest float. Raises ValueError unless above 0."""
     try:
         epsilon = Decimal(str(max_epsilon))
@@ -60,7 +137,7 @@ def checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
     return epsilon
 
 
-def store_path(app: str | None, path: str | os.PathLike[str] | None) -> Path:
+def _store_file(app: str | None, path: str | os.PathLike[str] | None) -> Path:
     """Where the store is: at the path, or in the app's data folder.
 
     Raises ValueError unless exactly one is told, or for the path of a folder.
@@ -79,6 +156,6 @@ def store_path(app: str | None, path: str | os.PathLike[str] | None) -> Path:
     return platformdirs.user_data_path(app, appauthor=False) / STORE_NAME
 
 
-def default_witness(app: str | None, store: Path) -> Sidecar:
+def _default_witness(app: str | None, store: Path) -> Sidecar:
     """The sidecar of a store: where devices keep what backups leave out or, of a store with a path, beside it."""
     return Sidecar(store.with_name(f"{store.name}.witness") if app is None else default_folder(app))

@@ -1,26 +1,35 @@
 """The store: one SQLite file, on disk when a transaction ends, safe for threads, processes, forks and signal handlers.
 
-The file is made whole or not at all, so one that is empty, damaged, foreign or of a later version is never taken for
-a new store. Knows nothing of surveys; the tables are in `schema`.
+The file is made whole or not at all, so one that is empty, damaged, foreign or of another version is never taken for a
+new store. Knows nothing of surveys but the tables in which they are kept.
 """
 
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkstemp
+from typing import Any, Protocol
+from weakref import WeakSet
 
-from . import forks, migrations, schema
 from .errors import ClientClosed, ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from .reporting_lock import ProcessLock
-from .wrapping import Wrapping
+from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+KEY_BYTES = 32
 BUSY_SECONDS = 5.0
 """How long a transaction waits for another process."""
+_THREAD_SECONDS = 30.0
+"""How long a thread waits for another of its process to report, which does the same as it would."""
 _NOT_NOW = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR_WRITE")
 """Errors for which the past is erased later: another process is at work, or there is no room on the disk."""
 _PRAGMAS = (
@@ -31,8 +40,8 @@ _PRAGMAS = (
     "foreign_keys = ON",
     "temp_store = MEMORY",  # no copy of an answer in a temporary file
 )
-
-
+_NONCE_BYTES = 12
+_CHECK = b"changeling store"
 _abandoned: list[sqlite3.Connection] = []
 
 
@@ -60,7 +69,7 @@ class Store:
             if not self.file.exists():
                 self._make()
             self._connected()
-        forks.survive(self)
+        survive(self)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -92,8 +101,8 @@ class Store:
             self._catch_up()
 
     def interrupts(self) -> bool:
-        """Whether the caller is a signal handler that has interrupted a transaction of its own thread, or the wait for
-        one, or what is done after it."""
+        """Tells a signal handler that has interrupted a transaction of its own thread, the wait for one, or what is
+        done after it."""
         return (thread := threading.get_ident()) in self._inside or thread == self._catching_up
 
     def afterwards(self, act: Callable[[], None]) -> None:
@@ -154,7 +163,7 @@ class Store:
             self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
-        """Lets go on; a child begins with a lock of its own."""
+        """Releases the lock; a child begins with one of its own."""
         if in_child:
             self._lock = threading.RLock()
             self._inside &= {threading.get_ident()}
@@ -188,18 +197,15 @@ class Store:
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Raises StoreUnusable unless the file is a sound store. Another's file stays as it is."""
-
-        def pragma(name: str) -> object:
-            return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-        if pragma("application_id") != schema.APPLICATION:
+        if _pragma(connection, "application_id") != APPLICATION:
             raise StoreUnusable(f"{self.file} is empty, or the file of something else: it is no store")
-        version = pragma("user_version")
-        if version not in migrations.READABLE:
-            raise StoreUnusable(f"{self.file} is a store of version {version}; this SDK reads {schema.VERSION}")
-        if pragma("quick_check(1)") != "ok":
+        version = _pragma(connection, "user_version")
+        if version not in (*MIGRATIONS, VERSION):
+            raise StoreUnusable(f"{self.file} is a store of version {version}; this SDK reads {VERSION}")
+        if _pragma(connection, "quick_check(1)") != "ok":
             raise StoreUnusable(f"{self.file} is damaged")
-        migrations.upgrade(connection, self.wrapping)
+        if version != VERSION:
+            _migrate(connection)
         (check,) = connection.execute("SELECT key_check FROM device").fetchone()
         if not self.wrapping.fits(check):
             raise StoreUnusable(f"{self.file} was made with another key, or with none where one is brought")
@@ -213,7 +219,7 @@ class Store:
                 with self.reporting.tried() as taken:
                     if taken and not self.file.exists():
                         _make(self.file, self.wrapping.check())
-                if time.monotonic() > deadline:
+                if not taken and time.monotonic() > deadline:
                     raise StoreBusy(f"another process has been making {self.file} for {BUSY_SECONDS:g} seconds")
         except (FileExistsError, NotADirectoryError) as error:
             raise StoreReadOnly(f"no store can be made at {self.file}: one of the folders named is a file") from error
@@ -228,28 +234,34 @@ def _make(file: Path, key_check: bytes) -> None:
         with closing(_connect(Path(draft))) as connection:
             _set_up(connection)
             connection.executescript(
-                f"BEGIN; {schema.TABLES} PRAGMA application_id = {schema.APPLICATION};"
-                f"PRAGMA user_version = {schema.VERSION}; COMMIT;"
+                f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
             )
             connection.execute("INSERT INTO device VALUES (?, 0, 0, ?)", (os.urandom(16), key_check))
         os.rename(draft, file)
     except BaseException:
         os.unlink(draft)
         raise
-    if os.name == "posix":
-        directory = os.open(file.parent, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
+    sync_folder(file.parent)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Brings the tables to the present version, wholly or not at all, unless another process does so first."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        while (version := _pragma(connection, "user_version")) != VERSION:
+            for statement in MIGRATIONS[version]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{file.as_uri()}?mode=rw",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    uri = f"{file.as_uri()}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
@@ -257,15 +269,19 @@ def _set_up(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
 @contextmanager
 def _store_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _told(error, file) from error
+        raise _client_error(error, file) from error
 
 
-def _told(error: sqlite3.Error, file: Path) -> ClientError:
+def _client_error(error: sqlite3.Error, file: Path) -> ClientError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"another process has held {file} for {BUSY_SECONDS:g} seconds")
@@ -274,3 +290,183 @@ def _told(error: sqlite3.Error, file: Path) -> ClientError:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return StoreReadOnly(f"{file} cannot be written to: {name}")
     return StoreUnusable(f"{file} cannot be read or written: {name}")
+
+
+class Wrapping:
+    """Encrypts what the store keeps of answers under a key that the app brings; without one it stays as it is.
+
+    AES-256-GCM under a random nonce. The row that a piece belongs to is authenticated with it, so that none can be put
+    in another's place. Rows, their number and their length are in the open.
+    key: 32 bytes, or None. Raises ValueError for another length.
+    """
+
+    def __init__(self, key: bytes | None) -> None:
+        self._cipher = None
+        if key is not None:
+            if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+                raise ValueError(f"a store's key is {KEY_BYTES} bytes")
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            self._cipher = AESGCM(key)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether anything is encrypted."""
+        return self._cipher is not None
+
+    def wrap(self, piece: bytes, place: bytes) -> bytes:
+        """The piece as it is stored. place: which row it belongs to."""
+        if self._cipher is None:
+            return piece
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, piece, place)
+
+    def unwrap(self, stored: bytes, place: bytes) -> bytes:
+        """The piece again. Raises StoreUnusable if it was wrapped with another key, for another place, or altered."""
+        if self._cipher is None:
+            return stored
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._cipher.decrypt(stored[:_NONCE_BYTES], stored[_NONCE_BYTES:], place)
+        except (InvalidTag, ValueError):
+            raise StoreUnusable("a piece of the store does not open with this key") from None
+
+    def check(self) -> bytes:
+        """Words by which the key is known again; empty without a key."""
+        return self.wrap(_CHECK, b"") if self._cipher is not None else b""
+
+    def fits(self, check: bytes) -> bool:
+        """Whether a store with these words was made with this key, or both are without."""
+        if self._cipher is None:
+            return not check
+        try:
+            return self.unwrap(check, b"") == _CHECK
+        except StoreUnusable:
+            return False
+
+
+class ProcessLock:
+    """A lock on a file between processes, and between threads of one; it ends with the process that holds it.
+
+    One that is held as a process forks stays with the parent.
+    file: made if missing; its content is never looked at.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._held: int | None = None
+        self._threads = threading.RLock()
+
+    @contextmanager
+    def tried(self) -> Iterator[bool]:
+        """Takes the lock for the block if no other process has it; waits for another thread of this one.
+
+        Yields whether it did. Raises OSError.
+        """
+        threads = self._threads
+        if not threads.acquire(timeout=_THREAD_SECONDS):
+            yield False
+            return
+        try:
+            handle = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            taken = _lock(handle)
+            self._held = handle if taken else self._held
+            try:
+                yield taken
+            finally:
+                if taken and self._held == handle:
+                    _unlock(handle)
+                if taken:
+                    self._held = None
+                with suppress(OSError):  # `forget` was first
+                    os.close(handle)
+        finally:
+            if threads is self._threads:  # else this is a child, and has others
+                threads.release()
+
+    def forget(self) -> None:
+        """In a forked child: the lock is the parent's, and does not hang on this process."""
+        self._threads = threading.RLock()
+        if self._held is not None:
+            held, self._held = self._held, None
+            os.close(held)
+
+
+if sys.platform == "win32":
+
+    def _lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def sync_folder(folder: Path) -> None:
+    """Has the names of a folder's files on disk before it returns, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class Forks(Protocol):
+    """Something that lives through a fork: SQLite files and locks do not survive one while they are in use.
+
+    POSIX locks are not inherited, and a parent that closes a file deletes the write-ahead log under its child.
+    """
+
+    def before_fork(self) -> None:
+        """Waits until nothing is half done, and lets nothing begin until the fork is over."""
+        ...
+
+    def after_fork(self, in_child: bool) -> None:
+        """Goes on. in_child: whether this is the child, in which no other thread lives on."""
+        ...
+
+
+_registered: WeakSet[Forks] = WeakSet()
+_forking: list[Forks] = []
+
+
+def survive(each: Forks) -> None:
+    """Tells it of every fork from now on, as long as it lives."""
+    _registered.add(each)
+
+
+def _before_fork() -> None:
+    _forking[:] = _registered
+    for each in _forking:
+        each.before_fork()
+
+
+def _after_fork(in_child: bool) -> None:
+    for each in reversed(_forking):
+        each.after_fork(in_child)
+    _forking.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(in_child=False),
+        after_in_child=lambda: _after_fork(in_child=True),
+    )

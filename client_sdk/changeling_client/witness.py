@@ -1,13 +1,15 @@
-"""What is kept outside the store, so that a store that was put back, copied or lost is known for it.
+"""The witness: what is kept outside the store, so that a store that was put back, copied or lost is known for it.
 
-Before anything leaves the device, the witness learns how often answers were drawn, and a random mark of the last time.
-A store that has drawn less often than its witness saw, or as often but at another time, is another one: it would answer
-nodes again that were answered. So it stays silent, for good.
+Every time answers are drawn, or surveys left, the store counts one generation more and draws a random mark in the same
+transaction; before any answer leaves the device, the witness learns both. A store that has drawn less often than its
+witness saw, or as often but at another time, is another one: it would answer nodes again that were answered. So it
+stays silent, for good.
 """
 
 import os
+import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,9 +17,12 @@ from typing import Protocol
 import msgpack
 from changeling_protocol import SurveyId
 
-from .errors import WitnessTrouble
+from . import entries
+from .entries import Known, Status
+from .errors import ClientError, Silenced, WitnessTrouble
+from .store import sync_folder
 
-MARK_BYTES = 16
+_MARK_BYTES = 16
 _FORMAT = 1
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A witness of changeling. Backups must leave this folder out.\n"
 """The mark of folders that backups leave out: bford.info/cachedir."""
@@ -40,33 +45,30 @@ class Seen:
     """What a witness has seen of a store.
 
     identity: the store's mark, 16 bytes, which is another after each drawing, then the mark before it.
-    generation: how often it had drawn answers. surveys: the ids of those joined. charges: what each of them, in the
-    order of their ids, counts against the budget, in millionths.
+    generation: how often it had drawn answers. charges: the ids of the surveys joined, with what each counts against
+    the budget, in millionths.
     """
 
     identity: bytes
     generation: int
-    surveys: frozenset[SurveyId]
-    charges: tuple[int, ...] = ()
+    charges: Mapping[SurveyId, int]
 
     def encode(self) -> bytes:
         """As bytes for a witness."""
-        packed: bytes = msgpack.packb([_FORMAT, self.identity, self.generation, sorted(self.surveys), self.charges])
+        packed: bytes = msgpack.packb([_FORMAT, self.identity, self.generation, dict(sorted(self.charges.items()))])
         return packed
 
     @classmethod
     def decode(cls, seen: bytes) -> "Seen | None":
         """What `encode` wrote; None for anything else."""
         try:
-            form, identity, generation, ids, *charges = msgpack.unpackb(seen)
-            seen_of = cls(
-                identity, generation, frozenset(map(SurveyId, ids)), tuple(map(int, *charges)) if charges else ()
-            )
+            form, identity, generation, charges = msgpack.unpackb(seen)
         except (ValueError, TypeError, msgpack.UnpackException):
             return None
-        if form != _FORMAT or not isinstance(identity, bytes) or not isinstance(generation, int):
+        types = bytes, int, dict
+        if form != _FORMAT or not all(map(isinstance, (identity, generation, charges), types)):
             return None
-        return seen_of
+        return cls(identity, generation, charges)
 
     def admits(self, identity: bytes, generation: int) -> bool:
         """Whether a store may go on: it is the one that was seen, and as far, or one step further from there.
@@ -75,12 +77,8 @@ class Seen:
         """
         if generation == self.generation:
             return identity == self.identity
-        follows = bool(self.identity) and identity[MARK_BYTES:] == self.identity[:MARK_BYTES]
+        follows = bool(self.identity) and identity[_MARK_BYTES:] == self.identity[:_MARK_BYTES]
         return follows and generation == self.generation + 1
-
-    def charge(self, survey: SurveyId) -> int:
-        """What a survey counts, in millionths; 0 if that is not known."""
-        return dict(zip(sorted(self.surveys), self.charges, strict=False)).get(survey, 0)
 
 
 class Callbacks:
@@ -152,7 +150,7 @@ class Sidecar:
             draft.unlink(missing_ok=True)
             _write_through(draft, seen, numbered=True)
             os.replace(draft, self._file)
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
         except OSError as error:
             raise WitnessTrouble(f"the witness {self._folder} cannot be written: {error.strerror}") from error
 
@@ -206,10 +204,83 @@ def _write_through(file: Path, content: bytes, numbered: bool = False) -> None:
         os.close(handle)
 
 
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
+    """Looks whether the store is the one that the witness has seen, and as far. If it is not, its surveys are silenced.
+
+    A store that is not witnessed yet is from now on; surveys that an earlier store of this witness had joined are never
+    joined by this one. Returns what there is to tell the app. Raises WitnessTrouble.
+    """
+    identity, generation, witnessed = db.execute("SELECT identity, generation, witnessed FROM device").fetchone()
+    if witness is None:
+        db.execute("UPDATE device SET witnessed = 0 WHERE witnessed")
+        return None
+    kept = witness.read()
+    seen = None if kept is None else Seen.decode(kept)
+    if seen is not None and seen.admits(identity, generation):
+        db.execute("UPDATE device SET witnessed = 1 WHERE NOT witnessed")
+        if seen.generation != generation:
+            tell(db, witness)
+        return None
+    doubted = {known.id for known in entries.find_surveys(db, Status.ASKED, Status.JOINED)} if witnessed else set()
+    if seen is not None:
+        doubted = {known.id for known in entries.find_surveys(db, Status.JOINED)} & doubted | seen.charges.keys()
+    silenced = set()
+    for id_ in doubted:
+        known = entries.find_survey(db, id_) or Known(id_)
+        if known.status in (Status.ASKED, Status.JOINED, Status.REFUSED):
+            charge = max(known.charge_micro, 0 if seen is None else seen.charges.get(id_, 0))
+            entries.end_survey(db, replace(known, charge_micro=charge), Status.SILENCED)
+            silenced.add(id_)
+    if witnessed or kept is not None:
+        db.execute("UPDATE device SET identity = ?", (os.urandom(_MARK_BYTES),))
+    db.execute("UPDATE device SET witnessed = 1")
+    tell(db, witness, seen)
+    if not silenced:
+        return None
+    (_, _, store), *_ = db.execute("PRAGMA database_list")
+    return Silenced(
+        f"{store} is not the store that its witness, {witness}, saw; silent for good on this device: "
+        f"{', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while developing deletes the "
+        "witness as well to start anew"
+    )
+
+
+def advance(db: sqlite3.Connection) -> None:
+    """Counts that answers are drawn in this transaction, and marks the store anew."""
+    (identity,) = db.execute("SELECT identity FROM device").fetchone()
+    marks = os.urandom(_MARK_BYTES) + identity[:_MARK_BYTES]
+    db.execute("UPDATE device SET generation = generation + 1, identity = ?", (marks,))
+
+
+def outdate(db: sqlite3.Connection, witness: Witness | None) -> ClientError | None:
+    """Counts that surveys are left in this transaction, so that a store of before is an old one.
+
+    Not while the witness cannot be asked: whoever leaves does not wait for it. Returns what there is to tell the app.
+    """
+    try:
+        silenced = check(db, witness)
+    except WitnessTrouble as error:
+        return error
+    advance(db)
+    return silenced
+
+
+def disown(witness: Witness | None) -> None:
+    """Tells the witness that its store is gone for good. Raises WitnessTrouble."""
+    kept = None if witness is None else witness.read()
+    if witness is not None and kept is not None and (seen := Seen.decode(kept)) is not None:
+        witness.write(replace(seen, identity=b"").encode())
+
+
+def tell(db: sqlite3.Connection, witness: Witness | None, before: Seen | None = None) -> None:
+    """Tells the witness how far the store is: nothing that was drawn may leave before. Raises WitnessTrouble.
+
+    before: what an earlier store had told it; the surveys of that one are not forgotten.
+    """
+    if witness is None:
+        return
+    identity, generation = db.execute("SELECT identity, generation FROM device").fetchone()
+    never_joined = {Status.ASKED, Status.REFUSED}
+    charges = {} if before is None else dict(before.charges)
+    charges |= {known.id: known.charge_micro for known in entries.find_surveys(db) if known.status not in never_joined}
+    witness.write(Seen(identity, generation, charges).encode())

@@ -15,29 +15,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .bundled import bundled_names, changelog_path
-    from .calendars import calendar_for
-    from .experiment import Experiment, compare, simulate
-    from .fitted import fitted_expectation
-    from .known import known_error
-    from .plan_plots import save_plan_plot
-    from .plots import save_plot
-    from .population import Population
-    from .sampler import sample_tallies
-    from .simulated_error import simulated_errors
-    from .surveys import paper_survey
-    from .synthetic import synthetic_calendar, synthetic_changelog
+    from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
+    from .experiment import Experiment, compare, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
+    from .field import Field
+    from .field_sampler import FieldTallies, sample_field
+    from .plots import save_plan_plot, save_plot
+    from .population import Population, fitted_expectation, paper_survey
+    from .sampler import full_attendance, sample_tallies
+
+_MODULES = {
+    "bundled_names": "changelogs",
+    "calendar_for": "changelogs",
+    "changelog_path": "changelogs",
+    "synthetic_calendar": "changelogs",
+    "synthetic_changelog": "changelogs",
+    "Experiment": "experiment",
+    "compare": "experiment",
+    "epsilon_text": "experiment",
+    "exact_error": "experiment",
+    "in_the_field": "experiment",
+    "simulate": "experiment",
+    "simulated_errors": "experiment",
+    "Field": "field",
+    "FieldTallies": "field_sampler",
+    "sample_field": "field_sampler",
+    "save_plan_plot": "plots",
+    "save_plot": "plots",
+    "Population": "population",
+    "fitted_expectation": "population",
+    "paper_survey": "population",
+    "full_attendance": "sampler",
+    "sample_tallies": "sampler",
+}
 
 __all__ = [
     "Experiment",
+    "Field",
+    "FieldTallies",
     "Population",
     "bundled_names",
     "calendar_for",
     "changelog_path",
     "compare",
+    "epsilon_text",
+    "exact_error",
     "fitted_expectation",
-    "known_error",
+    "full_attendance",
+    "in_the_field",
     "paper_survey",
+    "sample_field",
     "sample_tallies",
     "save_plan_plot",
     "save_plot",
@@ -46,25 +72,6 @@ __all__ = [
     "synthetic_calendar",
     "synthetic_changelog",
 ]
-
-_MODULES = {
-    "bundled_names": "bundled",
-    "changelog_path": "bundled",
-    "calendar_for": "calendars",
-    "Experiment": "experiment",
-    "compare": "experiment",
-    "simulate": "experiment",
-    "fitted_expectation": "fitted",
-    "known_error": "known",
-    "save_plan_plot": "plan_plots",
-    "save_plot": "plots",
-    "Population": "population",
-    "sample_tallies": "sampler",
-    "simulated_errors": "simulated_error",
-    "paper_survey": "surveys",
-    "synthetic_calendar": "synthetic",
-    "synthetic_changelog": "synthetic",
-}
 
 
 def __getattr__(name: str) -> object:

@@ -3,7 +3,7 @@
 import typer
 from changeling_commands.running import VERSION_HINT
 
-from .capacity_command import capacity
+from .capacity import capacity
 from .fleet_command import fleet, fleet_check
 from .plan_command import plan
 from .run_command import run

@@ -1,19 +1,36 @@
-"""One simulated survey: its estimates beside the truth, and how far they are off.
+"""Simulated surveys: their estimates beside the truth, how far they are off, and what the field does to that.
 
 Errors have two parts, which are kept apart. The noise of the randomizers gets smaller with more entries. The bias of
 freezing entries that mutate more often than the constraint allows does not.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
 import numpy as np
-from changeling_protocol import Survey, closings
-from changeling_statistics import POINT, Counts, Floats, Gap, Histogram, Tallies, series
+from changeling_protocol import Randomizer, Survey, closings
+from changeling_statistics import (
+    POINT,
+    Counts,
+    Floats,
+    Gap,
+    Histogram,
+    Moments,
+    Prediction,
+    Solution,
+    Tallies,
+    conserves,
+    counterpart_of,
+    predict,
+    releases,
+    series,
+    without_sum,
+)
+from scipy.special import ndtri
 
 from .field import Field
 from .field_sampler import FieldTallies, sample_field
@@ -223,7 +240,7 @@ def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[F
     values, variances = np.full((2, len(histograms), len(survey.answers)), np.nan)
     for at, each in enumerate(histograms):
         if isinstance(each, Histogram):
-            counted[at] = each.silence.enrolled
+            counted[at] = each.basis.enrolled
             values[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
     return counted, values, variances
 
@@ -234,3 +251,183 @@ def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:
     for (_, period), attendance in tallies.attendance.items():
         heard[period] += attendance.heard
     return float(np.mean([count / enrolled[period - 1] for period, count in heard.items()]))
+
+
+def simulated_errors(
+    population: Population, survey: Survey, seeds: Iterator[np.random.Generator], *, retrospective: bool = False
+) -> Floats:
+    """The squared errors of the estimated fractions in repeated surveys, mean over the answers.
+
+    They are against the frozen histories, so the bias of freezing is left out.
+    seeds: a generator for each survey.
+    retrospective: whether histograms are estimated from everything; if not, each as its period closes.
+    Returns shape (seeds, T), in squared fractions.
+    """
+    truth, n = population.frozen_histogram()[1:], population.entries
+    errors = []
+    for generator in seeds:
+        values = estimated(survey, sample_tallies(population, survey, generator), retrospective=retrospective)
+        errors.append((((values - truth) / n) ** 2).mean(1))
+    return np.array(errors)
+
+
+def estimated(survey: Survey, tallies: Tallies, *, retrospective: bool = False) -> Floats:
+    """The estimated histograms at the ends of periods 1..T, without their covariances, which take longer.
+
+    Returns shape (T, z), in entries; nan for a period that is not estimable.
+    """
+    return Solution(releases(survey, tallies), retrospective).values(survey.calendar.periods)
+
+
+LEVEL = 0.95
+FEWEST, MOST = 20, 50
+"""How many surveys a trial takes."""
+ENTRIES_A_TRIAL = 1_000_000
+"""About how many entries a trial goes through, if that leaves it with so many surveys."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trials:
+    """R surveys of one population, against the frozen histories of all who have enrolled.
+
+    errors: of the published shares, shape (R, T, z); nan where nothing identifies them.
+    standard_errors: the published ones, shape (R, T, z); nan likewise, and where the estimated variance is below zero.
+    heard: which share of those who have enrolled is heard at a closing, mean over closings, shape (R,).
+    """
+
+    errors: Floats
+    standard_errors: Floats
+    heard: Floats
+
+    @property
+    def rms_error(self) -> float:
+        """The root mean square of all errors; nan if nothing was ever estimated."""
+        return float(np.sqrt(_mean(self.errors**2)))
+
+    @property
+    def bias(self) -> float:
+        """The root mean square of the errors' means, over times and answers; nan if nothing was estimated twice."""
+        return float(np.sqrt(_mean(self._means[0] ** 2)))
+
+    @property
+    def bias_by_chance(self) -> float:
+        """What `bias` would be about if there was none, as R surveys are not many; nan likewise."""
+        return float(np.sqrt(_mean(self._means[1])))
+
+    @property
+    def _means(self) -> tuple[Floats, Floats]:
+        """The mean error of each time and answer that was estimated twice or more, and the variance of that mean."""
+        known = (~np.isnan(self.errors)).sum(0)
+        errors = self.errors[:, known > 1]
+        return np.nanmean(errors, axis=0), np.nanvar(errors, axis=0, ddof=1) / known[known > 1]
+
+    @property
+    def coverage(self) -> float:
+        """How often a published 95% interval holds what it is about; nan if there is none."""
+        known = ~np.isnan(self.standard_errors)
+        held = np.abs(self.errors[known]) <= ndtri(0.5 + LEVEL / 2) * self.standard_errors[known]
+        return _mean(held.astype(np.float64))
+
+    @property
+    def gaps(self) -> float:
+        """The share of periods that are not estimable."""
+        return float(np.isnan(self.errors[:, :, 0]).mean())
+
+
+def trials_of(entries: int) -> int:
+    """How many surveys of so many entries a trial takes."""
+    return int(np.clip(ENTRIES_A_TRIAL // entries, FEWEST, MOST))
+
+
+def tried(population: Population, survey: Survey, field: Field, generators: Iterable[np.random.Generator]) -> Trials:
+    """Simulates a survey in the field again and again, with a generator for each time.
+
+    population, survey: of the same answers, in the same order, and as many periods.
+    Raises ValueError if they, or the field, do not fit.
+    """
+    experiments = [in_the_field(population, survey, field, generator) for generator in generators]
+    return Trials(
+        np.array([each.estimated_shares - each.frozen_shares for each in experiments]),
+        np.array([each.share_errors for each in experiments]),
+        np.array([each.heard for each in experiments]),
+    )
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else np.nan
+
+
+@dataclass(frozen=True)
+class KnownPopulation:
+    """A population's own figures, which take the place of those that a survey's designer expects.
+
+    They are of its frozen histories, which the devices report on.
+    survey: what is reported. population: who reports, of the same answers and as many periods.
+    """
+
+    survey: Survey
+    population: Population
+
+    def report_variances(self, track: int) -> Floats:
+        """The variance of one report on each node of a track, mean over entries and answers, in entries squared.
+
+        track: its number in the plan. Returns shape (nodes,).
+        """
+        reported = self.survey.plan.tracks[track]
+        closed, changes = self.survey.closed, reported.reports_changes
+        kept = per_input(reported.randomizer, False)
+        conserved = per_input(reported.randomizer, True) if conserves(closed, changes, 1) else kept
+        return np.array(
+            [
+                self.population.mutation_counts(reported, node)
+                @ (conserved if conserves(closed, changes, node.start) else kept)
+                / self.population.entries
+                for node in reported.nodes()
+            ]
+        )
+
+    @property
+    def moments(self) -> Moments:
+        """How many of the entries hold an answer at each of two times 0..T, as shares, mean over the answers."""
+        z, n = len(self.survey.answers), self.population.entries
+        products, squares = np.zeros((self.population.periods + 1,) * 2), np.zeros((self.population.periods + 1,) * 2)
+        means = np.zeros(self.population.periods + 1)
+        for answer in range(1, z + 1):
+            held = (self.population.frozen == answer).astype(np.float64)
+            weighted = held * self.population.weights[:, None]
+            mean = weighted.sum(0) / n
+            products += weighted.T @ held / n / z
+            squares += np.outer(mean, mean) / z
+            means += mean / z
+        centred = (products - squares) * (n / max(n - 1.0, 1.0))
+        return Moments(products, centred, means)
+
+
+def exact_error(
+    population: Population, survey: Survey, *, retrospective: bool = False, devices: int | None = None
+) -> Prediction:
+    """The exact standard errors of a survey's histograms, given the histories of a population.
+
+    Which entry draws which group is part of the error; the bias of freezing is not.
+    population: of the same answers and as many periods as the survey.
+    retrospective: whether histograms are estimated when all is over, from everything.
+    devices: how many entries of this kind answer; if not given, as many as the population has.
+    """
+    n = population.entries if devices is None else devices
+    return predict(survey, n, retrospective=retrospective, population=KnownPopulation(survey, population))
+
+
+def per_input(randomizer: Randomizer, conserved: bool) -> Floats:
+    """The variance of one report for each true input, mean over the answers, shape (m,), in entries squared.
+
+    conserved: whether changes are known to add up to zero over the answers.
+    """
+    z = randomizer.space.answers
+    variances = np.zeros(randomizer.space.size)
+    for true in range(len(variances)):
+        covariance = counterpart_of(randomizer).report_covariance(true)
+        if conserved:
+            covariance = without_sum(np.zeros(z), covariance)[1]
+        variances[true] = np.trace(covariance) / z
+    return variances

@@ -1,11 +1,19 @@
-"""What goes wrong while a survey runs: who comes late, leaves, comes back as another, is offline, or is not heard.
+"""A survey in the field: who comes late, leaves, comes back as another, is offline, or is not heard.
 
 All rates are per period. Nothing here depends on answers, but for `reluctance`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
-from changeling_protocol import Node
+import numpy as np
+from changeling_protocol import Node, Survey, closings
+from changeling_statistics import Counts
+from numpy.typing import NDArray
+
+from .joint_sampler import Numbers
+from .population import Population, States, weighted_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +79,161 @@ class Field:
 def _check_rate(name: str, rate: float) -> None:
     if not 0 <= rate <= 1:
         raise ValueError(f"{name} must be a rate from 0 to 1, got {rate:g}")
+
+
+MOST_ENTRIES = 2_000_000
+"""A simulation of the field goes through every entry at every closing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldEntries:
+    """Entries one by one; who reinstalls is two. All of shape (entries,).
+
+    history: which of the population's histories each has.
+    enrolled: how many periods had closed when it enrolled: it answers from the next on, and knows nothing of before.
+    left: the last period whose closing it answers; it may be the last before it enrolled.
+    """
+
+    history: Numbers
+    enrolled: Counts
+    left: Counts
+
+    def __len__(self) -> int:
+        return len(self.history)
+
+    def __getitem__(self, some: Numbers) -> "FieldEntries":
+        """Some of them."""
+        return FieldEntries(self.history[some], self.enrolled[some], self.left[some])
+
+    def states(self, population: Population, period: int) -> NDArray[np.intp]:
+        """What each reports to hold as a period closes: NULL until it has enrolled."""
+        held = population.frozen[:, period][self.history].astype(np.intp)
+        states: NDArray[np.intp] = np.where(self.enrolled < period, held, 0)
+        return states
+
+    def answer(self, period: int) -> NDArray[np.bool_]:
+        """Which of them answer the closing of a period."""
+        answering: NDArray[np.bool_] = (self.enrolled < period) & (period <= self.left)
+        return answering
+
+
+def draw_entries(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> FieldEntries:
+    """Draws when entries enrol, leave and come back as others.
+
+    population: whose entries they are; of the same answers, and as many periods as the survey.
+    generator: draws everything.
+    Raises ValueError for more than MOST_ENTRIES entries, or arrivals in a closed cohort.
+    """
+    if population.entries > MOST_ENTRIES:
+        raise ValueError(
+            f"a simulation of the field has at most {MOST_ENTRIES:,} entries, got {population.entries:,}: choose fewer"
+        )
+    if survey.closed and field.arrivals:
+        raise ValueError("a closed cohort takes no arrivals after its first period")
+    periods = population.periods
+    history = np.repeat(np.arange(len(population.weights)), population.weights)
+    enrolled = draw_enrolments(len(history), periods, field.arrivals, generator)
+    left = np.minimum(enrolled + _until(field.uninstalls, len(history), generator), periods)
+    rounds = []
+    while len(history):
+        replaced = enrolled + _until(field.reinstalls, len(history), generator)
+        rounds.append(FieldEntries(history, enrolled, np.minimum(left, replaced)))
+        again = replaced < left
+        history, enrolled, left = history[again], replaced[again], left[again]
+        if survey.closed:
+            break
+    return FieldEntries(
+        *(np.concatenate([getattr(each, name) for each in rounds]) for name in ("history", "enrolled", "left"))
+    )
+
+
+def draw_enrolments(entries: int, periods: int, arrivals: float, generator: np.random.Generator) -> Counts:
+    """Draws how many periods have closed when each entry enrols, 0 to T - 1, shape (entries,).
+
+    periods: T. arrivals: how many enrol in a period, as a share of those who enrolled before. The shares that have
+    enrolled by the first, second, … period are as 1 : 1 + a : (1 + a)² …
+    """
+    by_then = (1 + arrivals) ** np.arange(1.0 - periods, 1)
+    enrolled: Counts = np.searchsorted(by_then, generator.random(entries), side="right")
+    return np.minimum(enrolled, periods - 1)
+
+
+def enrolled_histogram(states: States, answers: int, entries: FieldEntries) -> Counts:
+    """The histograms of all that have enrolled before a period closes, whether they are heard or not.
+
+    states: of each history at the times 0..T, shape (rows, T + 1). answers: z.
+    Returns for the times 0..T how many are in each state, NULL first, shape (T + 1, z + 1).
+    """
+    rows, times = states.shape
+    held, come = np.zeros((times, answers + 1), np.int64), np.zeros(rows, np.int64)
+    by_enrolment = np.bincount(entries.enrolled * rows + entries.history, minlength=times * rows).reshape(times, rows)
+    for time in range(1, times):
+        come += by_enrolment[time - 1]
+        held[time] = weighted_counts(states[:, time], come, answers + 1)
+    return held
+
+
+def _until(rate: float, entries: int, generator: np.random.Generator) -> Counts:
+    """In how many periods from its enrolment on something befalls an entry that has this chance in each but the first:
+    the number of those before. So many that it never happens if the rate is 0."""
+    if rate == 0:
+        return np.full(entries, np.iinfo(np.int32).max, np.int64)
+    return generator.geometric(rate, entries)
+
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttendedClosing:
+    """One closing of a survey's plan. Of shape (entries,), but for the period.
+
+    period: that closes.
+    answering: whether an entry has enrolled before, and not left yet.
+    heard: whether the server hears of its closing. late: whether it is heard only after the next period has closed.
+    new: whether it is the first closing since the entry enrolled.
+    missed: whether there were closings before since then, and none of them was heard, nor will be.
+    known: whether this closing of the entry or one before it is heard.
+    """
+
+    period: int
+    answering: Flags
+    heard: Flags
+    late: Flags
+    new: Flags
+    missed: Flags
+    known: Flags
+
+    @property
+    def on_time(self) -> Flags:
+        """Who is heard before the next period has closed."""
+        return self.heard & ~self.late
+
+
+def attended_closings(
+    population: Population, survey: Survey, field: Field, entries: FieldEntries, generator: np.random.Generator
+) -> Iterator[AttendedClosing]:
+    """Draws who is heard at each closing of a survey's plan, one closing after another.
+
+    population, survey: of the same answers and periods. entries: of the population. generator: draws everything.
+    """
+    at_closings = set(closings(survey.plan, 0, survey.calendar.periods))
+    offline = generator.random(len(entries)) < field.offline
+    known, before = np.zeros(len(entries), np.bool_), 0
+    for period in range(1, survey.calendar.periods + 1):
+        if field.offline and period > 1:
+            drawn = generator.random(len(entries))
+            offline = np.where(offline, drawn >= field.returning, drawn < field.falling_silent)
+        if period not in at_closings:
+            continue
+        answering = entries.answer(period)
+        heard = answering & ~offline & (not field.is_out(period))
+        if field.reluctance:
+            chances = np.array(field.reluctance)[entries.states(population, period)]
+            heard &= generator.random(len(entries)) >= chances
+        late = heard & (generator.random(len(entries)) < field.late) if field.late else np.zeros_like(heard)
+        new = entries.enrolled >= before
+        missed = ~new & ~known
+        known = known | heard
+        yield AttendedClosing(period, answering, heard, late, new, missed, known)
+        before = period

@@ -4,12 +4,11 @@ import os
 import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol import Node, SealingKey, Survey
+from changeling_protocol import SealingKey, Survey
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from changeling_statistics import read_survey
 from rich.console import Console
@@ -18,13 +17,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from . import options
-from .fleet.comparison import Row, compared, told
+from .fleet.devices import Wishes, open_periods, overdue_periods
 from .fleet.sealing import Load, sealed
-from .fleet.segments import write_segments
 from .fleet.sending import Sent, send
 from .fleet.server import Server
-from .fleet.truth import Truth
-from .fleet.wishes import Wishes, open_periods, overdue_periods
+from .fleet.truth import Row, Truth, compared, told
 
 DEVICES = 1000
 TOKEN_VARIABLE = "CHANGELING_TOKEN"  # noqa: S105
@@ -37,28 +34,19 @@ def _share(told: str) -> Any:
 def fleet(
     survey_file: Annotated[Path, typer.Argument(metavar="SURVEY", help="The survey, signed or not.")],
     server: Annotated[
-        str | None, typer.Option(parser=options.url, metavar="URL", help="Your server, where the survey is published.")
-    ] = None,
-    into: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Instead: write Parquet segments of a log to a new folder.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --into: the public sealing key, 64 hexadecimal digits.")
-    ] = None,
-    devices: Annotated[
-        int | None,
-        typer.Option(parser=options.count, metavar="N", help="How many, as 1e5.", show_default="1000"),
-    ] = None,
+        str, typer.Option(parser=options.url, metavar="URL", help="Your server, where the survey is published.")
+    ],
+    devices: Annotated[int, typer.Option(parser=options.count, metavar="N", help="How many, as 1e5.")] = "1000",  # type: ignore[assignment]
     rate: Annotated[
         float, typer.Option(min=0, metavar="R", help="Requests a second, on average over the day's curve; 0: at once.")
     ] = 0,
     envelopes: Annotated[
         int, typer.Option(min=1, max=MOST_ENVELOPES_TAKEN, help="Envelopes of a request: more than 1 as from a relay.")
     ] = 1,
-    offline: Annotated[float | None, _share("Chance not to report after a period, and to answer for it later.")] = None,
-    duplicates: Annotated[float | None, _share("So many envelopes are sent twice.")] = None,
-    late: Annotated[float | None, _share("So many more come after their grace.")] = None,
-    garbage: Annotated[float | None, _share("So many more must be refused for another reason.")] = None,
+    offline: Annotated[float, _share("Chance not to report after a period, and to answer for it later.")] = "0",  # type: ignore[assignment]
+    duplicates: Annotated[float, _share("So many envelopes are sent twice.")] = "0",  # type: ignore[assignment]
+    late: Annotated[float, _share("So many more come after their grace.")] = "0",  # type: ignore[assignment]
+    garbage: Annotated[float, _share("So many more must be refused for another reason.")] = "0",  # type: ignore[assignment]
     seed: Annotated[int, typer.Option(min=0, help="Another one makes other devices.")] = 0,
     connections: Annotated[int, typer.Option(min=1, max=4096, help="To the server, at once.")] = 32,
     truth: Annotated[
@@ -71,47 +59,33 @@ def fleet(
 ) -> int:
     """Load a server of your own with the sealed envelopes of made-up devices, of which everything is known.
 
-    Each device answers the periods that have closed and can still be answered; with --into, all of the calendar's.
+    Each device answers the periods that have closed and can still be answered.
     """
     survey = read_survey(survey_file)
-    if (server is None) == (into is None):
-        raise ValueError("say one of --server and --into: where the envelopes go")
     console = Console()
-    count = devices or DEVICES
-    wishing = partial(
-        Wishes,
-        count,
-        offline=offline or 0.0,
-        duplicates=duplicates or 0.0,
-        late=late or 0.0,
-        garbage=garbage or 0.0,
-        seed=seed,
-    )
-    with tempfile.TemporaryDirectory(prefix="changeling-fleet-") as folder:
-        if into is not None:
-            if compare or rate:
-                raise ValueError("--compare and --rate are about a server: leave them out, or --into")
-            periods = survey.calendar.periods
-            wishes = wishing(heard=Node(0, periods), overdue=Node(0, max(1, periods - 1)), logged=True)
-            load = _sealed(survey, _key_in(key), wishes, Path(folder))
-            written = write_segments(load.requests(envelopes), into)
-            console.print(f"wrote {written:,} requests with {len(load):,} envelopes to {escape(str(into))}")
-            _write_truth(load.truth, truth, console)
-            return 0
-        assert server is not None  # noqa: S101  # as one of both is given
-        with Server(server, _token()) as asked:
-            asked.admit(survey, i_run_it=i_run_this_server)
-            sealing_key, now = asked.key()
-            lasting = count / envelopes / rate if rate else 0.0
-            wishes = wishing(heard=open_periods(survey, now, lasting), overdue=overdue_periods(survey, now))
-            load = _sealed(survey, sealing_key, wishes, Path(folder))
-            sent = _sent(load, asked, rate, envelopes, connections)
-            _write_truth(load.truth, truth, console)
-            _print_sent(console, load, sent)
-            rows = told(load.truth.told, sent.told, "told")
-            if compare:
-                rows += _compared(asked, survey, load.truth)
-            return _print_rows(console, rows, sent.unsure)
+    with tempfile.TemporaryDirectory(prefix="changeling-fleet-") as folder, Server(server, _token()) as asked:
+        asked.admit(survey, i_run_it=i_run_this_server)
+        sealing_key, now = asked.key()
+        wishes = Wishes(
+            devices,
+            heard=open_periods(survey, now, lasting=devices / envelopes / rate if rate else 0.0),
+            overdue=overdue_periods(survey, now),
+            offline=offline,
+            duplicates=duplicates,
+            late=late,
+            garbage=garbage,
+            seed=seed,
+        )
+        load = _sealed(survey, sealing_key, wishes, Path(folder))
+        sent = _sent(load, asked, rate, envelopes, connections)
+        if truth is not None:
+            load.truth.write(truth)
+            console.print(f"wrote {escape(str(truth))}")
+        _print_sent(console, load, sent)
+        rows = told(load.truth.told, sent.told, "told")
+        if compare:
+            rows += _compared(asked, survey, load.truth)
+        return _print_rows(console, rows, sent.unsure)
 
 
 def fleet_check(
@@ -125,15 +99,6 @@ def fleet_check(
     expected = Truth.read(truth)
     with Server(server, _token()) as asked:
         return _print_rows(Console(), _compared(asked, asked.published(expected.survey), expected))
-
-
-def _key_in(file: Path | None) -> SealingKey:
-    if file is None:
-        raise ValueError("--into seals to a key of yours: name a file with the public one, by --key")
-    try:
-        return SealingKey(bytes.fromhex(file.read_text().strip()), 0, 2**62)
-    except ValueError as error:
-        raise ValueError(f"{file} holds no public X25519 key in 64 hexadecimal digits: {error}") from error
 
 
 def _token() -> str | None:
@@ -165,12 +130,6 @@ def _compared(server: Server, survey: Survey, truth: Truth) -> list[Row]:
     id_ = survey.id.hex()
     status = server.status(id_)
     return compared(truth, survey, status, server.series(id_) if status["nodes"] else None)
-
-
-def _write_truth(truth: Truth, path: Path | None, console: Console) -> None:
-    if path is not None:
-        truth.write(path)
-        console.print(f"wrote {escape(str(path))}")
 
 
 def _print_sent(console: Console, load: Load, sent: Sent) -> None:

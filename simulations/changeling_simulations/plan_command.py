@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from . import options
-from .plan_plots import save_plan_plot
-from .plan_report import print_comparison
+from .plots import save_plan_plot
+from .reports import print_comparison
 
 YEAR = 31_557_600
 """A mean year in seconds."""

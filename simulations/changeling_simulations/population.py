@@ -1,15 +1,17 @@
-"""A population: how many entries have which history, at the ends of a calendar's periods.
+"""A population: how many entries have which history, at the ends of a calendar's periods; and a survey of it.
 
 Entries with the same history are one row with a weight, so a billion entries take no more room than their distinct
 histories. Each history is kept twice: as it truly was, and frozen, as the devices report it under the constraint.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint, Node, Track
-from changeling_statistics import MICROSECONDS, Changelog, Counts
+from changeling_protocol import MICRO, Calendar, Constraint, ExpectedChanges, Node, Survey, Track
+from changeling_statistics import MICROSECONDS, Changelog, Counts, hierarchical_plan
 from numpy.typing import NDArray
 
 States: TypeAlias = NDArray[np.uint16]
@@ -143,3 +145,48 @@ def weighted_counts(values: NDArray[np.integer], weights: Counts, size: int) -> 
     Added as floats, which is exact below 2^53 entries.
     """
     return np.bincount(values, weights, size).astype(np.int64)
+
+
+def fitted_expectation(population: Population) -> ExpectedChanges:
+    """The share of entries with an answer after the first period, and how often an entry changes in a later one.
+
+    Both are of the frozen histories, which the devices report on. A deletion counts as a change.
+    """
+    states, n = population.frozen, population.entries
+    first = (states[:, 1] > 0) @ population.weights / n
+    changed = (np.diff(states[:, 1:], axis=1) != 0).sum(1) @ population.weights / n
+    rate = changed / max(1, population.periods - 1)
+    return ExpectedChanges(round(MICRO * float(first)), min(MICRO, round(MICRO * float(rate))))
+
+
+def paper_survey(
+    answers: Sequence[str],
+    calendar: Calendar,
+    constraint: Constraint,
+    *,
+    epsilon: Decimal,
+    branching: int = 2,
+    layers: int = 1,
+) -> Survey:
+    """A survey whose entries all report on every layer of a hierarchy through k-RR, as in Pan 2023.
+
+    answers: the names of the answers.
+    calendar, constraint: the survey's.
+    epsilon: the most that an entry may lose over the whole calendar.
+    branching: c; layers have nodes of 1, c, c², … periods.
+    layers: how many; one is the flat release.
+    What only devices and a server need (skew, spread, grace, minimum) is filled with the least there is.
+    Raises ValueError if there is no such plan.
+    """
+    plan = hierarchical_plan(len(answers), calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
+    return Survey.at_cost(
+        question="a simulation",
+        answers=answers,
+        calendar=calendar,
+        constraint=constraint,
+        plan=plan,
+        skew=0,
+        spread=1,
+        grace=2,
+        minimum=1,
+    )

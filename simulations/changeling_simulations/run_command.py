@@ -15,18 +15,13 @@ from rich.markup import escape
 from rich.progress import track
 
 from . import options
-from .alignment import aligned, check_dates
-from .bundled import changelog_path
-from .calendars import calendar_for
-from .experiment import Experiment, compare, in_the_field
+from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
+from .experiment import Experiment, Trials, compare, in_the_field, trials_of, tried
 from .field import Field
 from .plots import save_plot
-from .population import Population
-from .report import print_report, print_trials
+from .population import Population, paper_survey
+from .reports import print_report, print_trials
 from .sampler import draw_members, full_attendance, sample_nodes
-from .surveys import paper_survey
-from .synthetic import synthetic_calendar, synthetic_changelog
-from .trials import Trials, trials_of, tried
 
 HISTORIES = 10_000
 """How many histories are made up at most; a larger synthetic population is resampled from them."""
@@ -52,7 +47,8 @@ def run(
     changes: Annotated[float, typer.Option(min=0, metavar="X", help="Synthetic: an entry's changes, on average.")] = 2,
     gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False,
     entries: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Resample to so many entries.", show_default=ALL)
+        int | None,
+        typer.Option(parser=options.count, metavar="N", help="Resample to so many entries: 2e5.", show_default=ALL),
     ] = None,
     period: Annotated[
         int | None,

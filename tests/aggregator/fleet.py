@@ -9,10 +9,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import MICRO, AtMost, Breakdown, Calendar, ExpectedChanges, Node, StratumNumber, Survey
-from changeling_simulations.field import Field
-from changeling_simulations.field_sampler import sample_field
-from changeling_simulations.population import Population
-from changeling_simulations.synthetic import synthetic_changelog
+from changeling_simulations import Field, Population, sample_field, synthetic_changelog
 from changeling_statistics import Wish, optimal_plan
 
 from ..protocol.examples import AUTHORITY

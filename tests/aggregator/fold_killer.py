@@ -15,11 +15,7 @@ from pathlib import Path
 
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.schema import runs
-from changeling_aggregator.store.surveys import published_surveys
-from sqlalchemy import event, func, select
+from sqlalchemy import event
 
 
 def main(folder: Path, now: float, batch: int) -> None:
@@ -77,7 +73,7 @@ def contents(store: Store) -> dict[str, object]:
     with store.view() as view:
         return {
             "unfolded": view.unfolded(),
-            "runs": connection.execute(select(func.count()).select_from(runs)).scalar_one(),
+            "runs": sum(len(view.runs_of_survey(id_)) for id_ in view.signed_surveys()),
             "tallies": {
                 f"{track}/{node}": [tally.reports, tally.slots.tolist()]
                 for id_ in view.signed_surveys()

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from changeling_aggregator.server.app import make_app
-from changeling_aggregator.server.service import Service
+from changeling_aggregator.server import Service, make_app
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.sealing_keys import make_key

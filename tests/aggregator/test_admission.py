@@ -18,9 +18,9 @@ from .serving import ServerProcess
 SECRET = b"what the rule and whoever gives out tokens have in common"
 RULE = f"""
 import asyncio, hashlib, hmac
-from changeling_aggregator.server import admission
+from changeling_aggregator.server import requests
 
-admission.ADMISSION_SECONDS = 0.5
+requests.ADMISSION_SECONDS = 0.5
 SECRET, seen = {SECRET!r}, set()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey

@@ -5,9 +5,8 @@ from typing import Any
 
 import httpx
 import pytest
-from changeling_aggregator.server.app import ROUTES
+from changeling_aggregator.server import ROUTES, Service, Settings
 from changeling_aggregator.server.page import ROUTES as PAGE
-from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store, schema
 from changeling_aggregator.store.tokens import TokenScope, add_token
 from changeling_protocol import Calendar, UnixSeconds

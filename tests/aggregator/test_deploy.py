@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from changeling_aggregator.server import MovableClock
-from changeling_aggregator.server.app import ROUTES
+from changeling_aggregator.server import ROUTES, MovableClock, Service, Settings
 from changeling_aggregator.server.metrics import registry_of
-from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal

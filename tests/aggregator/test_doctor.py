@@ -3,11 +3,11 @@
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from changeling_aggregator.server import examining
-from changeling_aggregator.server.examining import Finding, examine
-from changeling_aggregator.server.health import Severity
+from changeling_aggregator.cli import doctor
+from changeling_aggregator.cli.doctor import Finding, examine
 from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.store.clock import KeptTime, keep_time
 from changeling_aggregator.store.sealing_keys import make_key
@@ -27,11 +27,12 @@ def findings(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> list[
     return list(examine(str(path), at_rest, [], now))
 
 
-def wrong(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> dict[str, Severity]:
+def wrong(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> dict[str, str]:
     """The worst of each name, of what is not well."""
-    found = [each for each in findings(path, now, at_rest) if each.severity is not Severity.OK]
+    found = [each for each in findings(path, now, at_rest) if each.severity != doctor.OK]
     assert all(each.remedy for each in found)
-    return {each.name: each.severity for each in sorted(found, key=lambda each: [*Severity].index(each.severity))}
+    worst = [doctor.OK, doctor.DEGRADED, doctor.BAD]
+    return {each.name: each.severity for each in sorted(found, key=lambda each: worst.index(each.severity))}
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_store_that_is_well_is_found_well(log: Log, tmp_path: Path) -> None:
     """All that it looks at has a line; days are told."""
     assert wrong(tmp_path / "server.db") == {}
     told = {each.name: each.detail for each in findings(tmp_path / "server.db")}
-    assert told.keys() == {"program", "permissions", "disk", "store", "keys", "survey", "clock", "fold"}
+    assert told.keys() == {"program", "permissions", "disk", "ntp", "store", "keys", "survey", "clock", "fold"}
     assert told["keys"] == "199 days until the last one expires"
     assert told["survey"] == f"{log.survey.id.hex()} ends in 300 days"
 
@@ -55,9 +56,9 @@ def test_a_store_that_is_well_is_found_well(log: Log, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("log")
 def test_what_comes_soon_is_told_before(tmp_path: Path) -> None:
     """Keys and surveys that end; then that no key is valid."""
-    assert wrong(tmp_path / "server.db", NOW + 190 * DAY) == {"keys": Severity.DEGRADED}
-    assert wrong(tmp_path / "server.db", NOW + 201 * DAY) == {"keys": Severity.BAD}
-    assert wrong(tmp_path / "server.db", NOW + 290 * DAY)["survey"] is Severity.DEGRADED
+    assert wrong(tmp_path / "server.db", NOW + 190 * DAY) == {"keys": doctor.DEGRADED}
+    assert wrong(tmp_path / "server.db", NOW + 201 * DAY) == {"keys": doctor.BAD}
+    assert wrong(tmp_path / "server.db", NOW + 290 * DAY)["survey"] == doctor.DEGRADED
 
 
 def test_a_log_that_nobody_folds_is_wrong(log: Log, tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_log_that_nobody_folds_is_wrong(log: Log, tmp_path: Path) -> None:
     log.append_reports(NOW + DAY, [report(1)])
     log.store.close()
     assert wrong(tmp_path / "server.db", NOW + DAY + 30) == {}
-    assert wrong(tmp_path / "server.db", NOW + DAY + 90) == {"fold": Severity.BAD}
+    assert wrong(tmp_path / "server.db", NOW + DAY + 90) == {"fold": doctor.BAD}
 
 
 def test_clock_keys_and_surveys_of_a_store(log: Log, tmp_path: Path) -> None:
@@ -75,11 +76,11 @@ def test_clock_keys_and_surveys_of_a_store(log: Log, tmp_path: Path) -> None:
         keep_time(connection, KeptTime(1000 * (NOW + 2 * DAY), False))
         make_key(connection, KEY)
         add_survey(connection, b"survey of 16 by.", b"not a survey")
-    assert wrong(path) == {"clock": Severity.BAD, "keys": Severity.DEGRADED, "survey": Severity.DEGRADED}
+    assert wrong(path) == {"clock": doctor.BAD, "keys": doctor.DEGRADED, "survey": doctor.DEGRADED}
     with log.store.writing() as connection:
         keep_time(connection, KeptTime(1000 * NOW, True))
-    assert wrong(path)["clock"] is Severity.BAD
-    assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] is Severity.BAD
+    assert wrong(path)["clock"] == doctor.BAD
+    assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == doctor.BAD
     log.store.close()
 
 
@@ -88,24 +89,24 @@ def test_files_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Who else may read the store or a secret; a disk that fills."""
     path = tmp_path / "server.db"
     path.chmod(0o640)
-    assert wrong(path) == {"permissions": Severity.BAD}
+    assert wrong(path) == {"permissions": doctor.BAD}
     path.chmod(0o600)
-    monkeypatch.setattr(examining, "ENOUGH_FREE_BYTES", 2**60)
-    assert wrong(path) == {"disk": Severity.DEGRADED}
-    monkeypatch.setattr(examining, "LEAST_FREE_BYTES", 2**60)
-    assert wrong(path) == {"disk": Severity.BAD}
+    monkeypatch.setattr(doctor, "ENOUGH_FREE_BYTES", 2**60)
+    assert wrong(path) == {"disk": doctor.DEGRADED}
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert wrong(path) == {"disk": doctor.BAD}
 
 
 def test_what_is_no_store_is_named_and_none_is_made(tmp_path: Path) -> None:
     """Nothing there, a text, another version, a database that cannot be reached."""
-    assert wrong(tmp_path / "server.db") == {"store": Severity.BAD}
+    assert wrong(tmp_path / "server.db") == {"store": doctor.BAD}
     assert not (tmp_path / "server.db").exists()
     (tmp_path / "text").write_text("no store" * 1000)
-    assert wrong(tmp_path / "text")["store"] is Severity.BAD
+    assert wrong(tmp_path / "text")["store"] == doctor.BAD
     with closing(Store.open(tmp_path / "other.db")) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    assert wrong(tmp_path / "other.db") == {"store": Severity.BAD}
-    assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity is Severity.BAD
+    assert wrong(tmp_path / "other.db") == {"store": doctor.BAD}
+    assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity == doctor.BAD
 
 
 def test_the_command_looks_at_a_running_server_and_its_settings(

@@ -4,8 +4,7 @@ from types import ModuleType
 
 import pytest
 from changeling_aggregator import errors
-from changeling_aggregator.server import operations
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings, operations
 from changeling_aggregator.store import Store
 from changeling_protocol import errors as protocol_errors
 from changeling_protocol.wire import HTTP_STATUS, ErrorAnswer, ErrorCode

@@ -10,9 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import answers, estimating
-from changeling_aggregator.server.estimating import Estimating
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings, results, shown
+from changeling_aggregator.server.shown import Estimating
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 
@@ -38,7 +37,7 @@ class Slow:
 
 def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are made, three wait, the one too many is told to come again; once they are done there is room again."""
-    monkeypatch.setattr(estimating, "MOST_WAITING", 3)
+    monkeypatch.setattr(shown, "MOST_WAITING", 3)
 
     async def asked() -> None:
         making, slow = Estimating(), Slow()
@@ -106,7 +105,7 @@ def test_an_answer_is_made_once_even_by_many_who_ask_at_once() -> None:
 @pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 25), ("MOST_KEPT", 2)])
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     """Of answers that exceed it together the one asked for longest ago goes."""
-    monkeypatch.setattr(estimating, bound, most)
+    monkeypatch.setattr(shown, bound, most)
 
     async def asked() -> None:
         making, made = Estimating(), list[str]()
@@ -123,13 +122,13 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[floa
     """A survey with three periods answered, its clock, what was worked out, and a server."""
     log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
     clock, solved = [1_800_000_200.0], list[Any]()
-    series = answers.histogram_figures
+    series = results.histogram_figures
 
     def counted(*arguments: Any) -> Any:
         solved.append(arguments)
         return series(*arguments)
 
-    monkeypatch.setattr(answers, "histogram_figures", counted)
+    monkeypatch.setattr(results, "histogram_figures", counted)
     log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
     return log, clock, solved, Service(store, Settings(PINNED, lambda: clock[0]))
 

@@ -5,13 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.early_ends import add_end
-from changeling_aggregator.store.schema import tallies
+from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, EarlyEnd, Standing
-from sqlalchemy import update
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, report
@@ -69,8 +66,7 @@ def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -
     fold(log.store, END, closing=False)
     done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "folding the kept log again comes to the same\n")
-    with log.store.transaction() as writing:
-        connection.execute(update(tallies).where(tallies.c.node == 2).values(reports=7))
+    sql(log.store, "UPDATE tallies SET reports = 7 WHERE node = 2")
     (difference,) = check(log.store)
     assert difference.what == "track 0, node (1, 2]"
     assert difference.stored.startswith("7 reports")

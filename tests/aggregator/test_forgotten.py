@@ -6,8 +6,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.store.at_rest import IN_CLEAR
 from changeling_aggregator.store.log import append, open_stream

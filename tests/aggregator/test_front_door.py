@@ -1,6 +1,5 @@
-"""What every request passes first: limits on networks, a request id, headers on every answer."""
+"""What every request passes first: trusted proxies, TLS, a request id, headers on every answer."""
 
-import gc
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -8,54 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import rates
-from changeling_aggregator.server.addresses import network_of
-from changeling_aggregator.server.rates import Rates
 
 from .serving import ServerProcess
-
-
-@pytest.mark.parametrize(
-    ("host", "network"),
-    [
-        ("192.0.2.77", "192.0.2.0/24"),
-        ("::ffff:192.0.2.77", "192.0.2.0/24"),
-        ("2001:db8:1:2::3", "2001:db8:1::/48"),
-        *((each, None) for each in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")),
-        ("not an address", "not an address"),
-    ],
-)
-def test_an_address_is_known_by_its_network(host: str, network: str | None) -> None:
-    """24 bits of IPv4, 48 of IPv6; this machine has none."""
-    assert network_of(host) == network
-
-
-def test_a_network_is_limited_and_others_are_not() -> None:
-    """After a burst it may go on at the rate; what is too early is not counted, and told how long to wait."""
-    now = 0.0
-    rates_ = Rates(2, lambda: now)
-    assert [rates_.wait_of("a") for _ in range(40)] == [0.0] * 40
-    assert rates_.wait_of("a") == pytest.approx(0.5)
-    assert rates_.wait_of("b") == 0
-    now = 1.0
-    assert [rates_.wait_of("a") > 0 for _ in range(3)] == [False, False, True]
-
-
-def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory holds hashes under a key that changes daily, of so many networks at most."""
-    monkeypatch.setattr(rates, "MOST_NETWORKS", 100)
-    now = 0.0
-    rates_ = Rates(1, lambda: now)
-    for number in range(1000):
-        rates_.wait_of(f"198.51.{number}.0/24")
-    assert len(rates_._due) == 100
-    known = set(rates_._due)
-    gc.collect()
-    assert not any(isinstance(each, str) and each.startswith("198.51.999") for each in rates_._due)
-    now = rates.DAY_SECONDS
-    rates_.wait_of("198.51.999.0/24")
-    assert len(rates_._due) == 1
-    assert not known & set(rates_._due)
 
 
 @pytest.fixture(scope="module")

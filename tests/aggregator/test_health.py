@@ -5,9 +5,8 @@ import resource
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import MovableClock, fold_loop
+from changeling_aggregator.server import MovableClock, Service, Settings, fold_loop
 from changeling_aggregator.server.health import covered_until, troubles_of
-from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import AtRest, Store, embedded
 from changeling_aggregator.store.sealing_keys import make_key, publish_key
 from changeling_aggregator.store.surveys import add_survey

@@ -10,8 +10,6 @@ from random import Random
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import tallies_of
-from changeling_aggregator.store.log import open_stream
 from changeling_protocol import Breakdown, Calendar, Closing, Node, Report, Standing, encode_upload, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import MovableClock
+from changeling_aggregator.server import MovableClock, Service, Settings
 from changeling_aggregator.server.metrics import telling
-from changeling_aggregator.server.service import Service, Settings
 from changeling_aggregator.store import Store
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -141,7 +140,7 @@ def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
     service = Service(store, Settings(PINNED, MovableClock(NOW)))
     with telling(service, "127.0.0.1", 0) as port:
         store.engine.dispose()
-        store.reading = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
+        store.view = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
         names = {family.name for family in families(f"127.0.0.1:{port}")}
         [readable] = [each for each in families(f"127.0.0.1:{port}") if each.name == "changeling_store_readable"]
     assert readable.samples[0].value == 0

@@ -7,7 +7,7 @@ from random import Random
 import httpx
 import numpy as np
 import pytest
-from changeling_aggregator.server.service import Service, Settings
+from changeling_aggregator.server import Service, Settings
 from changeling_aggregator.store import Store
 from changeling_protocol import (
     AtMost,

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from changeling_aggregator.errors import Overloaded, SegmentLost, Unwritable
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.segments import checked_place
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.segments.form import Row, decoded, encoded, rows_after

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.segments.folder import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.catalogue import doom, frontier_of_all

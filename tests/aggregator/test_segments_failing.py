@@ -9,8 +9,8 @@ from pathlib import Path
 
 import boto3
 import pytest
+from changeling_aggregator.cli.doctor import examine
 from changeling_aggregator.segments.folder import LEAST_FREE_BYTES, Folder
-from changeling_aggregator.server.examining import examine
 from changeling_aggregator.server.health import MOST_SILENT_SECONDS
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.at_rest import IN_CLEAR

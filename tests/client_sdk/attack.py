@@ -11,22 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from threading import Lock
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import answering, enrolment, entries, outbox, schema, surveys
-from changeling_client.clock import Heard
-from changeling_client.exchange import Deadline
-from changeling_client.flushing import Flusher
-from changeling_client.handle import SurveyHandle
-from changeling_client.patience import NEVER_FAILED
-from changeling_client.recorder import Recorder
-from changeling_client.servers import Line
+from changeling_client import answering, enrolment, entries, outbox, schema
+from changeling_client.answering import Answerer
+from changeling_client.client import SurveyHandle
+from changeling_client.entries import Known
+from changeling_client.recording import Recorder
+from changeling_client.server import Heard, Server
 from changeling_client.settings import Settings
-from changeling_client.surveys import Known, Status
-from changeling_client.wrapping import Wrapping
+from changeling_client.store import Wrapping
+from changeling_client.transport import Endpoint
 from changeling_protocol import StratumNumber, Survey, respond, stratum_values
 
 from tests.coins import ListedCoins
@@ -130,38 +126,43 @@ class MemoryStore:
         self.db.execute("COMMIT")
 
 
+def settings_at(now: float) -> Settings:
+    """Those of a device whose clock shows this, and that bounds no epsilon."""
+    return Settings(None, None, Endpoint(_URL), (), 10**9, None, False, False, None, lambda: now)
+
+
 def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | None, coins: Any) -> None:
     """Joins a survey with one entry, which tells the first stratum."""
-    at_ms, stratum = int(now * 1000), stratum_values(survey.breakdowns, StratumNumber(0))
-    asked = Known(survey.id, Status.ASKED, 1, one_person=False, asked_ms=at_ms, url=_URL, stratum=stratum)
+    stratum = stratum_values(survey.breakdowns, StratumNumber(0))
+    asked = Known(survey.id, entries=1, asked_ms=int(now * 1000), url=_URL, stratum=stratum)
     with store.transaction() as db:
-        enrolment.ask(db, store.wrapping, asked, answers)
-        enrolment.enrol(db, store.wrapping, asked, survey, None, at_ms, False, coins)
+        enrolment.ask(db, store, asked, answers)
+        enrolment.Enroller(store, settings_at(now), coins).enrol(db, asked, survey, time_known=False)
 
 
 def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:
     """Answers what is due, as a flush does that sends all of it. Returns how much was dropped, and what is sent."""
-    line = Line(store, SimpleNamespace(heard=None, patience=NEVER_FAILED), _URL, (), lambda: moment.now)
-    flusher = Flusher(store, None, Settings((), 1, clock=lambda: moment.now), Lock(), Deadline(1))
+    server = Server(store, Endpoint(_URL), (), lambda: moment.now)
+    answerer = Answerer(store, None, coins)
     with store.transaction() as db:
-        line.begin(db)
+        server.begin(db)
         if moment.hears is not None:
-            line.server.heard = Heard(moment.hears * 1000, line.now_ms())
-            line.keep(db)
-    flusher._answer(line, may_drop=moment.may_drop, time_known=line.has_heard, coins=coins)
+            server.heard = Heard(moment.hears * 1000, server.now_ms())
+            server.keep(db)
+    answerer.answer(server, may_drop=moment.may_drop)
     with store.transaction() as db:
         uploads = [
             upload
-            for survey in surveys.answered_at(db, _URL)
+            for survey in entries.surveys_at(db, _URL)
             for upload in outbox.uploads(db, store.wrapping, survey, entries.load_all(db, store.wrapping, survey.id))
         ]
         for upload in uploads:
-            outbox.remove(db, upload.survey, upload.entry, upload.periods)
-        line.keep(db)
-        if line.has_heard:
-            flusher._judge(db, line)
-        flusher._end_finished(db, line)
-    return flusher._dropped, tuple((upload.periods, upload.plaintext) for upload in uploads)
+            outbox.drop(db, entries.load(db, store.wrapping, upload.survey, upload.entry), upload.periods)
+        server.keep(db)
+        if moment.hears is not None:
+            answerer.judge(db, server)
+        answerer.end_finished(db, server)
+    return answerer.dropped, tuple((upload.periods, upload.plaintext) for upload in uploads)
 
 
 class Device:
@@ -234,7 +235,7 @@ class Device:
 
     def find(self, id_: bytes) -> Known | None:
         with self._store.transaction() as db:
-            return surveys.find(db, id_)
+            return entries.find_survey(db, id_)
 
     def _respond(self, group: Any, place: int, true: int, slots: Any, coins: Branching) -> Any:
         """The client's own answer to each integer that it may draw, those with the same outcome put together."""

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from changeling_client import ClientError, Recorded, Silenced, Status, StoreUnusable, consent
-from changeling_client.sealing_keys import SealingKeys
+from changeling_client import ClientError, Recorded, Silenced, Status, StoreUnusable
+from changeling_client.enrolment import leave_all
+from changeling_client.server import Server
 from changeling_client.store import Store
 from changeling_protocol import Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, TimeBounded, Track
 
@@ -308,13 +309,13 @@ def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, ste
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
         clock.now = START + 80
-        newest, transaction = SealingKeys.newest, Store.transaction
+        newest, transaction = Server.sealing_key, Store.transaction
 
         def withdraw():
-            monkeypatch.setattr(SealingKeys, "newest", newest)
+            monkeypatch.setattr(Server, "sealing_key", newest)
             if step == "as another process":
                 with transaction(device.store) as db:
-                    consent.withdraw(db)
+                    leave_all(db)
             elif way == "consent":
                 device.set_consent(False)
             else:
@@ -329,7 +330,7 @@ def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, ste
             withdraw()
             return key
 
-        monkeypatch.setattr(SealingKeys, "newest", hooked)
+        monkeypatch.setattr(Server, "sealing_key", hooked)
         assert device.flush().sent == 0
     assert uploads_then == [0]
     assert "/v1/uploads" not in server.paths()

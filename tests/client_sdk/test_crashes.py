@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_client import Client, entries, outbox
-from changeling_client.wrapping import Wrapping
+from changeling_client.store import Wrapping
 from changeling_protocol import (
     AtMost,
     Group,

@@ -10,9 +10,7 @@ from itertools import product
 from math import prod
 
 import pytest
-from changeling_client.conclusion import BEFORE, PLACES, conclude, percent_down, percent_up
-from changeling_client.explain import explain
-from changeling_client.truthfulness import truthfulness
+from changeling_client.explanation import BEFORE, PLACES, conclude, explain, percent_down, percent_up, truthfulness
 from changeling_protocol import (
     AtMost,
     Breakdown,

@@ -9,7 +9,7 @@ from changeling_client import Sidecar, StoreFull, witness
 from .device import PLAIN, Clock, FakeServer, client
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-SEEN = witness.Seen(b"i" * 16, 7, frozenset()).encode()
+SEEN = witness.Seen(b"i" * 16, 7, {}).encode()
 
 
 def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path):

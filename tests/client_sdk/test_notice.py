@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from changeling_client.explain import explain
-from changeling_client.notice import privacy_notice
+from changeling_client import explain, privacy_notice
 from changeling_protocol import Breakdown, Calendar, ExpectedChanges
 
 from ..protocol.examples import joint_plan, mixed, survey

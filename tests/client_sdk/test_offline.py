@@ -6,8 +6,8 @@ import httpx
 import pytest
 from changeling_client import BadSurvey, EnrolmentOver, Recorded, Status, TooCostly, entries
 from changeling_client.entries import MOST_PENDING, Entry
-from changeling_client.recorder import _kept_for_later
-from changeling_client.wrapping import Wrapping
+from changeling_client.recording import _kept_for_later
+from changeling_client.store import Wrapping
 from changeling_protocol import MutationSpace, TimeBounded
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

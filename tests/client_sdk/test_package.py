@@ -29,7 +29,7 @@ def test_importing_brings_next_to_nothing():
 
 def test_a_client_brings_neither_numbers_nor_the_network():
     """With all that it needs to record, there is no numpy, and httpx comes only when something is first sent."""
-    modules = modules_after("import changeling_client.device, changeling_client.reporter, changeling_client.handle")
+    modules = modules_after("import changeling_client.device, changeling_client.reports")
     assert "changeling_protocol" in modules
     assert not modules & {
         "numpy",

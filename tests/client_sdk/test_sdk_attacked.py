@@ -10,9 +10,7 @@ from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
-from changeling_client import Callbacks, Recorded, Silenced, StoreBusy
-from changeling_client.errors import ClientError
-from changeling_client.surveys import Status
+from changeling_client import Callbacks, ClientError, Recorded, Silenced, Status, StoreBusy
 from changeling_protocol import (
     AtMost,
     Group,
@@ -364,8 +362,8 @@ def test_nothing_is_sent_once_another_process_has_left(tmp_path):
     first, second = client(tmp_path, server, clock), client(tmp_path, server, clock)
     first.join(PLAIN.id).record("tea")
     clock.now, sent = START + 80, []
-    line = first._device._lines.to("https://statistics.example")
-    upload = line.server.upload
+    server_then = first._device._servers.at("https://statistics.example")
+    upload = server_then.upload
 
     def about_to(envelopes, deadline):
         leaving = threading.Thread(target=second.leave, args=(PLAIN.id,))
@@ -374,7 +372,7 @@ def test_nothing_is_sent_once_another_process_has_left(tmp_path):
         sent.append(leaving.is_alive())
         return upload(envelopes, deadline)
 
-    line.server.upload = about_to
+    server_then.upload = about_to
     first.flush()
     assert sent == [True] or not server.bodies
     first.close()

@@ -1,7 +1,7 @@
 """What is kept of an entry's states, against its whole changelog: what open nodes need, and nothing more."""
 
-from changeling_client import states
-from changeling_client.states import NULL, Needed
+from changeling_client.entries import Entry
+from changeling_client.recording import NULL, at_close, current, entered, needed_close, pruned
 from changeling_protocol import Group, KaryResponse, MutationSpace, Odds, ReleasePlan, StateSpace, Track
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,35 +74,38 @@ STEPS = st.lists(
 
 @settings(max_examples=300)
 @given(entries(), st.integers(0, 3), STEPS)
-def test_what_is_kept_is_the_shortest_that_open_nodes_need(entry, enrolled, steps):
+def test_what_is_kept_is_the_shortest_that_open_nodes_need(drawn_entry, enrolled, steps):
     """Over any plan and life: at every close that is needed the state is that of the whole changelog, also after the
     clock turned out to have been ahead; and no row is kept that the needed closes could do without."""
-    plan, group, drawn = entry
+    plan, group, drawn = drawn_entry
     answered, present, changelog, kept = enrolled, enrolled + 1, [], ()
     for action, far, state in steps:
-        needed = Needed(plan, group, answered, drawn)
+        entry = Entry(b"", 0, group, answered, states=kept)
         if action == "mutate":
             present = min(present + far, PERIODS)
             if present <= answered:
                 continue
-            if needed.first(present) is not None:  # else nothing can hold it, and the entry is frozen
+            if (
+                needed_close(plan, entry, drawn, present) is not None
+            ):  # else nothing can hold it, and the entry is frozen
                 changelog.append((present, state))
-                kept = states.entered(kept, needed.first(present), state)
+                kept = entered(kept, needed_close(plan, entry, drawn, present), state)
         elif action == "answer":
             answered = min(answered + far, present - 1)
             drawn = frozenset(each for each in drawn if plan.tracks[each[0]].node(each[1]).end > answered)
-            kept = states.pruned(kept, Needed(plan, group, answered, drawn))
+            kept = pruned(plan, entry._replace(answered=answered), drawn)
         else:
             present = max(answered + 1, present - far)
             changelog = [(min(period, present), state) for period, state in changelog]
-            kept = states.brought_back(kept, needed.first(present))
+            close = needed_close(plan, entry, drawn, present)
+            if close is not None and kept and kept[-1][0] > close:
+                kept = entered(kept, close, current(kept))
         closes = needed_closes(plan, group, drawn, answered)
         for close in closes:
-            assert states.at_close(kept, close) == state_at(changelog, close)
+            assert at_close(kept, close) == state_at(changelog, close)
         assert kept == least(closes, changelog)
-        assert states.from_row(states.as_row(kept)) == kept
         if closes and closes[-1] >= present:
-            assert states.current(kept) == state_at(changelog, PERIODS)
+            assert current(kept) == state_at(changelog, PERIODS)
 
 
 @settings(max_examples=300)
@@ -111,14 +114,14 @@ def test_the_first_close_that_is_needed_is_the_least_of_all(entry, answered, per
     """Found by arithmetic, it is the one that looking at every node finds."""
     plan, group, drawn = entry
     closes = [close for close in needed_closes(plan, group, drawn, answered) if close >= period]
-    assert Needed(plan, group, answered, drawn).first(period) == min(closes, default=None)
+    assert needed_close(plan, Entry(b"", 0, group, answered), drawn, period) == min(closes, default=None)
 
 
 def test_six_mutations_of_one_open_node_leave_one_row():
     """However often an answer changes within what one node spans, its end is all that is kept."""
     plan = ReleasePlan((Group((Track(8, KaryResponse(CHANGES, Odds(3, 1)), 0, 8),)),))
-    needed, kept = Needed(plan, 0, 0, frozenset()), ()
+    entry, kept = Entry(b"", 0, 0), ()
     for period, state in enumerate((1, 2, 3, 1, 2, 3), 1):
-        kept = states.entered(kept, needed.first(period), state)
+        kept = entered(kept, needed_close(plan, entry, (), period), state)
     assert kept == ((8, 3),)
-    assert states.entered(kept, needed.first(7), NULL) == ()
+    assert entered(kept, needed_close(plan, entry, (), 7), NULL) == ()

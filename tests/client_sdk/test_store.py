@@ -20,8 +20,8 @@ from changeling_client import (
     StoreFull,
     StoreReadOnly,
     StoreUnusable,
+    answering,
     entries,
-    flushing,
     outbox,
     schema,
 )
@@ -546,4 +546,4 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_p
         assert handle.ledger(1_249).answered_period == 8
     drew = [more for more in counted if more > 0]
     assert sum(drew) == 10_000
-    assert max(drew) <= flushing.MOST_AT_ONCE + 64
+    assert max(drew) <= answering.MOST_AT_ONCE + 64

@@ -13,7 +13,6 @@ from changeling_client import (
     Status,
     StoreReadOnly,
     TooCostly,
-    migrate,
 )
 from changeling_client.testing import FakeServer, make_client, make_survey
 
@@ -159,14 +158,13 @@ def test_a_file_where_a_folder_should_be_is_said_to_be_one(tmp_path):
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
-    """Of the store and of its witness; also for the way back."""
+    """Of the store and of its witness."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     with make_client(tmp_path / "own", FakeServer(), path="~/kept/changeling.db", witness="~/witness"):
         pass
     assert (tmp_path / "kept/changeling.db").exists()
     assert (tmp_path / "witness").exists()
-    migrate("~/kept/changeling.db", 3)
 
 
 def test_one_key_in_place_of_a_list_is_told_in_words(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_client import flushing, outbox, reporter
-from changeling_client.flushing import Flushed
+from changeling_client import Flushed, outbox
+from changeling_client import device as reporter
 from changeling_protocol import TimeBounded, encode
 from changeling_protocol.wire import KEYS, UPLOADS, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -155,7 +155,7 @@ def answered(modes, waits):
 
     kept = outbox.put
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(flushing.outbox, "put", put)
+        patch.setattr(outbox, "put", put)
         with client(Path(folder), server, clock, Apart()) as device:
             device.join(asked.id, entries=3)
             for server.mode, wait in zip(modes, waits, strict=True):

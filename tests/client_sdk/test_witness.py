@@ -12,7 +12,8 @@ from pathlib import Path
 import changeling_client.store as store_module
 import httpx
 import pytest
-from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble, witnessing
+from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble
+from changeling_client import witness as witnessing
 from changeling_client.witness import Seen
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -258,11 +259,11 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
         clock.now += 60
         assert device.flush().sent == 1
         assert device.join(PLAIN.id).status is Status.JOINED
-    assert Seen.decode(kept[-1]).surveys == {PLAIN.id}
+    assert Seen.decode(kept[-1]).charges.keys() == {PLAIN.id}
 
 
 @pytest.mark.parametrize(
-    "seen", [b"", b"\xc1", b"\x90", b"\x05", b"\x94\x01\xc4\x00\x00\x91\x91\x00", b"\x94\x02\xc4\x00\x00\x90"]
+    "seen", [b"", b"\xc1", b"\x90", b"\x05", b"\x94\x01\xc4\x00\x00\x91\x91\x00", b"\x94\x02\xc4\x00\x00\x80"]
 )
 def test_what_is_no_account_of_a_store_is_told_as_none(seen):
     """Whatever bytes a witness brings, nothing but None comes of them."""
@@ -277,7 +278,7 @@ MARKS = st.binary(min_size=16, max_size=16)
 def test_an_account_of_a_store_is_read_as_it_was_written(mark, before, new, generation, surveys):
     """And admits its store as it was, or one drawing further from there; not a twin that drew as often."""
     assume(len({mark, before, new}) == 3)
-    seen = Seen(mark + before, generation, surveys, tuple(range(len(surveys))))
+    seen = Seen(mark + before, generation, {id_: number for number, id_ in enumerate(surveys)})
     assert Seen.decode(seen.encode()) == seen
     assert [ahead for ahead in range(-3, 4) if seen.admits(mark + before, generation + ahead)] == [0]
     assert [ahead for ahead in range(-3, 4) if seen.admits(new + mark, generation + ahead)] == [1]
@@ -347,7 +348,7 @@ def test_a_sidecar_says_to_backups_that_they_leave_it_out(phone):
     phone.period(1, "coffee")
     assert (phone.sidecar / "CACHEDIR.TAG").read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
     seen = Seen.decode(Sidecar(phone.sidecar).read())
-    assert (seen.generation, seen.surveys) == (1, {PLAIN.id})
+    assert (seen.generation, seen.charges.keys()) == (1, {PLAIN.id})
     assert {file.name for file in phone.sidecar.iterdir()} == {"CACHEDIR.TAG", "witness"}
 
 

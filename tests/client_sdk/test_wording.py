@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from changeling_client.wording import said
+from changeling_client.explanation import said
 from changeling_protocol import (
     CustomResponse,
     Group,

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_client import Recorded
-from changeling_client.clock import known_time
+from changeling_client.server import known_time
 from changeling_protocol import AtMost, MutationSpace, TimeBounded
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,6 +1,6 @@
 """`changeling survey notice`: the client's paragraph, on the operators' command line."""
 
-from changeling_client.notice import privacy_notice
+from changeling_client import privacy_notice
 from changeling_commands.__main__ import main
 from changeling_statistics import write_survey
 

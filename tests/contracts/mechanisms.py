@@ -32,7 +32,6 @@ from changeling_papers import (
     LinearQueries,
     Metered,
     MultiplicativeWeights,
-    Once,
     OnlineCounting,
     PanPrivateCounter,
     Partitioning,
@@ -168,8 +167,14 @@ OF_STREAMS = [
     Example("partitioning", Partitioning(ONE, periods=7), STEPS, bad=[-1, 0.5], numbers=nothing),
     Example("partitioning for ever", Partitioning(Fraction(9)), STEPS, Fraction(9), ends=False, numbers=nothing),
     Example("sparse vector", SparseVector(9.0, ONE), [0, -5, 10**6], bad=[0.5], numbers=nothing),
-    Example("sparse release", sparse_release(BasicCounting(), Fraction(20), periods=7), STEPS, Fraction(20)),
-    Example("sparse release for ever", sparse_release(GAUSSIAN, ONE, SMALL), ROWS, delta=SMALL, ends=False),
+    Example("sparse release", sparse_release(BasicCounting(), ONE * 20, periods=7), [(n,) for n in STEPS], ONE * 20),
+    Example(
+        "sparse release for ever",
+        sparse_release(GAUSSIAN, ONE, SMALL),
+        [(row,) for row in ROWS],
+        delta=SMALL,
+        ends=False,
+    ),
 ]
 
 UPDATES = [
@@ -217,9 +222,15 @@ OF_WHAT_COMES_AND_GOES = [
     ),
 ]
 
+
+def once(static, epsilon=ONE, delta=Fraction(0)):
+    return Metered(static, epsilon, epsilon, delta, delta)
+
+
+GAUSSIAN_COUNT, WEIGHTS = BasicCounting(Law.GAUSSIAN), MultiplicativeWeights(TABLE)
 OF_ONE_DATASET = [
-    Example("counting, once", Once(BasicCounting(), ONE), [12], bad=[0.5], other=Once(BasicCounting(), ONE / 2)),
-    Example("counting, gaussian", Once(BasicCounting(Law.GAUSSIAN), ONE, SMALL), [12], delta=SMALL),
+    Example("counting, once", once(BasicCounting()), [12], bad=[0.5], other=once(BasicCounting(), ONE / 2)),
+    Example("counting, gaussian", once(GAUSSIAN_COUNT, ONE, SMALL), [12], delta=SMALL),
     Example(
         "counting, metered",
         Metered(BasicCounting(), ONE, ONE / 3),
@@ -228,10 +239,10 @@ OF_ONE_DATASET = [
         other=Metered(BasicCounting(), ONE * 2, ONE / 3),
     ),
     Example("queries, metered", Metered(GAUSSIAN, ONE, ONE / 2, SMALL, SMALL / 4), ROWS[:2], delta=SMALL),
-    Example("queries, once", Once(DYNAMIC, ONE), ROWS[:1], bad=[ROWS[0][:2]]),
-    Example("queries, gaussian", Once(GAUSSIAN, ONE, SMALL), ROWS[:1], delta=SMALL),
-    Example("weights, once", Once(MultiplicativeWeights(TABLE), ONE), [np.array([50, 3, 20])], bad=[ROWS[0][:2]]),
-    Example("weights, a delta", Once(MultiplicativeWeights(TABLE), ONE, SMALL), [np.array([9, 3, 2])], delta=SMALL),
+    Example("queries, once", once(DYNAMIC), ROWS[:1], bad=[ROWS[0][:2]]),
+    Example("queries, gaussian", once(GAUSSIAN, ONE, SMALL), ROWS[:1], delta=SMALL),
+    Example("weights, once", once(WEIGHTS), [np.array([50, 3, 20])], bad=[ROWS[0][:2]]),
+    Example("weights, a delta", once(WEIGHTS, ONE, SMALL), [np.array([9, 3, 2])], delta=SMALL),
 ]
 
 DOMAIN = Domain.of(age=range(5), city=["P", "R"])

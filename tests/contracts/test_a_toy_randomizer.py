@@ -17,8 +17,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_commands.__main__ import main
 from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import sample_tallies
+from changeling_simulations import Population, sample_tallies
 from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, loss_statement, read_rows, series
 from changeling_statistics.planning.responses import best_state
 from changeling_statistics.randomizers.counted import Counted

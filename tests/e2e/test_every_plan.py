@@ -22,7 +22,7 @@ from changeling_protocol import (
     Track,
     UnaryEncoding,
 )
-from changeling_simulations.bundled import changelog_path
+from changeling_simulations import changelog_path
 from changeling_statistics import read_rows, series, write_survey
 
 from demo.deployment import deployed

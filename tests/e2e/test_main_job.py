@@ -9,10 +9,7 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations.bundled import changelog_path
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import sample_tallies
-from changeling_simulations.surveys import paper_survey
+from changeling_simulations import Population, changelog_path, paper_survey, sample_tallies
 from changeling_statistics import parse_duration, parse_instant, read_rows, series, write_survey
 
 from demo.deployment import deployed

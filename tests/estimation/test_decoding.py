@@ -16,7 +16,7 @@ from changeling_protocol import (
     SubsetSelection,
 )
 from changeling_statistics import EmptyNode, Estimate, NodeTally, counterpart_of, histogram_change
-from changeling_statistics.estimation.releases import input_counts
+from changeling_statistics.randomizers.kary import KaryCounterpart
 
 from benchmarks.decoding import measure
 from tests.report_variances import mean_report_variances
@@ -44,7 +44,7 @@ def test_the_closed_form_agrees_with_the_full_matrices(randomizer):
         s = np.linalg.solve(P, O)
         A = M @ np.linalg.inv(P)
         covariance = A @ np.diag(O) @ A.T - M @ np.diag(s) @ M.T
-        np.testing.assert_allclose(input_counts(node, randomizer), s, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(KaryCounterpart(randomizer).input_counts(node), s, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(estimate.values, M @ s, rtol=1e-9, atol=1e-8)
         np.testing.assert_allclose(estimate.covariance, covariance, rtol=1e-9, atol=1e-9 * abs(covariance).max())
 

@@ -17,7 +17,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_statistics import Attendance, Gap, NodeTally, Solution, Tallies, change, histogram, releases, series
-from changeling_statistics.estimation.enrolment import Enrolment, Missing
+from changeling_statistics.estimation.enrolment import Enrolment
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import calendar, expected_tally, random_tallies
@@ -41,10 +41,10 @@ def test_where_nobody_is_silent_units_are_entries():
     """Arrivals included: those who are heard, and those who are enrolled, are as many as m."""
     counted = counted_from(attendance((100, 100), (100, 0), (130, 30), (137, 7)), 4)
     np.testing.assert_allclose(counted.stands_for[1:], [100, 100, 130, 137])
-    assert [counted.enrolled(t) for t in range(5)] == [0, 100, 100, 130, 137]
-    assert counted.scale(4) == pytest.approx(1)
+    assert [counted.enrolled[t] for t in range(5)] == [0, 100, 100, 130, 137]
+    assert counted.scales[4] == pytest.approx(1)
     assert not counted.silence.any()
-    assert counted.missing(4) == Missing(0, 0)
+    assert counted.recent[4] == counted.lasting[4] == 0
 
 
 def test_newcomers_are_told_from_those_who_return():
@@ -52,29 +52,28 @@ def test_newcomers_are_told_from_those_who_return():
     back = counted_from(attendance((100, 100), (80, 0), (100, 0)), 3)
     come = counted_from(attendance((100, 100), (80, 0), (100, 20)), 3)
     assert back.stands_for[3] == 100
-    assert back.enrolled(3) == 100
+    assert back.enrolled[3] == 100
     assert come.stands_for[3] == pytest.approx(100 * 100 / 80)
-    assert come.enrolled(3) == 120
-    assert come.heard_last(3) == 100
+    assert come.enrolled[3] == 120
+    assert come.latest[3] == 100
 
 
 def test_a_late_start_counts_those_it_missed():
     """Nobody's first closing is heard; all are enrolled when they are heard, and none of them is a newcomer."""
     late = counted_from(attendance(None, None, (90, 0, 90), (100, 0, 10)), 4)
-    assert [late.enrolled(t) for t in (2, 3, 4)] == [0, 90, 100]
+    assert [late.enrolled[t] for t in (2, 3, 4)] == [0, 90, 100]
     np.testing.assert_allclose(late.stands_for, 90)
-    assert late.scale(4) == pytest.approx(10 / 9)
+    assert late.scales[4] == pytest.approx(10 / 9)
 
 
 def test_silence_that_lasts_is_told_from_silence_afresh():
     """What grows lasts; what is there from the start strikes others each time, and so does one bad day."""
     leaving = counted_from(attendance((100, 100), (80, 0), (80, 0), (10, 0), (80, 0)), 5)
-    assert leaving.missing(5) == Missing(0, 0.25)
-    assert leaving.missing(5).lasting == pytest.approx(0.25)
+    assert leaving.recent[5] == leaving.lasting[5] == 0.25
     assert leaving.silence[4] == pytest.approx(9 - 0.25)
     assert leaving.silence[5] == 0
     offline = counted_from(attendance((80, 80), (80, 0, 20), (80, 0), (80, 0)), 4)
-    assert offline.missing(4).lasting == 0
+    assert offline.lasting[4] == 0
     np.testing.assert_allclose(offline.silence[2:], 80 / 80 - 80 / 100)
 
 
@@ -95,16 +94,16 @@ def test_if_only_newcomers_are_heard_estimates_stay_finite():
     """All whom anybody knew are silent: one is taken to be there."""
     counted = counted_from(attendance((50, 50), (200, 200)), 2)
     assert np.isfinite(counted.stands_for).all()
-    assert counted.enrolled(2) == 250
+    assert counted.enrolled[2] == 250
 
 
 def test_whoever_is_heard_is_enrolled_though_nothing_said_so():
     """What said so came too late, or a client never says it: nobody is divided by, nor multiplied with, zero."""
     counted = counted_from(attendance((5, 0), (100, 90, 5), (120, 0), (80, 1)), 4)
-    assert [counted.enrolled(t) for t in range(5)] == [0, 5, 100, 120, 120]
+    assert [counted.enrolled[t] for t in range(5)] == [0, 5, 100, 120, 120]
     assert counted.by_group[0].tolist() == [0, 5, 100, 120, 120]
     assert np.isfinite(counted.silence).all()
-    assert counted.missing(1).least == 0
+    assert counted.recent[1] == 0
 
 
 @pytest.mark.parametrize("arrivals", [0, 30])
@@ -136,7 +135,7 @@ def test_shares_are_right_when_people_come_and_fall_silent(arrivals, silent):
         constraint=AtMost(9),
     )
     for each in series(asked, Tallies(nodes, there), periods):
-        fractions = each.estimate.values / each.silence.enrolled
+        fractions = each.estimate.values / each.basis.enrolled
         np.testing.assert_allclose(fractions, shares[each.period][1:], atol=2e-3)
 
 
@@ -177,8 +176,8 @@ def test_an_online_estimate_is_the_same_when_more_is_known(plan, closed):
         scale = np.abs(now.estimate.covariance).max()
         np.testing.assert_allclose(then.estimate.values, now.estimate.values, rtol=1e-7, atol=1e-6)
         np.testing.assert_allclose(then.estimate.covariance, now.estimate.covariance, atol=1e-7 * scale)
-        np.testing.assert_allclose(then.silence.bounds(), now.silence.bounds(), rtol=1e-6, atol=1e-4)
-        assert (then.silence.heard, then.silence.enrolled) == (now.silence.heard, now.silence.enrolled)
+        np.testing.assert_allclose(then.basis.bounds(), now.basis.bounds(), rtol=1e-6, atol=1e-4)
+        assert (then.basis.heard, then.basis.enrolled) == (now.basis.heard, now.basis.enrolled)
 
 
 def test_one_client_alone_at_a_closing_moves_estimates_by_little_more_than_itself():
@@ -234,8 +233,8 @@ def test_the_bounds_hold_whatever_the_silent_hold():
         nodes = {(0, 1): tally, (0, 2): tally, (1, 1): expected_tally(changes, inserted)}
         there = {(0, 1): Attendance(heard + silent, heard + silent), (0, 2): Attendance(heard)}
         last = histogram(asked, Tallies(nodes, there), 2)
-        assert (last.silence.enrolled, last.silence.heard) == (heard + silent, heard)
-        lower, upper = last.silence.bounds()[0]
+        assert (last.basis.enrolled, last.basis.heard) == (heard + silent, heard)
+        lower, upper = last.basis.bounds()[0]
         for silent_with_it in (0, silent):
             assert lower - 1e-6 <= holding + silent_with_it <= upper + 1e-6
         assert upper - lower < silent + 1

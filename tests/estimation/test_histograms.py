@@ -19,24 +19,19 @@ from changeling_protocol import (
     Track,
 )
 from changeling_statistics import (
-    Closing,
-    Frontier,
     Gap,
     NodeTally,
     NotEstimable,
     Solution,
     Tallies,
-    advance,
     change,
     counterpart_of,
     histogram,
     histogram_change,
     releases,
     series,
-    sliding,
+    window_figures,
 )
-from changeling_statistics.estimation.recursion import planned_last_uses
-from changeling_statistics.estimation.solution import sandwich
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import attended, best_row, calendar, dense_row, noiseless, random_tallies
@@ -101,17 +96,19 @@ def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, wei
     for t, found in enumerate(every, 1):
         row = weights(known, t, 0, None if retrospective else t)
         np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
-        spread = sandwich(row, known.covariances) + sampling.covariance(row, T if retrospective else t)[0]
+        spread = (
+            np.tensordot(row**2, known.covariances, axes=1) + sampling.covariance(row, T if retrospective else t)[0]
+        )
         np.testing.assert_allclose(found.estimate.covariance, spread, rtol=1e-7, atol=1e-4)
         alone = histogram(asked, tallies, t, retrospective=retrospective)
         np.testing.assert_allclose(alone.estimate.values, found.estimate.values, rtol=1e-8, atol=1e-6)
         np.testing.assert_allclose(alone.estimate.covariance, found.estimate.covariance, rtol=1e-7, atol=1e-4)
         assert {used.number for used in found.nodes} == {used.number for used in alone.nodes}
-    for found in sliding(asked, tallies, 5, T, retrospective=retrospective):
+    for end in range(5, T + 1):
+        found = change(asked, tallies, Node(end - 5, end), retrospective=retrospective)
         until = None if retrospective else found.span.end
         row = weights(known, found.span.end, found.span.start, until)
         np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
-    assert len(sliding(asked, tallies, 5, T)) == T - 4
 
 
 def test_the_covariance_is_that_of_the_estimates_over_all_reports():
@@ -136,28 +133,6 @@ def test_the_covariance_is_that_of_the_estimates_over_all_reports():
             estimated[i] += probability * found.covariance[0, 0]
     np.testing.assert_allclose(mean, [1, 1], atol=1e-9)
     np.testing.assert_allclose(estimated, square - mean**2, rtol=1e-9)
-
-
-@pytest.mark.parametrize("retrospective", [False, True])
-@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND], ids=["hierarchy", "every kind"])
-def test_all_variances_are_the_diagonals_of_the_covariances(plan, retrospective):
-    """Without the covariances between answers they take a fraction of the time, and are the same."""
-    asked = survey(plan, calendar=calendar(T))
-    known = releases(asked, without(random_tallies(asked, np.random.default_rng(5)), (0, 5)))
-    solution = Solution(known, retrospective)
-    wanted = [np.diag(one.covariance) if one else np.full(3, np.nan) for one in solution.estimates(T)]
-    np.testing.assert_allclose(solution.variances(T), wanted, rtol=1e-9)
-
-
-def test_times_covary_as_their_weights_do():
-    """The joint covariance of several times, its diagonal blocks being those of the histograms."""
-    tallies = random_tallies(SURVEY, np.random.default_rng(6))
-    solution = Solution(releases(SURVEY, tallies))
-    joint = solution.joint_covariance([3, 7])
-    rows = [solution.row(3), solution.row(7)]
-    crossed = np.tensordot(rows[0] * rows[1], solution.releases.covariances, axes=1)
-    np.testing.assert_allclose(joint[0, 1], crossed)
-    np.testing.assert_allclose(joint[1, 1], histogram(SURVEY, tallies, 7).estimate.covariance)
 
 
 def test_weights_do_not_depend_on_what_was_answered():
@@ -185,7 +160,7 @@ def test_a_missing_node_raises_the_variance_and_where_it_disconnects_is_named():
     with pytest.raises(ValueError, match="13"):
         histogram(SURVEY, tallies, 13)
     with pytest.raises(ValueError, match="one period wide, got 0"):
-        sliding(SURVEY, tallies, 0, 12)
+        window_figures(Solution(releases(SURVEY, tallies)), 0, 12)
 
 
 def test_times_that_no_node_of_the_plan_reaches_say_so():
@@ -233,7 +208,7 @@ def test_a_report_stands_for_those_who_are_heard_over_those_who_report():
         tallies = Tallies({**counted, (2, 1): NodeTally(400, counted[2, 1].slots)}, counted.attendance)
         known = releases(asked, tallies)
         heard = 500 * 12 / 2 + 500 + 500
-        assert known.enrolment.enrolled(T) == heard
+        assert known.enrolment.enrolled[T] == heard
         of = {(u.track, u.number): x for u, x in zip(known.nodes, known.expansion, strict=True)}
         assert of[2, 1] == pytest.approx(heard / 400)
         assert of[0, 1] == of[3, 1] == pytest.approx(heard / 500)
@@ -254,20 +229,6 @@ def test_tracks_decoded_at_once_are_decoded_as_their_nodes_are(randomizer):
         alone = histogram_change(one, randomizer)
         np.testing.assert_allclose(decoded.values[at], alone.values, atol=1e-8)
         np.testing.assert_allclose(decoded.covariances[at], alone.covariance, atol=1e-6)
-
-
-def test_one_more_period_is_a_function_of_the_state_and_its_releases():
-    """Appending with the plan alone, not knowing what is still to come, gives the online series."""
-    tallies = random_tallies(SURVEY, np.random.default_rng(9))
-    known, z = releases(SURVEY, tallies), 3
-    flat = known.covariances.reshape(len(known), z * z)
-    frontier, last = Frontier.before(z, z * z), planned_last_uses(SURVEY.plan, T)
-    for found in series(SURVEY, tallies, T):
-        at = np.flatnonzero(known.network.end == found.period)
-        closing = Closing(known.network.start[at], known.network.variance[at], known.changes[at], flat[at])
-        frontier, online = advance(frontier, closing, last)
-        np.testing.assert_allclose(online.values, found.estimate.values, atol=1e-8)
-        np.testing.assert_allclose(online.covariance.reshape(z, z), found.estimate.covariance, rtol=1e-8)
 
 
 def test_the_start_of_the_calendar_is_empty():

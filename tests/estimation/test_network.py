@@ -5,11 +5,9 @@ import pytest
 from changeling_protocol import Node
 from changeling_protocol import cover as cover_of
 from changeling_statistics import Closing, Frontier, Network, advance
-from changeling_statistics.estimation.recursion import last_uses, run
+from changeling_statistics.estimation.network import last_uses, online_rows
 
 from .graphs import dense_row, hierarchy, scattered
-
-NONE = np.zeros((0, 0))
 
 
 def network(*edges):
@@ -34,18 +32,18 @@ def test_weights_are_those_of_dense_least_squares(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_online_recursion_is_the_solution_of_every_prefix_graph(seed):
-    """Values, planned and exact variances at every time; None just where the closed releases do not reach 0."""
+    """Values and variances at every time; None just where the closed releases do not reach 0."""
     generator = np.random.default_rng(seed)
     graph = scattered(12, 18, generator) if seed % 2 else hierarchy(12, (1, 2, 4), generator)
     changes = generator.normal(size=(len(graph.start), 3))
-    variances = generator.uniform(1, 9, (len(graph.start), 2))
-    for time, online in enumerate(run(graph, changes, variances, 12), 1):
-        part = graph.closed_by(time)
+    frontier, last = Frontier.before(3), last_uses(graph)
+    for time in range(1, 13):
+        part, at = graph.closed_by(time), np.flatnonzero(graph.end == time)
+        frontier, online = advance(frontier, Closing(graph.start[at], graph.variance[at], changes[at]), last)
         assert (online is not None) == part.connected(time, 0)
         if online is not None:
             row = dense_row(graph, time, 0, time)
             np.testing.assert_allclose(online.values, row @ changes, atol=1e-9)
-            np.testing.assert_allclose(online.covariance, row**2 @ variances, atol=1e-9)
             np.testing.assert_allclose(online.planned, row**2 @ graph.variance, atol=1e-9)
 
 
@@ -96,11 +94,11 @@ def test_the_solve_is_never_worse_than_cover_sums(seed):
 
 def test_a_release_of_a_time_already_dropped_is_refused():
     """The state holds only times that are still open, and says so."""
-    frontier = Frontier.before(1, 0)
+    frontier = Frontier.before(1)
     last = np.zeros(4, np.intp)
-    one = Closing(np.array([0]), np.ones(1), np.ones((1, 1)), np.zeros((1, 0)))
+    one = Closing(np.array([0]), np.ones(1), np.ones((1, 1)))
     frontier, _ = advance(frontier, one, last)
-    late = Closing(np.array([1]), np.ones(1), np.ones((1, 1)), np.zeros((1, 0)))
+    late = Closing(np.array([1]), np.ones(1), np.ones((1, 1)))
     with pytest.raises(ValueError, match="time 1, which is no longer open at period 2"):
         advance(frontier, late, last)
 
@@ -108,10 +106,10 @@ def test_a_release_of_a_time_already_dropped_is_refused():
 def test_the_frontier_of_a_hierarchy_stays_small():
     """At most one open node a layer, however long the history."""
     graph = hierarchy(256, (1, 2, 4, 8, 16))
-    frontier, last = Frontier.before(1, 0), last_uses(graph)
+    frontier, last = Frontier.before(1), last_uses(graph)
     for period in range(1, 257):
         at = np.flatnonzero(graph.end == period)
-        closing = Closing(graph.start[at], graph.variance[at], np.zeros((len(at), 1)), np.zeros((len(at), 0)))
+        closing = Closing(graph.start[at], graph.variance[at], np.zeros((len(at), 1)))
         frontier, _ = advance(frontier, closing, last)
         assert len(frontier.times) <= 6
 
@@ -127,3 +125,36 @@ def test_times_that_nothing_connects_are_refused():
     """A network has no row for them."""
     with pytest.raises(ValueError, match="times 0 and 2"):
         network((0, 1, 1.0), (2, 3, 1.0)).row(2)
+
+
+PERIODS = 16
+NETWORKS = {
+    "a hierarchy": lambda generator: hierarchy(PERIODS, (1, 2, 4, 8), generator),
+    "a hierarchy with gaps": lambda generator: _without(hierarchy(PERIODS, (1, 2, 4, 8), generator), generator),
+    "spans that cross": lambda generator: scattered(PERIODS, 40, generator),
+    "spans that cross, with gaps": lambda generator: scattered(PERIODS, 18, generator),
+}
+
+
+def _without(network, generator):
+    kept = generator.random(len(network.start)) > 0.3
+    return Network(network.periods, network.start[kept], network.end[kept], network.variance[kept])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("lag", [1, 3, 8])
+@pytest.mark.parametrize("made", NETWORKS.values(), ids=NETWORKS)
+def test_the_weights_at_every_time_are_those_of_dense_least_squares(made, lag, seed):
+    """Of histograms and windows, where edges lead there, whether or not the spans of edges lie within one another."""
+    network = made(np.random.default_rng(seed))
+    told = 0
+    for time, alone, over in online_rows(network, PERIODS, lag):
+        known = network.closed_by(time)
+        assert (alone is not None) == known.connected(time, 0)
+        if alone is not None:
+            np.testing.assert_allclose(alone, dense_row(network, time, 0, time), atol=1e-9)
+        assert (over is not None) == (time >= lag and known.connected(time, time - lag))
+        if over is not None:
+            told += 1
+            np.testing.assert_allclose(over, dense_row(network, time, time - lag, time), atol=1e-9)
+    assert told

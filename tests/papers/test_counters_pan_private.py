@@ -4,11 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
-from changeling_papers import PanPrivateCounter, PanPrivateMemory, overwrite, read_over
+from changeling_central.errors import BadState
+from changeling_papers import PanPrivateCounter, overwrite, read_over
 
-from tests.central.saved_fields import resumed
 from tests.central.stand_ins import Forbidden, NoNoise
 from tests.seeded_noise import SeededNoise
 
@@ -140,29 +138,6 @@ def test_a_torn_snapshot_is_refused(tmp_path):
         overwrite(path, b"cells 1", 128)
     with pytest.raises(ValueError, match="takes"):
         overwrite(tmp_path / "new", bytes(200), 128)
-
-
-def test_what_is_not_covered_is_refused_and_draws_nothing():
-    """After n steps, for what is no number, and for another counter's memory; the memory stays as it was."""
-    counter = PanPrivateCounter(2, EPSILON)
-    memory = counter.start()
-    with pytest.raises(ValueError, match="whole number"):
-        counter.step(memory, 0.5, Forbidden())
-    with pytest.raises(BadState, match="shape"):
-        counter.step(PanPrivateCounter(9, EPSILON).start(), 1, Forbidden())
-    assert not memory.cells.any()
-    for _ in range(2):
-        memory, _ = counter.step(memory, 1, OpenDPNoise())
-    with pytest.raises(BudgetExhausted, match="2 steps"):
-        counter.step(memory, 1, Forbidden())
-    for fields in ({}, {"cells": [1, 2, 3]}, {"cells": None}):
-        with pytest.raises(BadState):
-            resumed(counter, fields)
-    for cells in ([1], [3, 0, 0], [-1, 0, 0], [1.0, 2, 3], [[1, 2, 3]]):
-        with pytest.raises(BadState):
-            counter.resumed(counter.saved(PanPrivateMemory(np.array(cells))))
-    with pytest.raises(ValueError, match="at least one step"):
-        PanPrivateCounter(0, EPSILON)
 
 
 @pytest.mark.parametrize("value", [2**59 + 1, 2**70, -(2**70), 1.0, True])

@@ -7,18 +7,17 @@ from math import log, pi
 import numpy as np
 import pytest
 from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.noise import OpenDPNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
     LinearQueries,
+    PartitionedRelease,
     Partitioning,
-    SparseRelease,
     SparseVector,
+    insertion_minus_deletion,
     sparse_release,
 )
 
-from tests.central.saved_fields import fields_of, resumed
 from tests.central.stand_ins import Forbidden, NoNoise
 from tests.seeded_noise import SeededNoise
 
@@ -107,13 +106,13 @@ def test_segments_are_few_and_hold_few_updates():
 def test_without_noise_a_sparse_release_answers_for_the_ended_segments():
     """At every t the answer is the count at the last segment's end."""
     cutter = Partitioning(Fraction(1), 0.1)
-    release = SparseRelease(cutter, InfiniteMechanism(Exact(BasicCounting()), Fraction(1)))
+    release = PartitionedRelease(cutter, InfiniteMechanism(Exact(BasicCounting()), Fraction(1)))
     random = np.random.default_rng(3)
     updates = [int(x) for x in random.integers(0, 6, 200)]
     ends, state = cuts(cutter, updates, NoNoise()), release.start()
     assert len(ends) > 3
     for t, value in enumerate(updates, 1):
-        state, answer = release.step(state, value, NoNoise())
+        state, answer = release.step(state, (value,), NoNoise())
         assert answer == sum(updates[: max([0, *(end for end in ends if end <= t)])])
 
 
@@ -126,29 +125,6 @@ def test_the_budget_of_a_sparse_release_is_split():
         assert release.release.epsilon == EPSILON * (1 - share)
 
 
-def test_a_saved_sparse_release_goes_on_where_it_stopped():
-    """Saved at every step, through canonical MessagePack."""
-    release = sparse_release(LinearQueries(np.eye(2, dtype=int)), Fraction(20))
-    values = [np.array([t % 3, 1]) for t in range(60)]
-    results = []
-    for saved in (False, True):
-        noise, state, answers = SeededNoise(1), release.start(), []
-        for value in values:
-            if saved:
-                state = release.resumed(release.saved(state))
-            state, answer = release.step(state, value, noise)
-            answers.append(answer.tolist())
-        results.append(answers)
-    assert results[0] == results[1]
-    assert len({tuple(one) for one in results[0]}) > 3
-    fields = fields_of(release, state)
-    for key in fields:
-        with pytest.raises(BadState):
-            resumed(release, {one: value for one, value in fields.items() if one != key})
-    with pytest.raises(BadState):
-        release.resumed(release.saved(replace(state, released=release.release.start())))
-
-
 def test_bad_input_draws_nothing():
     """Numbers that are none, negative counts, broken states, impossible parameters."""
     partitioning, vector = Partitioning(Fraction(1)), SparseVector(0.0, Fraction(1))
@@ -158,14 +134,16 @@ def test_bad_input_draws_nothing():
     with pytest.raises(ValueError, match="whole number"):
         vector.step(vector.start(), 1.0, Forbidden())
     release = sparse_release(LinearQueries(np.eye(2, dtype=int)), Fraction(1))
-    with pytest.raises(ValueError, match="histogram"):
-        release.step(release.start(), np.array([1]), Forbidden())
-    for fields in ({}, {"raised": None, "halted": True}, {"raised": 1}, {"raised": "1", "halted": False}):
+    for data in ((np.array([1]),), ()):
+        with pytest.raises(ValueError, match=r"histogram|a dataset for each"):
+            release.step(release.start(), data, Forbidden())
+    two_streams = insertion_minus_deletion(LinearQueries(np.eye(2, dtype=int)), Fraction(1))
+    for foreign in (
+        replace(release.start(), streams=two_streams.start().streams),
+        release.step(release.start(), (np.array([10**6, 0]),), NoNoise())[0],
+    ):
         with pytest.raises(BadState):
-            resumed(vector, fields)
-    for key in ("time", "vector"):
-        with pytest.raises(BadState):
-            resumed(partitioning, {**fields_of(partitioning, partitioning.start()), key: -1})
+            release.check(replace(foreign, partition=partitioning.start()))
     for bad in (
         lambda: Partitioning(Fraction(0)),
         lambda: Partitioning(Fraction(1), 1.0),
@@ -175,11 +153,3 @@ def test_bad_input_draws_nothing():
     ):
         with pytest.raises(ValueError, match=r"needs|at least|share"):
             bad()
-
-
-def test_opendp_cuts_too():
-    """With much budget and OpenDP's noise, a burst ends a segment at once."""
-    partitioning = Partitioning(Fraction(100), 0.1)
-    state = partitioning.start()
-    state, ended = partitioning.step(state, 1000, OpenDPNoise())
-    assert ended

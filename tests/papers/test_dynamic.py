@@ -1,20 +1,19 @@
 """Fully dynamic releases: what entries may do, what neighbours are told apart by, and what is refused."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, ConstraintBroken
+from changeling_central.errors import ConstraintBroken
 from changeling_central.noise import OpenDPNoise
 from changeling_papers import (
     BasicCounting,
     FullyDynamic,
     InfiniteMechanism,
-    InsertionMinusDeletion,
     IntervalTree,
     LinearQueries,
     MultiplicativeWeights,
+    PartitionedRelease,
     Partitioning,
     Protects,
     Update,
@@ -23,7 +22,6 @@ from changeling_papers import (
 )
 from changeling_statistics import BadChangelog
 
-from tests.central.saved_fields import fields_of, resumed
 from tests.central.stand_ins import Forbidden, NoNoise
 from tests.seeded_noise import SeededNoise
 
@@ -120,48 +118,16 @@ def test_contradictions_and_broken_constraints_are_named_and_draw_nothing():
     state, _ = again.step(again.start(), [Update("a", 0), Update("a", None), Update("a", 0)], SeededNoise(0))
 
 
-def test_a_saved_release_goes_on_where_it_stopped():
-    """Saved after every step, through canonical MessagePack, for both mechanisms and both relations."""
-    stream = churn(np.random.default_rng(3), 120, 2, 10)
-    for protects in Protects:
-        mechanism = fully_dynamic(LinearQueries(np.eye(2, dtype=int)), Fraction(100), protects=protects)
-        results = []
-        for saved in (False, True):
-            noise, state, answers = SeededNoise(1), mechanism.start(), []
-            for updates in stream:
-                if saved:
-                    state = mechanism.resumed(mechanism.saved(state))
-                state, answer = mechanism.step(state, updates, noise)
-                answers.append(answer.tolist())
-            results.append(answers)
-        assert results[0] == results[1]
-        fields = fields_of(mechanism, state)
-        for bad in (*({one: fields[one] for one in fields if one != key} for key in fields), {**fields, "held": [[1]]}):
-            with pytest.raises(BadState):
-                resumed(mechanism, bad)
-
-
 def test_insertion_minus_deletion_is_the_difference_of_two_streams():
-    """Exact at segment ends; resumed as it was; bad data refused before any draw."""
-    random = np.random.default_rng(5)
-    exact = InsertionMinusDeletion(
-        Partitioning(Fraction(1000)), InfiniteMechanism(Exact(LinearQueries(np.eye(2, dtype=int))), Fraction(1))
-    )
-    real = insertion_minus_deletion(LinearQueries(np.eye(2, dtype=int)), Fraction(50))
-    total, state, other = np.zeros(2, int), exact.start(), real.start()
+    """Exact at segment ends, for numbers and histograms."""
+    random, exact = np.random.default_rng(5), InfiniteMechanism(Exact(LinearQueries(np.eye(2, dtype=int))), Fraction(1))
+    mechanism = PartitionedRelease(Partitioning(Fraction(1000)), exact, signs=(1, -1))
+    total, state = np.zeros(2, int), mechanism.start()
     for _ in range(30):
         came, went = random.integers(1, 9, 2), random.integers(0, 2, 2)
         total = total + came - went
-        state, answers = exact.step(state, (came, went), NoNoise())
+        state, answers = mechanism.step(state, (came, went), NoNoise())
         assert answers.tolist() == total.tolist()
-        copy = real.resumed(real.saved(other))
-        one, other_noise = real.step(copy, (came, went), SeededNoise(1)), SeededNoise(1)
-        other, answers = real.step(other, (came, went), other_noise)
-        assert one[1].tolist() == answers.tolist()
-    with pytest.raises(ValueError, match="histogram"):
-        real.step(other, (came, came[:1]), Forbidden())
-    with pytest.raises(BadState):
-        real.resumed(real.saved(replace(other, inserted=real.stream.start())))
 
 
 @pytest.mark.heavy

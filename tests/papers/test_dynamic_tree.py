@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from changeling_central.errors import BadState, BudgetExhausted
+from changeling_central.errors import BudgetExhausted
 from changeling_central.node_noise import Law
 from changeling_papers import (
     BASEL,
@@ -26,7 +26,6 @@ from changeling_papers import (
     level_of,
 )
 
-from tests.central.saved_fields import fields_of, resumed
 from tests.central.stand_ins import Forbidden, NoNoise
 from tests.seeded_noise import SeededNoise
 
@@ -201,32 +200,6 @@ def test_the_bound_on_the_number_of_deletions_holds():
         bound = error_bound(blocks, (t + 1).bit_count() - 1, 0.05)
         assert (found[:, t - 1] > bound).mean() <= 0.05 + 4 * (0.05 * 0.95 / 4000) ** 0.5
         assert bound < 4 * np.quantile(found[:, t - 1], 0.95)
-
-
-def test_a_saved_tree_goes_on_where_it_stopped():
-    """After each of 25 segments, through canonical MessagePack: the same answers from the same noise."""
-    intervals = random_stream(np.random.default_rng(2), 25, 3)
-    tree = IntervalTree(LinearQueries(np.eye(3, dtype=int)), Fraction(500))
-    results = []
-    for saved in (False, True):
-        noise, state, answers = SeededNoise(5), tree.start(), []
-        for segment in segments_of(intervals, 25):
-            if saved:
-                state = tree.resumed(tree.saved(state))
-            state, answer = tree.step(state, segment, noise)
-            answers.append(answer.tolist())
-        results.append(answers)
-    assert results[0] == results[1]
-    fields = fields_of(tree, state)
-    for bad in (
-        {},
-        {**fields, "segments": 24},
-        {**fields, "rounds": [0] * len(fields["rounds"])},
-        {**fields, "nodes": fields["nodes"][:-1]},
-        {**fields, "nodes": [{}] * len(fields["nodes"])},
-    ):
-        with pytest.raises(BadState):
-            resumed(tree, bad)
 
 
 def test_a_tree_beyond_its_budget_draws_nothing():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_papers import FiniteMechanism, pair_region, region_of, region_of_randomizer, save_region_plot
+from changeling_papers import FiniteMechanism, region_of, region_of_randomizer, save_region_plot
 from changeling_protocol import KaryResponse, MutationSpace, Odds, SignedSubset, StateSpace
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ def test_a_union_of_pairs_need_not_be_convex_and_its_hull_is_taken():
     """Between a test of one pair and a test of another lies a point of neither pair's region; (ε, δ) stay the same."""
     rows = [["9/10", "1/10", 0, 0], ["1/10", "9/10", 0, 0], [0, 0, "1/2", 0], [0, 0, "1/2", "1/2"], [0, 0, 0, "1/2"]]
     mechanism = FiniteMechanism.of(rows, [(0, 1), (2, 3)])
-    pairs = [pair_region(mechanism, *pair) for pair in mechanism.neighbours]
+    pairs = [region_of(FiniteMechanism(mechanism.rows, (pair,))) for pair in mechanism.neighbours]
     whole = region_of(mechanism)
     found = [
         ((f + g) / 2, (m + n) / 2)

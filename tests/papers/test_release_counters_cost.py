@@ -53,7 +53,7 @@ def scripted(made, script):
         return replace(made, mechanism=InfiniteMechanism(counting, m.epsilon))
     cuts = ScriptedCuts(m.partitioning.epsilon, m.partitioning.failure, m.partitioning.periods, script)
     if made.counter.name == "partitioning":
-        return replace(made, mechanism=replace(m, partitioning=cuts, stream=replace(m.stream, static=counting)))
+        return replace(made, mechanism=replace(m, partitioning=cuts, release=replace(m.release, static=counting)))
     return replace(
         made, mechanism=replace(m, partitioning=cuts, tree=replace(m.tree, static=counting, counting=counting))
     )

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from changeling_central.concentrated import concentrated_budget, implied_delta
 from changeling_central.node_noise import Law
-from changeling_central.noise import OpenDPNoise
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
 
 from tests.central.stand_ins import Scales
@@ -77,14 +76,6 @@ def test_the_concentrated_budget_never_exceeds_the_price(epsilon):
     rho = concentrated_budget(epsilon, DELTA)
     assert 0.999 * float(DELTA) < implied_delta(rho, float(epsilon)) <= float(DELTA)
     assert NodeNoise(Law.GAUSSIAN, sqrt(1 / (2 * rho))).delta({1: 1}, float(epsilon)) <= float(DELTA)
-
-
-def test_opendp_answers_too():
-    """All three with the real sampler; within what 40 scales allow, so never false."""
-    noise = OpenDPNoise()
-    assert abs(BasicCounting().under(EPSILON, DELTA).release(100, noise) - 100) < 60
-    assert np.abs(LinearQueries(TABLE).under(EPSILON, DELTA).release(np.ones(4, int), noise) - [2, 2, 4]).max() < 150
-    assert MultiplicativeWeights(TABLE).under(EPSILON, DELTA).release(np.array([90, 0, 0, 9]), noise).shape == (3,)
 
 
 @pytest.mark.parametrize(

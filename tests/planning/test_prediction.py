@@ -19,8 +19,7 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_simulations.known import known_error
-from changeling_simulations.population import Population
+from changeling_simulations import Population, exact_error
 from changeling_statistics import (
     Attendance,
     NodeTally,
@@ -32,7 +31,7 @@ from changeling_statistics import (
     releases,
 )
 from changeling_statistics.estimation.entries import draws
-from changeling_statistics.estimation.sampling import Design
+from changeling_statistics.estimation.forms import Design
 from changeling_statistics.planning.prediction import PlannedEdges
 
 from benchmarks.cohort import cohort
@@ -136,7 +135,7 @@ def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symb
     survey = of.survey(mixed_plan(answers, periods))
     states = np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
     population = Population(survey.answers, states, states, np.ones(3, np.int64))
-    predicted = known_error(population, survey, retrospective=retrospective)
+    predicted = exact_error(population, survey, retrospective=retrospective)
     K, _ = PlannedEdges(survey).weights(retrospective)
     held = population.histogram() / 3
     for at in range(periods):
@@ -159,7 +158,7 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     survey = of.survey(optimal_plan(of).plan)
     population = cohort(200, 3, 8, 2, generator)
     population = Population(survey.answers, population.true, population.frozen, population.weights)
-    found = known_error(population, survey, retrospective=retrospective)
+    found = exact_error(population, survey, retrospective=retrospective)
     edges = PlannedEdges(survey)
     K, _ = edges.weights(retrospective)
     kept, scatter = draws(survey.plan.tracks)
@@ -168,11 +167,12 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
         end=edges.end,
         group=edges.group,
         track=edges.track,
-        expansion=np.array([survey.plan.total_share / group.share for group in survey.plan.groups]),
+        expansion=np.array([[survey.plan.total_share / group.share for group in survey.plan.groups]]),
+        group_of=np.array([survey.plan.group_of(track) for track in range(len(survey.plan.tracks))]),
         kept=kept,
         scatter=scatter,
-        whole=1.0,
-        entries=200.0,
+        whole=np.ones(1),
+        entries=np.array([200.0]),
     )
     for time in range(1, 9):
         exact = true_sampling_covariance(design, K[time - 1], population.frozen, 3)

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations import options
+from changeling_simulations import bundled_names, calendar_for, changelog_path, options, paper_survey
 from changeling_simulations.__main__ import main
-from changeling_simulations.bundled import bundled_names, changelog_path
-from changeling_simulations.calendars import calendar_for
-from changeling_simulations.surveys import paper_survey
 from changeling_statistics import write_survey
 
 from tests.command_line import invoked

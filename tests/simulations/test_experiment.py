@@ -6,11 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations.experiment import Experiment, simulate
-from changeling_simulations.plots import save_plot
-from changeling_simulations.population import Population
-from changeling_simulations.surveys import paper_survey
-from changeling_simulations.synthetic import synthetic_changelog
+from changeling_simulations import Experiment, Population, paper_survey, save_plot, simulate, synthetic_changelog
 from changeling_statistics import read_rows
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 6)

@@ -6,12 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_protocol import Calendar, Group, KaryResponse, MutationSpace, Node, Odds, StateSpace, Track
-from changeling_simulations.attendance import attended_closings
-from changeling_simulations.field import Field
-from changeling_simulations.field_entries import MOST_ENTRIES, FieldEntries, draw_entries
-from changeling_simulations.field_sampler import sample_field
+from changeling_simulations import Field, Population, sample_field
+from changeling_simulations.field import MOST_ENTRIES, FieldEntries, attended_closings, draw_entries
 from changeling_simulations.joint_sampler import in_order
-from changeling_simulations.population import Population
 from changeling_statistics import Attendance, counterpart_of
 from scipy.stats import norm
 

@@ -6,11 +6,9 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
-from changeling_simulations.attendance import attended_closings
-from changeling_simulations.field import Field
-from changeling_simulations.field_entries import draw_entries
-from changeling_simulations.population import Population
-from changeling_simulations.respondents import Respondents
+from changeling_simulations import Field, Population
+from changeling_simulations.field import attended_closings, draw_entries
+from changeling_simulations.field_sampler import Respondents
 from changeling_statistics import Attendance
 
 from tests.aggregator.devices import Log

@@ -4,27 +4,33 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store.log import append
 from changeling_aggregator.store.schema import attendance, tallies
 from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
 from changeling_protocol.wire import encode_upload_request, envelopes_in
-from changeling_simulations.fleet.blocks import make_block, milliseconds, spans
-from changeling_simulations.fleet.rhythm import DAY_SECONDS, Rhythm
+from changeling_simulations.fleet import devices
+from changeling_simulations.fleet.devices import (
+    DAY_SECONDS,
+    Wishes,
+    arrivals,
+    awake,
+    make_block,
+    open_periods,
+    overdue_periods,
+    spans,
+)
 from changeling_simulations.fleet.sealing import sealed
-from changeling_simulations.fleet.segments import write_segments
 from changeling_simulations.fleet.truth import Truth
-from changeling_simulations.fleet.wishes import Wishes, open_periods, overdue_periods
 from changeling_statistics import Attendance, NodeTally
 from sqlalchemy import select
 
 from tests.aggregator.devices import Log
 from tests.protocol.examples import joint_plan, mixed, survey
 
-EVERYTHING = {"offline": 0.2, "duplicates": 0.2, "late": 0.2, "garbage": 0.4, "logged": True}
-HEARD, OVERDUE = Node(2, 8), Node(2, 7)
+EVERYTHING = {"offline": 0.2, "duplicates": 0.2, "late": 0.2, "garbage": 0.4}
+HEARD, OVERDUE = Node(5, 8), Node(0, 5)
 
 
 def counted(log: Log) -> Truth:
@@ -46,16 +52,18 @@ def written(truth: Truth, path: Path) -> str:
 
 @pytest.mark.parametrize("plan", [None, mixed(3, 8), joint_plan(3, 8)], ids=["hierarchy", "mixed", "joint"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_fold_counts_what_the_truth_says(store, tmp_path, plan, seed):
+def test_a_fold_counts_what_the_truth_says(store, tmp_path, monkeypatch, plan, seed):
     """Every tally by slot, who was heard, and every refusal by its reason: with all that can go wrong in a fleet."""
-    asked = survey(plan)
+    monkeypatch.setattr(devices, "TOLD", ())  # no log holds what is refused at the door
+    asked = survey(plan, grace=150)
+    now = asked.calendar.time(8) + 1
     log = Log.of(store, asked)
     block = make_block(asked, log.key, Wishes(40, HEARD, OVERDUE, seed=seed, **EVERYTHING), 0)
     with store.writing() as connection:
         for place in np.argsort(block.due, kind="stable"):
             body = encode_upload_request([block.envelopes[place]])
-            append(connection, log.stream, [body], milliseconds(block.due[place]))
-    fold(store, block.due.max() + 1, closing=False)
+            append(connection, log.stream, [body], 1000 * now)
+    fold(store, now + 1, closing=False)
     found = counted(log)
     found.envelopes = block.truth.envelopes
     assert {Refusal.LATE, Refusal.DUPLICATE, Refusal.UNOPENABLE} < {*found.refused}
@@ -97,18 +105,6 @@ def test_processes_make_the_blocks_of_a_fleet_and_they_come_in_order(store, tmp_
         next(load.requests(4096 * 100))
 
 
-def test_segments_hold_the_requests_as_a_log_does(tmp_path):
-    """Positions without gaps from 1 on, arrivals in milliseconds, in the types that a fold reads."""
-    requests = [(10.0, b"one"), (10.5, b"two"), (11.0006, b"three")]
-    assert write_segments(requests, tmp_path / "log") == 3
-    (file,) = (tmp_path / "log").iterdir()
-    frame = pl.read_parquet(file)
-    assert frame.schema == {"stream": pl.Int32, "position": pl.Int64, "arrival": pl.Int64, "body": pl.Binary}
-    assert frame.rows() == [(1, 1, 10_000, b"one"), (1, 2, 10_500, b"two"), (1, 3, 11_001, b"three")]
-    with pytest.raises(FileExistsError):
-        write_segments(requests, tmp_path / "log")
-
-
 def test_an_offline_device_answers_later_and_no_upload_spans_more_than_may_be():
     """Its spans follow each other without gaps, and end where it was last online."""
     online = np.array([1, 0, 0, 1, 0], bool)
@@ -118,13 +114,13 @@ def test_an_offline_device_answers_later_and_no_upload_spans_more_than_may_be():
 
 def test_arrivals_follow_the_curve_of_the_day():
     """Shares by the hour, within six standard deviations: 24 hours fail together less often than once in 10^7 runs."""
-    rhythm, count = Rhythm(swing=0.9, peak=20), 200_000
-    drawn = rhythm.draw(np.zeros(count), DAY_SECONDS, np.random.default_rng(1))
+    count = 200_000
+    drawn = arrivals(np.zeros(count), DAY_SECONDS, np.random.default_rng(1))
     assert drawn.min() >= 0
     assert drawn.max() < DAY_SECONDS
     hours = np.bincount((drawn // 3600).astype(int), minlength=24)
     edges = np.linspace(0, DAY_SECONDS, 24 * 60 + 1)[:-1] + 30
-    expected = rhythm.intensity(edges).reshape(24, 60).mean(axis=1) / 24
+    expected = awake(edges).reshape(24, 60).mean(axis=1) / 24
     assert np.abs(hours - count * expected).max() < 6 * np.sqrt(count * expected.max())
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-import polars as pl
 import pytest
 from changeling_protocol import Calendar
 from changeling_simulations.__main__ import main
@@ -84,26 +83,13 @@ def test_a_wanted_rate_is_kept_and_many_envelopes_go_in_a_request(own_server, tm
     assert rate <= 26  # the first of a second's twenty are due somewhat after it begins
 
 
-def test_a_log_is_written_instead_with_the_truth_of_it(tmp_path):
-    """No server is asked. A key of the user's own is sealed to."""
-    write_survey(tmp_path / "survey.json", survey())
-    (tmp_path / "key").write_text("09" + "00" * 31)
-    files = ("--key", str(tmp_path / "key"), "--truth", str(tmp_path / "truth.json"))
-    done = invoked(main, "fleet", str(tmp_path / "survey.json"), "--into", str(tmp_path / "log"), *files, *SHARES)
-    assert done.exit_code == 0, words(done)
-    requests = sum(pl.read_parquet(file).height for file in (tmp_path / "log").iterdir())
-    assert requests == Truth.read(tmp_path / "truth.json").envelopes > 7000
-
-
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ((), "say one of --server and --into"),
-        (("--into", "log"), "name a file with the public one, by --key"),
-        (("--into", "log", "--rate", "5"), "--compare and --rate are about a server"),
+        ((), "Missing option '--server'"),
         (("--server", "https://changeling.example"), "--i-run-this-server"),
         (("--server", "http://changeling.example"), "base URL"),
-        (("--into", "log", "--garbage", "2"), "a rate is from 0 to 1"),
+        (("--server", "http://127.0.0.1:1", "--garbage", "2"), "a rate is from 0 to 1"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(tmp_path, monkeypatch, arguments, fault):

@@ -21,9 +21,8 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
 )
+from changeling_simulations import Population, synthetic_changelog
 from changeling_simulations.joint_sampler import in_order, joint_nodes
-from changeling_simulations.population import Population
-from changeling_simulations.synthetic import synthetic_changelog
 from changeling_statistics import counterpart_of
 from changeling_statistics.estimation.entries import correlations, middle
 from scipy.stats import chi2, chisquare

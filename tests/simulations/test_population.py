@@ -17,8 +17,8 @@ from changeling_protocol import (
     TimeBounded,
     Track,
 )
-from changeling_simulations.population import Population
-from changeling_simulations.synthetic import popularity, synthetic_changelog
+from changeling_simulations import Population, synthetic_changelog
+from changeling_simulations.changelogs import popularity
 from changeling_statistics import read_rows
 
 CALENDAR = Calendar(start=100, period=10, periods=8)

@@ -8,15 +8,11 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar, Node
-from changeling_simulations import trials
+from changeling_simulations import Field, Population, in_the_field, paper_survey, simulate, synthetic_changelog
+from changeling_simulations import experiment as trials
 from changeling_simulations.__main__ import main
-from changeling_simulations.alignment import aligned, check_dates
-from changeling_simulations.experiment import in_the_field, simulate
-from changeling_simulations.field import Field
-from changeling_simulations.population import Population
-from changeling_simulations.surveys import paper_survey
-from changeling_simulations.synthetic import synthetic_changelog
-from changeling_simulations.trials import Trials, tried
+from changeling_simulations.changelogs import aligned, check_dates
+from changeling_simulations.experiment import Trials, tried
 from changeling_statistics import read_rows, write_survey
 
 from tests.command_line import invoked

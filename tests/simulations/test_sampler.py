@@ -18,9 +18,8 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import reporting, sample_tallies
-from changeling_simulations.synthetic import synthetic_changelog
+from changeling_simulations import Population, sample_tallies, synthetic_changelog
+from changeling_simulations.sampler import reporting
 from changeling_statistics import Attendance, counterpart_of, read_rows
 from scipy.stats import chi2, chi2_contingency, chisquare
 

@@ -17,8 +17,7 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_simulations.population import Population
-from changeling_simulations.sampler import sample_tallies
+from changeling_simulations import Population, sample_tallies
 from changeling_statistics import Estimate, Gap, Histogram, check_successor, next_calendar, offsets, series, total_cost
 from changeling_statistics.succession import change_across, joined_series
 
@@ -91,7 +90,7 @@ def results(seed: int, periods: int) -> list[Histogram | Gap]:
     """A series with a gap in its second period."""
     draws = np.random.default_rng(seed)
     made = [
-        Histogram(t, Estimate(draws.normal(size=3), np.eye(3) * t, t % 2 == 1), (), None) for t in range(1, periods + 1)
+        Histogram(t, Estimate(draws.normal(size=3), np.eye(3) * t, t % 2 == 1), None) for t in range(1, periods + 1)
     ]
     return [*made[:1], Gap(Node(0, 2), None), *made[2:]][:periods]
 

@@ -117,13 +117,13 @@ def develop(answers: str, port: int | None, store: Path | None, fleet: Fleet | N
 @contextmanager
 def _serving(folder: Path, authority: Ed25519PrivateKey, survey: Survey, listening: socket.socket) -> Iterator[None]:
     """A server of this survey in a thread of its own."""
-    from ..server import Service, Settings, make_server, real_time
+    from ..server import Service, Settings, make_app, make_server, real_time
     from ..store import Store
 
     store = Store.open(folder / "server.db")
     publish(store, authority, survey, time.time())
     service = Service(store, Settings([authority.public_key().public_bytes_raw()], real_time))
-    server = make_server(service)
+    server = make_server(make_app(service))
     thread = Thread(target=server.run, args=([listening],), name="server")
     thread.start()
     try:

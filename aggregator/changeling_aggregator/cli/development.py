@@ -103,14 +103,11 @@ def keep_port(folder: Path, port: int) -> None:
 
 def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: float) -> None:
     """Put the survey into the server's store, and a sealing key if none is good as long as the survey is answered."""
-    from ..store.sealing_keys import make_key, publish_key, published_keys
-    from ..store.surveys import add_survey
-
     until = survey.calendar.time(survey.calendar.periods) + survey.grace
-    with store.writing() as connection:
-        add_survey(connection, survey.id, survey.signed_by(authority), public=True)
-        keys = [published.key for published in published_keys(connection).values()]
+    with store.transaction() as writing:
+        writing.add_survey(survey.id, survey.signed_by(authority), public=True)
+        keys = [published.key for published in writing.published_keys().values()]
         if not any(key.begins <= now and key.expires > until for key in keys):
             begins = max([survey.calendar.start, *(key.expires for key in keys)])
-            key = SealingKey(make_key(connection, store.at_rest), begins, until + KEY_SECONDS)
-            publish_key(connection, key, key.signed_by(authority))
+            key = SealingKey(writing.make_key(), begins, until + KEY_SECONDS)
+            writing.publish_key(key, key.signed_by(authority))

@@ -18,10 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from ..core_dumps import leave_no_core
-
 if TYPE_CHECKING:
-    from ..store.at_rest import AtRest
+    from ..store import AtRest
 
 KEY_BYTES = 32
 STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
@@ -35,11 +33,7 @@ def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:
 
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
-    """The authority's private key in a PEM file; the process leaves no core dump from then on.
-
-    Raises ValueError, which names the file, or OSError.
-    """
-    leave_no_core()
+    """The authority's private key in a PEM file. Raises ValueError, which names the file, or OSError."""
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -52,11 +46,9 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
 def read_store_key(path: Path | None) -> "AtRest":
     """The store key in a file, else in the environment, as 64 hexadecimal digits; keys lie in the clear without one.
 
-    Every command that works with private keys asks for it first: from then on the process leaves no core dump.
     Raises ValueError, which says where no store key is, or OSError.
     """
-    leave_no_core()
-    from ..store.at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
+    from ..store import IN_CLEAR, STORE_KEY_BYTES, AtRest
 
     where = f"${STORE_KEY_VARIABLE}" if path is None else str(path)
     digits = (os.environ.get(STORE_KEY_VARIABLE, "") if path is None else path.read_text()).strip()

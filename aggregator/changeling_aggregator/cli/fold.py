@@ -43,11 +43,8 @@ def fold(
     from ..ingest import Registry
     from ..logs import log_in_json
     from ..opening import OpeningProcesses
-    from ..server import GuardedClock
-    from ..server.fold_loop import FoldLoop
+    from ..server import FoldLoop, GuardedClock
     from ..store import Store
-    from ..store.clock import kept_time
-    from ..store.sealing_keys import private_keys
 
     if follow and check:
         raise ValueError("--check is done once: leave out --follow")
@@ -63,9 +60,9 @@ def fold(
     at_rest = read_store_key(store_key_file)
     forget_store_key()
     with closing(Store.open(store, at_rest)) as opened:
-        with opened.reading() as connection:
-            private_keys(connection, at_rest)
-            kept = kept_time(connection)
+        with opened.view() as view:
+            view.private_keys()  # raises now where the store key is another
+            kept = view.kept_time()
         if check:
             differences = check_store(opened, OpeningProcesses())
             for each in differences:
@@ -79,12 +76,15 @@ def fold(
             process = plugin.start(opened, EngineOptions(master, shared, checkpoint, executor_memory))
         else:
             process = FoldProcess(store, at_rest)
-        loop = FoldLoop(opened, Registry(opened), GuardedClock(kept), process)
+        clock = GuardedClock(kept)
+        loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:
                 done = loop.fold_now()
                 refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
                 typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
+                if clock.doubt is not None:
+                    typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
                 return
             log_in_json()
             loop.start()

@@ -35,11 +35,10 @@ def new(
     The private key never leaves the store; the request holds the public one.
     """
     from ..store import Store
-    from ..store.sealing_keys import make_key, published_keys
 
-    with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.writing() as connection:
-        public = make_key(connection, opened.at_rest)
-        last = max((each.key.expires for each in published_keys(connection).values()), default=0)
+    with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.transaction() as writing:
+        public = writing.make_key()
+        last = max((each.key.expires for each in writing.published_keys().values()), default=0)
     write_public_key(output, public)
     when = f" --begins {_shown(last)}, as the last key expires then" if last > time.time() else ""
     typer.echo(f"wrote {output}; sign it with `changeling keys sign`{when}, where the authority's key is")
@@ -54,11 +53,10 @@ def list_(
     A key is unsigned, then pending, active, expired, and destroyed one grace after that.
     """
     from ..store import Store
-    from ..store.sealing_keys import key_lives
 
     now = UnixSeconds(time.time())
-    with closing(Store.open(store)) as opened, opened.reading() as connection:
-        lives = key_lives(connection)
+    with closing(Store.open(store)) as opened, opened.view() as view:
+        lives = view.key_lives()
     table = Table()
     for column in ("key", "state", "begins", "expires", "days left", "in the store"):
         table.add_column(column, justify="right" if column == "days left" else "left")
@@ -81,12 +79,11 @@ def reencrypt(
 ) -> None:
     """Put the private sealing keys in the store under another store key. Start the server with the new one then."""
     from ..store import Store
-    from ..store.sealing_keys import encrypt_again
 
     new = read_store_key(new_store_key_file)
     with closing(Store.open(store, read_store_key(store_key_file), alone=True)) as opened:
-        with opened.writing() as connection:
-            count = encrypt_again(connection, opened.at_rest, new)
+        with opened.transaction() as writing:
+            count = writing.encrypt_keys(new)
         opened.forget_overwritten(changed=True)
     typer.echo(f"{count} private keys are encrypted under the new store key")
 

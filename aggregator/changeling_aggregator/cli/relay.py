@@ -8,7 +8,6 @@ import typer
 from changeling_protocol import ID_BYTES, SurveyId
 from changeling_statistics import parse_duration
 
-from ..core_dumps import leave_no_core
 from .files import read_public_key
 from .remote import TokenFile, token_in
 from .serve import interrupt
@@ -50,12 +49,11 @@ def relay(
     uploads for a token is shown the relay's own.
     """
     from ..relay import Batching, Relay, Settings, Upstream, make_app
-    from ..server.listening import Front, listen, server_of
+    from ..server import Front, listen, make_server
 
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())
-    leave_no_core()
     settings = Settings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),
@@ -66,7 +64,7 @@ def relay(
     )
     relaying = Relay(spool, Upstream(upstream, token_in(token_file)), settings)
     listening, here = listen(host, port)
-    server = server_of(make_app(relaying), front)
+    server = make_server(make_app(relaying), front)
     signal.signal(signal.SIGTERM, interrupt)
     typer.echo(f"changeling relays to {upstream} and listens on {here}")
     try:

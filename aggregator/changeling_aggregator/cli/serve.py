@@ -8,21 +8,79 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from changeling_protocol import UnixSeconds
+from changeling_protocol import UnixSeconds, authority_key
+from changeling_protocol.wire import is_loopback
 
 from .files import forget_store_key, read_public_key, read_store_key
 from .segments import SEGMENTS_HELP
-from .serve_checks import (
-    checked_address,
-    checked_admission,
-    checked_authority,
-    checked_clock,
-    checked_front,
-    checked_segments,
-    checked_store_key,
-    host_and_port,
-)
 from .store import STORE_HELP
+
+
+def checked_authority(files: list[Path]) -> list[Path]:
+    """Files with public keys that can sign."""
+    for file in files:
+        authority_key(read_public_key(file))
+    return files
+
+
+def checked_store_key(file: Path | None) -> Path | None:
+    """A file, or the environment, with a store key."""
+    read_store_key(file)
+    return file
+
+
+def checked_clock(context: typer.Context, movable: bool) -> bool:
+    """A movable clock is for loopback."""
+    host = context.params.get("host")
+    if movable and host is not None and not is_loopback(host):
+        raise ValueError(f"a movable clock is for loopback only, not for {host}")
+    return movable
+
+
+def checked_front(context: typer.Context, key: Path | None) -> Path | None:
+    """The certificate's key, if there is a certificate; beyond loopback there is one, or a proxy that has one."""
+    host, certificate = context.params.get("host"), context.params.get("certificate")
+    if (certificate is None) != (key is None):
+        raise ValueError("give both --certificate and --certificate-key, or neither")
+    if host is not None and not is_loopback(host) and not context.params.get("proxy") and certificate is None:
+        raise ValueError(
+            f"on {host} tokens could be read on the way: give a --certificate, or name the --proxy before the server"
+        )
+    return key
+
+
+def checked_admission(name: str | None) -> str | None:
+    """The name of something that can be imported."""
+    from uvicorn.importer import ImportFromStringError, import_from_string
+
+    try:
+        if name is not None:
+            import_from_string(name)
+    except ImportFromStringError as error:
+        raise ValueError(f"--admission {name}: {error}") from error
+    return name
+
+
+def checked_segments(place: str | None) -> str | None:
+    """A folder, or an object store that segments can be kept in, with the libraries for it."""
+    from ..segments import checked_place
+
+    return None if place is None else checked_place(place)
+
+
+def checked_address(address: str | None) -> str | None:
+    """HOST:PORT."""
+    if address is not None:
+        host_and_port(address)
+    return address
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of HOST:PORT; an IPv6 address has brackets. Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"a metrics address is HOST:PORT, as 127.0.0.1:9090, and not {address!r}")
+    return host.strip("[]"), int(port)
 
 
 def serve(
@@ -92,12 +150,9 @@ def serve(
 
     from ..fold import FoldProcess
     from ..logs import log_in_json
-    from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_server
+    from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_app, make_server
     from ..server.metrics import telling
     from ..store import Store
-    from ..store.clock import kept_time
-    from ..store.log import latest_arrival
-    from ..store.sealing_keys import encrypt_in_clear, private_keys
 
     del settings  # read by SettingsCommand
     keys = [read_public_key(file) for file in authority]
@@ -107,12 +162,12 @@ def serve(
     forget_store_key()
     listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened, ExitStack() as until_the_end:
-        with opened.writing() as connection:
-            encrypted = encrypt_in_clear(connection, at_rest)
+        with opened.transaction() as writing:
+            encrypted = writing.encrypt_keys_in_clear()
         opened.forget_overwritten(changed=encrypted)
-        with opened.reading() as connection:
-            private_keys(connection, at_rest)  # tells now, and not at the first fold, that the store key is another
-            last, kept = latest_arrival(connection), kept_time(connection)
+        with opened.view() as view:
+            view.private_keys()  # raises now, and not at the first fold, where the store key is another
+            last, kept = view.latest_arrival(), view.kept_time()
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
         how = Settings(
             keys,
@@ -124,7 +179,7 @@ def serve(
             segments=segments,
         )
         service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
-        server = make_server(service, front)
+        server = make_server(make_app(service), front)
         log_in_json()
         if metrics_address is not None:
             until_the_end.enter_context(telling(service, *host_and_port(metrics_address)))

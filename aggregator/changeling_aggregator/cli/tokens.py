@@ -32,14 +32,14 @@ def new(
     read for results that are not public, and for status; upload for apps, where the server asks for that.
     """
     from .. import store as stores
-    from ..store.tokens import TokenScope, add_token, new_token
+    from ..store import TokenScope, new_token
 
     unknown = [each for each in scope if each not in TokenScope.__members__.values()]
     if unknown:
         raise ValueError(f"a scope is one of {', '.join(TokenScope)}, got {unknown[0]!r}")
     text = new_token()
-    with closing(stores.Store.open(store)) as opened, opened.writing() as connection:
-        add_token(connection, text, name, {TokenScope(each) for each in scope}, UnixSeconds(time.time()))
+    with closing(stores.Store.open(store)) as opened, opened.transaction() as writing:
+        writing.add_token(text, name, {TokenScope(each) for each in scope}, UnixSeconds(time.time()))
         if output is not None:
             with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(text + "\n")
@@ -50,10 +50,9 @@ def new(
 def list_(store: Store) -> None:
     """Show every token: its id, name and scopes, and when it was made. The token itself is nowhere."""
     from .. import store as stores
-    from ..store.tokens import tokens_by_hash
 
-    with closing(stores.Store.open(store)) as opened, opened.reading() as connection:
-        tokens = tokens_by_hash(connection).values()
+    with closing(stores.Store.open(store)) as opened, opened.view() as view:
+        tokens = view.tokens().values()
     table = Table()
     for column in ("token", "name", "scopes", "made"):
         table.add_column(column)
@@ -68,12 +67,11 @@ def revoke(
 ) -> None:
     """Take a token away. A running server knows it no more within seconds."""
     from .. import store as stores
-    from ..store.tokens import revoke_token
 
     try:
         id_ = bytes.fromhex(token)
     except ValueError:
         raise ValueError(f"a token's id is 8 hexadecimal digits, got {token!r}") from None
-    with closing(stores.Store.open(store)) as opened, opened.writing() as connection:
-        revoked = revoke_token(connection, id_)
+    with closing(stores.Store.open(store)) as opened, opened.transaction() as writing:
+        revoked = writing.revoke_token(id_)
     typer.echo(f"token {revoked.id.hex()} of {revoked.name} is revoked")

@@ -23,12 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import Overloaded, TurnedDown
-from ..server.addresses import network_of
-from ..server.front_door import FrontDoor
-from ..server.operations import show_alive
-from ..server.rates import Rates
-from ..server.requests import id_in_path, read_body
-from ..server.responses import HANDLERS, packed
+from ..server import HANDLERS, FrontDoor, Rates, id_in_path, network_of, packed, read_body, show_alive
 from .relay import Relay
 
 

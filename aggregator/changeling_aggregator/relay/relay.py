@@ -10,8 +10,7 @@ from changeling_protocol import Coins, SurveyId, SystemCoins, UnixSeconds
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
-from ..server import Clock, real_time
-from ..server.bodies import Bodies
+from ..server import Bodies, Clock, real_time
 from .batching import Batching
 from .copies import Copies
 from .forwarding import Forwarding

@@ -1,35 +1,66 @@
-"""Clocks of a server: functions that give Unix time in seconds."""
+"""Clocks of a server, and whether one may be believed for what cannot be undone: sealing, and destroying keys.
 
+The machine's clock is compared with one that nobody sets, at the start with the time that the store remembers, and on
+PostgreSQL with the database's. Where they differ by more than a minute nothing is sealed or destroyed until they agree
+or an operator confirms the time; uploads are taken and counted all the while.
+"""
+
+import logging
+import sys
+import time
 from collections.abc import Callable
-from time import time
+from enum import StrEnum
+from threading import Lock
 from typing import TypeAlias
 
-from changeling_protocol import LAST_INSTANT, UnixSeconds
+from changeling_protocol import LAST_INSTANT, UnixMilliseconds, UnixSeconds
 from changeling_statistics import format_instant
 
+from ..store import KeptTime
+
 Clock: TypeAlias = Callable[[], UnixSeconds]
+"""A function that gives Unix time in seconds."""
+MOST_STEP = 60.0
+"""Seconds. A clock that moves by more against the steady one has been set."""
+MOST_PAUSE = 7200.0
+"""Seconds. A store that was in use so lately vouches for the time; after longer the clock is watched for a while."""
+SETTLING_SECONDS = 600.0
+"""How long it is watched: time daemons set a clock right within minutes of the start."""
+ANCHOR_SECONDS = 3600.0
+"""So often small corrections are followed. A walk in steps below MOST_STEP gets no further than one in such a time."""
+_log = logging.getLogger("changeling")
 
 
 def real_time() -> UnixSeconds:
-    """What the operating system's clock shows."""
-    return UnixSeconds(time())
+    """The time of the operating system's clock."""
+    return UnixSeconds(time.time())
+
+
+def steady_time() -> float:
+    """Seconds of a clock that nobody sets; on Linux it runs on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 class MovableClock:
     """A clock that stands still until it is moved forward: for replaying the past on loopback.
 
-    now: what it shows at first.
+    now: the time that it shows at first.
+
+    >>> clock = MovableClock(UnixSeconds(5.0))
+    >>> clock.move_to(UnixSeconds(8.0))
+    >>> clock()
+    8.0
     """
 
     def __init__(self, now: UnixSeconds) -> None:
         self._now = now
 
     def __call__(self) -> UnixSeconds:
-        """What it shows."""
+        """The time that it shows."""
         return self._now
 
     def move_to(self, time: UnixSeconds) -> None:
-        """Moves it forward to a time. Raises ValueError for one before what it shows, or that no date names."""
+        """Move it forward to a time. Raises ValueError for one before what it shows, or that no date names."""
         if not time <= LAST_INSTANT:
             raise ValueError(f"this clock goes to {format_instant(LAST_INSTANT)}, no further")
         if not time >= self._now:
@@ -37,3 +68,108 @@ class MovableClock:
                 f"this clock shows {format_instant(self._now)} and cannot go back to {format_instant(time)}"
             )
         self._now = time
+
+
+class Doubt(StrEnum):
+    """Why a clock is not believed. Each says what to do."""
+
+    STARTED = (
+        "the store was not in use for hours, or the clock is ahead: it is believed ten minutes after the start, if "
+        "nothing contradicts it, or when it is confirmed with `changeling clock confirm`"
+    )
+    SET = "the clock was set to another time: set it right, or confirm it with `changeling clock confirm`"
+    DATABASE = "the database's clock shows another time than this server's: set the wrong one right"
+
+
+class GuardedClock:
+    """A clock for a server. Threads may share it.
+
+    kept: the time that the store remembers. database: the time of the database's clock, Unix seconds, where it has one.
+    wall: the machine's clock. steady: seconds of a clock that nobody sets.
+    """
+
+    def __init__(
+        self,
+        kept: KeptTime,
+        database: UnixSeconds | None = None,
+        wall: Clock = real_time,
+        steady: Callable[[], float] = steady_time,
+    ) -> None:
+        self._wall, self._steady, self._lock = wall, steady, Lock()
+        self._known = kept.told / 1000
+        self._away = self._contradicted = False
+        self._logged: Doubt | None = None
+        if database is None:
+            self._begin(wall(), kept.jumped)
+        else:
+            self._offset, self._anchored = database - steady(), steady()
+            self._sure_at = steady()
+        self.doubt  # noqa: B018  # which is logged
+
+    def __call__(self) -> UnixSeconds:
+        """The time of the machine's clock; if that was set, the time as it went on without it."""
+        with self._lock:
+            wall, steady = self._wall(), self._steady()
+            ahead = wall - steady - self._offset
+            if ahead < -MOST_STEP and steady < self._sure_at and wall >= self._known - MOST_STEP:
+                self._begin(wall)  # it was ahead at the start, and is set right
+                ahead = 0.0
+            self._away = abs(ahead) > MOST_STEP
+            if self._away:
+                return UnixSeconds(self._offset + steady)
+            if steady - self._anchored >= ANCHOR_SECONDS:
+                self._offset, self._anchored = wall - steady, steady
+            return wall
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why nothing may be sealed or destroyed by this clock now; None where it is believed."""
+        self()
+        doubt = None
+        if self._away:
+            doubt = Doubt.SET
+        elif self._contradicted:
+            doubt = Doubt.DATABASE
+        elif self._steady() < self._sure_at:
+            doubt = Doubt.STARTED
+        if doubt is not self._logged:
+            if doubt is None:
+                _log.warning("the clock is believed again, and what is due is sealed")
+            else:
+                _log.error("nothing is sealed or destroyed: %s; the clock shows %s", doubt.value, _shown(self._wall()))
+            self._logged = doubt
+        return doubt
+
+    def compare(self, database: UnixSeconds) -> None:
+        """Compare it with the database's clock, which is to be done every minute. database: Unix seconds."""
+        self._contradicted = abs(self() - database) > MOST_STEP
+
+    def kept(self) -> KeptTime | None:
+        """The time that the store should remember; None where it should leave what it has."""
+        now = self()
+        return None if self._contradicted else KeptTime(UnixMilliseconds(int(now * 1000)), self._away)
+
+    def confirm(self, time: UnixSeconds) -> None:
+        """Believe the machine's clock, on the word of an operator who says what time it is.
+
+        time: Unix seconds. Raises ValueError where the clock shows another time.
+        """
+        with self._lock:
+            wall, steady = self._wall(), self._steady()
+            if not abs(wall - time) <= MOST_STEP:
+                raise ValueError(
+                    f"this server's clock shows {_shown(wall)}, and not {_shown(time)}: set it right, then confirm"
+                )
+            self._offset, self._anchored, self._sure_at = wall - steady, steady, steady
+
+    def _begin(self, wall: float, jumped: bool = False) -> None:
+        """Go on from this time, unless the store remembers a later one, or that the clock was set before a pause."""
+        steady = self._steady()
+        pause = wall - self._known if self._known else 0.0
+        impossible = pause < -MOST_STEP or (jumped and pause > MOST_PAUSE)
+        self._offset, self._anchored = (self._known if impossible else wall) - steady, steady
+        self._sure_at = steady + (SETTLING_SECONDS if pause > MOST_PAUSE and not impossible else 0.0)
+
+
+def _shown(time: float) -> str:
+    return format_instant(UnixSeconds(min(max(time, 0.0), LAST_INSTANT)))

@@ -11,20 +11,15 @@ from ..errors import FoldOver
 from ..fold import FoldEngine, FoldReport, fold
 from ..ingest import Registry
 from ..store import Store
-from ..store.log import unfolded
-from ..store.recovery import Silent, silent_streams
-from .clock import Clock
-from .guarded_clock import AT_THE_START, GuardedClock
-from .told_time import ToldTime
+from .clock import Clock, GuardedClock
 
 EVERY_SECONDS = 1.0
 REST_SECONDS = 5.0
 """So long a fold that found the log's end need not be repeated while nothing is appended: it is for sealing, then."""
 MOST_STANDING_BY_SECONDS = 10.0
 """So long who asks for a fold waits for another process on the store that is folding."""
-TELLING_SECONDS = 10.0
-"""So often it is looked, however long a fold takes, whether the time is to be told: a server that starts waits for 90
-seconds to hear of it, and would then go by its own clock."""
+KEEP_TIME_SECONDS = 60.0
+"""So often the store is told the time, and the clock compared with the database's."""
 _log = logging.getLogger("changeling")
 
 
@@ -32,9 +27,7 @@ class FoldLoop:
     """Has the log of a store folded, and looks whether other processes published something on it.
 
     process: folds; where there is none the loop's own thread does. folds: False where another process is to fold: this
-    one then looks whether it does, and recovers journals that it can reach. flush: lets the fold find all that was
-    acknowledged. silent: the streams of which the store may not have all, with the time up to which it has, in Unix
-    milliseconds.
+    one then looks whether it does. flush: lets the fold find all that was acknowledged.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
@@ -49,9 +42,9 @@ class FoldLoop:
         folds: bool = True,
     ) -> None:
         self._store, self._registry, self._clock, self._process = store, registry, clock, process
+        self._guarded = clock if isinstance(clock, GuardedClock) else None
         self.folds = folds
         self._flush = flush
-        self.silent: list[Silent] = []
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
@@ -61,24 +54,21 @@ class FoldLoop:
         """How often in a row folding has failed since."""
         self._folded = monotonic()
         self._looked: UnixSeconds | None = None
+        self._kept_time: float | None = None
         self.uncounted: set[SurveyId] = set()
         self._over: FoldOver | None = None
-        self._told = ToldTime(store, clock) if isinstance(clock, GuardedClock) else None
-        self._teller = Thread(target=self._tell_time, name="time", daemon=True)
 
     def start(self) -> None:
         """Begin to fold about every second."""
         self._thread.start()
-        self._teller.start()
 
     def close(self) -> None:
         """Finish the batch in hand, then end: what is left is folded another time."""
         self._stop.set()
         if self._process is not None:
             self._process.close()
-        for thread in (self._thread, self._teller):
-            if thread.ident is not None:
-                thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def wait(self) -> None:
         """Wait until it ends by itself, which it never does with success. Raises FoldOver."""
@@ -109,15 +99,12 @@ class FoldLoop:
 
     def _may_rest(self) -> bool:
         """Whether nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
-        if self._told is not None:
-            with self._one_at_a_time:
-                self._told.listen()
-        now = self._now()
-        sure = not (isinstance(self._clock, GuardedClock) and self._clock.doubt is not None)
-        if not sure or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
+        now = self._clock()
+        doubt = self._guarded.doubt if self._guarded else None
+        if doubt or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
             return False
-        with self._store.reading() as connection:
-            if unfolded(connection):
+        with self._store.view() as view:
+            if view.unfolded():
                 return False
         self._registry.refresh()
         self.last_fold, self._folded = now, monotonic()
@@ -126,44 +113,42 @@ class FoldLoop:
     def _fold_some(self) -> FoldReport:
         """Fold for a while, or to the log's end; then see what is new, and remember the time."""
         with self._one_at_a_time:
-            guard = self._clock if isinstance(self._clock, GuardedClock) else None
             try:
-                if self._told is not None:  # also where folding fails: the others go by the earliest that they hear
-                    self._told.listen()
-                    self._told.tell()
+                self._keep_time()
                 if self._process is not None:
                     self._process.await_start()
-                doubt = guard.doubt if guard is not None else None
-                now = self._now()
-                # What is folded with a wrong arrival is late for good: after a downtime that may be none, it waits.
-                waits = doubt in AT_THE_START
+                now = self._clock()
                 try:
-                    report = FoldReport() if waits else self._fold(now, closing=doubt is None)
+                    report = self._fold(now, closing=self._guarded is None or self._guarded.doubt is None)
                 finally:
                     self._registry.refresh()  # keys may have been destroyed; tokens are revoked, whatever has failed
-                if self._told is not None:  # again, as a fold may have taken long
-                    self._told.tell()
             except BaseException:
                 self.failures += 1
                 raise
             self.uncounted |= report.uncounted.keys()
-            with self._store.reading() as connection:
-                self.silent = silent_streams(connection)
-            _tell(report)
+            if report.envelopes:
+                refused = {reason.value: count for reason, count in sorted(report.refused.items())}
+                folded = {"envelopes": report.envelopes, "reports": report.reports, "refused": refused}
+                _log.info("folded", extra=folded)
             self.failures = 0
             if not report.behind and (self.folds or not report.stood_by):
                 self.last_fold, self._folded = now, monotonic()
                 self._looked = now
             return report
 
-    def _now(self) -> UnixSeconds:
-        """The time to fold by: of several servers' clocks that run the earliest."""
-        return self._clock.earliest if isinstance(self._clock, GuardedClock) else self._clock()
+    def _keep_time(self) -> None:
+        """Compare the clock with the database's, and have the store remember the time: every minute."""
+        if self._guarded is None or (self._kept_time and monotonic() - self._kept_time < KEEP_TIME_SECONDS):
+            return
+        if (kept := self._guarded.kept()) is not None:
+            with self._store.transaction() as writing:
+                writing.keep_time(kept)
+        self._kept_time = monotonic()
 
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
         if not self.folds:
-            with self._store.reading() as connection:
-                return FoldReport(stood_by=unfolded(connection) > 0)
+            with self._store.view() as view:
+                return FoldReport(stood_by=view.unfolded() > 0)
         if self._process is not None:
             return self._process.fold(now, closing=closing)
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)
@@ -179,18 +164,3 @@ class FoldLoop:
             except Exception:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
                     _log.exception("the fold failed and will be tried again")
-
-    def _tell_time(self) -> None:
-        """Tell it also while a fold hangs, which has the other thread wait."""
-        while self._told is not None and not self._stop.wait(TELLING_SECONDS):
-            try:
-                self._told.listen()
-                self._told.tell()
-            except Exception as error:  # the store may be held for long, or away; a fold says so too
-                _log.warning("the time could not be told to other servers", extra={"why": f"{error}"})
-
-
-def _tell(report: FoldReport) -> None:
-    if report.envelopes:
-        refused = {reason.value: count for reason, count in sorted(report.refused.items())}
-        _log.info("folded", extra={"envelopes": report.envelopes, "reports": report.reports, "refused": refused})

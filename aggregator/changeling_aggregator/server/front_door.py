@@ -1,97 +1,150 @@
-"""What every request passes first: an id for the log, the limit on its network, and what stands on every answer."""
+"""What every request passes first: an id for the log, the limit on its network, standing headers, and counts.
 
-import secrets
-from collections.abc import MutableMapping, Sequence
+Counts are for operators (`metrics` shows them); publishing and denials are logged. They know routes, statuses, sizes
+and times: no address, no token and no byte of an upload gets into a figure or a line.
+"""
+
+import logging
+import random
+from collections import Counter
+from collections.abc import MutableMapping
 from email.utils import formatdate
 from math import ceil
-from typing import Any, TypeAlias
+from time import monotonic, perf_counter
+from typing import Any
 
-from changeling_protocol.wire import ErrorCode
+import prometheus_client as prometheus
+from changeling_protocol.wire import UPLOADS, ErrorCode
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .addresses import network_of
 from .clock import Clock
-from .rates import Rates
+from .limits import Rates, network_of
 from .responses import request_id, turned_down
 
-SECURITY_HEADERS = (
+SECURITY_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
-)
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-REQUEST_ID = b"x-request-id"
+]
 CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 """For answers that bring none of their own."""
 TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 """For answers over TLS."""
+DENIALS_SECONDS = 10.0
+"""Denials that are alike are logged once in such a time, with their number, so that strangers fill no log."""
+DENIED = {401, 403, 429}
+METHODS = {"DELETE", "GET", "HEAD", "POST", "PUT"}
+OTHER = "other"
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ids = random.Random()  # noqa: S311  # ids name requests and keep no secret; the system's generator costs a tenth of an upload
+_log = logging.getLogger("changeling")
 
 
-def new_request_id() -> str:
-    """An id for a request and its answer."""
-    return secrets.token_hex(8)
+class Traffic:
+    """Counts of one process."""
 
+    def __init__(self) -> None:
+        self.requests = prometheus.Counter(
+            "changeling_requests", "Requests that were answered.", ["route", "method", "status"], registry=None
+        )
+        self.seconds = prometheus.Histogram(
+            "changeling_request_seconds",
+            "From a request's head to the end of its answer.",
+            ["route"],
+            buckets=BUCKETS,
+            registry=None,
+        )
+        self.upload_bytes = prometheus.Counter(
+            "changeling_upload_bytes", "Bytes of the bodies of uploads, refused ones too.", registry=None
+        )
+        self._counters: dict[tuple[str, str, int], tuple[prometheus.Counter, prometheus.Histogram]] = {}
+        self._denied: Counter[tuple[str, int]] = Counter()
+        self._logged: dict[tuple[str, int], float] = {}
 
-class Dates:
-    """The dates of answers: by the server's own clock, as devices delay by the time that it tells them what they would
-    send too early. clock: Unix seconds.
-    """
+    def answered(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request. status: what was answered, 0 where the sender had gone. seconds: how long it took."""
+        # Few routes, whatever is asked for: the path with the names of its parameters.
+        route = UPLOADS if scope["path"] == UPLOADS else getattr(scope.get("route"), "path", OTHER)
+        method = scope["method"] if scope["method"] in METHODS else OTHER
+        key = route, method, status
+        if key not in self._counters:  # looking one up by its labels takes longer than all else here
+            self._counters[key] = self.requests.labels(*key), self.seconds.labels(route)
+        requests, took = self._counters[key]
+        requests.inc()
+        took.observe(seconds)
+        if method == "PUT" and status in {200, 201}:
+            survey = scope.get("path_params", {}).get("survey")
+            named = {} if survey is None else {"survey": survey}
+            _log.info("published", extra={"route": route, "new": status == 201, **named})
+        elif status in DENIED or (method == "PUT" and status >= 400):
+            self._deny(route, status)
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._second, self._date = 0, b""
-
-    def __call__(self) -> bytes:
-        """The date, written anew once a second."""
-        second = int(self._clock())
-        if second != self._second or not self._date:
-            self._second, self._date = second, formatdate(second, usegmt=True).encode()
-        return self._date
-
-
-def standing_headers(date: bytes, own: Headers, secure: bool) -> Headers:
-    """What stands on every answer beside its own headers and its request's id. secure: whether it goes over TLS."""
-    policy = [] if any(name == CONTENT_POLICY[0] for name, _ in own) else [CONTENT_POLICY]
-    return [(b"date", date), *SECURITY_HEADERS, *policy, *([TRANSPORT_SECURITY] if secure else [])]
+    def _deny(self, route: str, status: int) -> None:
+        key = route, status
+        self._denied[key] += 1
+        now = monotonic()
+        if key not in self._logged or now >= self._logged[key] + DENIALS_SECONDS:
+            _log.warning("denied", extra={"route": route, "status": status, "times": self._denied.pop(key)})
+            self._logged[key] = now
 
 
 class FrontDoor:
-    """Stands before an application. clock: as `Dates` takes it. rates: of networks, where there is a limit."""
+    """Middleware before an application.
 
-    def __init__(self, app: ASGIApp, clock: Clock, rates: Rates | None = None) -> None:
-        self._app, self._rates, self._date = app, rates, Dates(clock)
+    clock: Unix seconds, for the date of every answer: devices delay what they would send too early by the time that
+    the server shows. rates: of networks, where there is a limit. traffic: counts; None where nobody reads them.
+    """
+
+    def __init__(self, app: ASGIApp, clock: Clock, rates: Rates | None = None, traffic: Traffic | None = None) -> None:
+        self._app, self._clock, self._rates = app, clock, rates
+        self._traffic = traffic
+        self._second, self._standing = -1, list[tuple[bytes, bytes]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or says that it is too early."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        id_ = new_request_id()
+        began, status, id_ = perf_counter(), 0, f"{_ids.getrandbits(64):016x}"
         request_id.set(id_)
 
         async def with_headers(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                own = message.get("headers", ())
-                standing = standing_headers(self._date(), own, scope["scheme"] == "https")
-                message = {**message, "headers": [*own, *standing, (REQUEST_ID, id_.encode())]}
+                status, own = message["status"], message.get("headers", ())
+                headers = [*own, *self._standing_headers(), (b"x-request-id", id_.encode())]
+                if not any(name == CONTENT_POLICY[0] for name, _ in own):
+                    headers.append(CONTENT_POLICY)
+                if scope["scheme"] == "https":
+                    headers.append(TRANSPORT_SECURITY)
+                message["headers"] = headers
             await send(message)
 
-        wait = self._wait_of(scope)
-        app = (
-            turned_down(
-                ErrorCode.TOO_MANY_REQUESTS,
-                "more requests come from your network than this server takes from one",
-                {"retry-after": str(ceil(wait))},
-            )
-            if wait
-            else self._app
-        )
-        await app(scope, receive, with_headers)
+        wait = self._wait(scope)
+        app = _too_many(wait) if wait else self._app
+        try:
+            await app(scope, receive, with_headers)
+        finally:
+            if self._traffic is not None:
+                self._traffic.answered(scope, status, perf_counter() - began)
 
-    def _wait_of(self, scope: Scope) -> float:
+    def _standing_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that all answers share; the date is written anew once a second."""
+        if (second := int(self._clock())) != self._second:
+            date = formatdate(second, usegmt=True).encode()
+            self._second, self._standing = second, [(b"date", date), *SECURITY_HEADERS]
+        return self._standing
+
+    def _wait(self, scope: Scope) -> float:
+        """For how many seconds its network should wait; 0 where it need not."""
         client = scope.get("client")
         if self._rates is None or client is None:
             return 0.0
         network = network_of(client[0])
         return 0.0 if network is None else self._rates.wait_of(network)
+
+
+def _too_many(wait: float) -> ASGIApp:
+    sentence = "more requests come from your network than this server takes from one"
+    return turned_down(ErrorCode.TOO_MANY_REQUESTS, sentence, {"retry-after": str(ceil(wait))})

@@ -12,16 +12,13 @@ from changeling_statistics import SECONDS
 
 from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey, Registry
-from ..store.at_rest import IN_CLEAR
-from ..store.recovery import Silent
+from ..store import IN_CLEAR
 from .service import Service
 
 MOST_FAILURES = 3
 """So many failures of the fold in a row are more than a busy disk."""
 MOST_UNFOLDED_SECONDS = 60.0
 """A fold that runs elsewhere and keeps up reaches the log's end within seconds."""
-MOST_SILENT_SECONDS = 60.0
-"""A server that lives lets the store know of what it acknowledged within seconds."""
 WARNING_SECONDS = 14 * 86_400
 WARNING_SHARE = 10
 """Before the last key expires operators are warned, for so long or this part of its life, whichever is shorter."""
@@ -63,11 +60,6 @@ def status_of(troubles: Iterable[Trouble]) -> Severity:
     return max((trouble.severity for trouble in troubles), key=[*Severity].index, default=Severity.OK)
 
 
-def held_up(silent: Silent) -> str:
-    """Which journal the fold waits for, in words."""
-    return f"the journal of stream {silent.stream} in {silent.place} is not recovered"
-
-
 def covered_until(keys: Iterable[SealingKey], now: UnixSeconds) -> SealingKey | None:
     """The last of the keys that follow the one valid now without a gap; None where none is valid.
 
@@ -88,9 +80,6 @@ def _of_the_process(service: Service) -> Iterator[Trouble]:
     elif not service.folding.folds and service.folding.age > MOST_UNFOLDED_SECONDS:
         detail = f"this server does not fold, and for {service.folding.age:.0f}s no other process has folded all"
         yield Trouble("fold", Severity.DEGRADED, detail)
-    for each in service.folding.silent:
-        if service.clock() - each.frontier / 1000 > MOST_SILENT_SECONDS:
-            yield Trouble("segments", Severity.DEGRADED, f"nothing is sealed: {held_up(each)}")
     if trouble := service.committer.trouble:
         yield Trouble("uploads", Severity.BAD, trouble)
     if (clock := service.guarded_clock) and (doubt := clock.doubt):

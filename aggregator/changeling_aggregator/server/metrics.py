@@ -12,14 +12,10 @@ from changeling_protocol import __version__
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from sqlalchemy import Connection, func, select
-from sqlalchemy.exc import SQLAlchemyError
 
-from ..store.catalogue import segment_bytes
-from ..store.log import first_unfolded, unfolded
-from ..store.schema import refusals, segments, streams
+from ..store import STORE_FAILURES, View
 from .health import Severity, covered_until, troubles_of
-from .refusals import refused_so_far
+from .responses import turned_down_so_far
 from .service import Service
 
 
@@ -64,9 +60,9 @@ class Looked(Collector):
         """What there is to tell; the store's figures are left out while it cannot be read."""
         yield from _of_the_process(self._service)
         try:
-            with self._service.store.reading() as connection:
-                figures = [*_of_the_store(connection, self._service.clock())]
-        except (SQLAlchemyError, OSError):
+            with self._service.store.view() as view:
+                figures = [*_of_the_store(view, self._service.clock())]
+        except STORE_FAILURES:
             figures = []
         yield GaugeMetricFamily("changeling_store_readable", "1 while the store can be read.", len(figures) > 0)
         yield from figures
@@ -82,10 +78,8 @@ def _of_the_process(service: Service) -> Iterator[Metric]:
     for name, severity in worst.items():
         trouble.add_metric([name], severity)
     yield trouble
-    turned_down = CounterMetricFamily(
-        "changeling_turned_down", "Requests that were turned down, connections that were closed.", labels=["reason"]
-    )
-    for reason, count in refused_so_far().items():
+    turned_down = CounterMetricFamily("changeling_turned_down", "Requests that were turned down.", labels=["reason"])
+    for reason, count in turned_down_so_far.items():
         turned_down.add_metric([reason.value], count)
     yield turned_down
     folding, now = service.folding, service.clock()
@@ -100,19 +94,16 @@ def _of_the_process(service: Service) -> Iterator[Metric]:
     yield survey
 
 
-def _of_the_store(connection: Connection, now: float) -> Iterator[Metric]:
-    appended = connection.execute(select(func.coalesce(func.sum(streams.c.length), 0))).scalar_one()
-    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", int(appended))
-    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", unfolded(connection))
-    size = segment_bytes(connection)
+def _of_the_store(view: View, now: float) -> Iterator[Metric]:
+    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", view.appended())
+    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", view.unfolded())
+    size = view.segment_bytes()
     yield GaugeMetricFamily("changeling_segments_bytes", "What the segments in the catalogue take.", size)
-    count = connection.execute(select(func.count()).select_from(segments)).scalar_one()
-    yield GaugeMetricFamily("changeling_segments", "How many segments the catalogue has.", int(count))
-    first = first_unfolded(connection)
+    yield GaugeMetricFamily("changeling_segments", "How many segments the catalogue has.", view.segment_count())
+    first = view.first_unfolded()
     lag = 0.0 if first is None else max(0.0, now - first / 1000)
     yield GaugeMetricFamily("changeling_fold_lag_seconds", "How long the first of that has waited.", lag)
     refused = CounterMetricFamily("changeling_refused", "What was refused, by all servers.", labels=["reason"])
-    query = select(refusals.c.reason, func.sum(refusals.c.count)).group_by(refusals.c.reason)
-    for reason, count in connection.execute(query):
-        refused.add_metric([reason], int(count))
+    for reason, count in view.total_refusals().items():
+        refused.add_metric([reason.value], count)
     yield refused

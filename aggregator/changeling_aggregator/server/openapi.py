@@ -1,43 +1,131 @@
-"""The OpenAPI document of the server, made of its routes and of what their endpoints say of themselves."""
+"""The OpenAPI document: made of the routes, and of what stands beside each endpoint.
 
-from collections.abc import Iterable, Iterator, Sequence
+An endpoint is described by the types of its bodies, which are msgspec structs or what msgspec knows; it encodes its
+answers with them, so that the document cannot say anything else than the server does.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from inspect import isfunction
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
+import msgspec
 from changeling_protocol import VERSION
 from changeling_protocol.wire import ADVICE, HTTP_STATUS, JSON, PROBLEM, ErrorCode
+from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from .described import Described, described, description_of
-from .schemas import ID, TEXT, Schema, record
+from ..store import TokenScope
+from .responses import json
 
 DIALECT = "3.1.1"
 ANY_REQUEST = (
     ErrorCode.MALFORMED,
     ErrorCode.TOO_MANY_REQUESTS,
-    ErrorCode.HEAD_TOO_LARGE,
     ErrorCode.FAILED,
     ErrorCode.OVERLOADED,
 )
-"""Why any request may be turned down; malformed is what is no HTTP."""
+"""Why any request may be turned down."""
 ANY_BODY = (ErrorCode.TOO_LARGE, ErrorCode.TOO_SLOW)
 NO_TOKEN = (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN)
-_TOKEN, _PROBLEM = "token", "Problem"
+_SURVEY_ID = {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "16 bytes in hexadecimal digits."}
+_REFERENCE = "#/components/schemas/{name}"
+_GIVEN = {200: "Done.", 201: "Published; it was not here before.", 304: "As the entity tag says.", 503: "It is not."}
+
+HexId: TypeAlias = Annotated[str, Meta(extra_json_schema=_SURVEY_ID)]
+Instant: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Binary: TypeAlias = Annotated[bytes, Meta(extra_json_schema={"format": "binary", "description": "MessagePack's bin."})]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Period: TypeAlias = Annotated[int, Meta(ge=0, description="A period's number; the first is 1.")]
+Truth: TypeAlias = Literal["true", "false"]
+Bodies: TypeAlias = Mapping[str, Any]
+"""The type of a body, by its media type."""
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
-@described(Described({200: {JSON: {"type": "object"}}}))
+class Body(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The base of what is sent and answered: an object with the members that are named, and no others."""
+
+
+class Signed(Body):
+    """What the authority signed: the payload is canonical MessagePack itself."""
+
+    payload: Binary
+    signature: Binary
+
+
+class Problem(Body):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: ErrorCode
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The requests that an endpoint takes, and the answers that it gives.
+
+    gives: the bodies of its answers, by status. takes: the body it asks for. query: a struct with its parameters.
+    refuses: why it turns requests down, besides for what may happen to any request, and for a missing token.
+    scope: that of the token it asks for. open_too: it may be open without one.
+    """
+
+    gives: Mapping[int, Bodies]
+    takes: Bodies = field(default_factory=dict)
+    query: type[Struct] | None = None
+    refuses: Sequence[ErrorCode] = ()
+    scope: TokenScope | None = None
+    open_too: bool = False
+
+
+_descriptions: dict[object, Described] = {}
+
+
+def described(description: Described) -> Callable[[_Endpoint], _Endpoint]:
+    """Describe an endpoint: a function, or a class whose objects are endpoints; its docstring is the rest."""
+
+    def keep(endpoint: _Endpoint) -> _Endpoint:
+        _descriptions[endpoint] = description
+        return endpoint
+
+    return keep
+
+
+@described(Described({200: {JSON: dict[str, Any]}}))
 async def show_document(request: Request) -> Response:
     """GET this document."""
-    return JSONResponse(document(request.app.routes))
+    return json(document(request.app.routes))
+
+
+def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[Route, str, Described]]:
+    """Each route and method whose endpoint is described. GET stands for HEAD, too."""
+    for route in routes:
+        if isinstance(route, Route):
+            kind: object = type(route.endpoint)
+            description = _descriptions.get(route.endpoint) or _descriptions.get(kind)
+            for method in sorted((route.methods or set()) - {"HEAD"}) if description else ():
+                assert description  # noqa: S101
+                yield route, method, description
 
 
 def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     """The document of these routes, as far as their endpoints are described."""
+    named = [*operations(routes)]
+    types = [Problem, *(each for *_, description in named for each in _types_of(description))]
     paths: dict[str, dict[str, Any]] = {}
-    for route, method, what in operations(routes):
-        paths.setdefault(route.path, _path(route))[method.lower()] = _operation(route, what)
+    for route, method, description in named:
+        parameters = [
+            {"name": name, "in": "path", "required": True, "schema": _SURVEY_ID} for name in route.param_convertors
+        ]
+        path = paths.setdefault(route.path, {"parameters": parameters} if parameters else {})
+        path[method.lower()] = _operation(route, description)
     return {
         "openapi": DIALECT,
         "info": {
@@ -48,73 +136,62 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {_PROBLEM: _problem()},
+            "schemas": msgspec.json.schema_components(types, ref_template=_REFERENCE)[1],
             "responses": {str(status): _turned_down(status) for status in sorted({*HTTP_STATUS.values()})},
             "securitySchemes": {
-                _TOKEN: {"type": "http", "scheme": "bearer", "description": "What `changeling token new` showed."}
+                "token": {"type": "http", "scheme": "bearer", "description": "What `changeling token new` showed."}
             },
         },
     }
 
 
-def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[Route, str, Described]]:
-    """Each route and method whose endpoint is described. Of GET, HEAD is understood."""
-    for route in routes:
-        if isinstance(route, Route) and (what := description_of(route.endpoint)) is not None:
-            for method in sorted((route.methods or set()) - {"HEAD"}):
-                yield route, method, what
+def _types_of(description: Described) -> Iterator[Any]:
+    for bodies in (description.takes, *description.gives.values()):
+        yield from bodies.values()
+    if description.query is not None:
+        yield description.query
 
 
-def codes_of(what: Described, route: Route) -> set[ErrorCode]:
-    """All for which a request may be turned down there."""
-    codes = {*ANY_REQUEST, *what.refuses}
-    if what.scope is not None:
-        codes |= {*NO_TOKEN}
-    if what.takes:
-        codes |= {*ANY_BODY}
-    return codes | ({ErrorCode.NOT_FOUND} if route.param_convertors else set())
-
-
-def _path(route: Route) -> dict[str, Any]:
-    parameters = [{"name": name, "in": "path", "required": True, "schema": ID} for name in route.param_convertors]
-    return {"parameters": parameters} if parameters else {}
-
-
-def _operation(route: Route, what: Described) -> dict[str, Any]:
+def _operation(route: Route, description: Described) -> dict[str, Any]:
     endpoint = route.endpoint
     call = endpoint if isfunction(endpoint) else type(endpoint).__call__
-    said = (call.__doc__ or "").split("\n\n")
+    summary, *more = (" ".join(each.split()) for each in (call.__doc__ or "").split("\n\n"))
     operation: dict[str, Any] = {
         "operationId": getattr(endpoint, "__name__", type(endpoint).__name__.lower()),
-        "summary": " ".join(said[0].split()),
+        "summary": summary,
     }
-    if said[1:]:
-        operation["description"] = "\n\n".join(" ".join(each.split()) for each in said[1:])
-    if what.query:
+    if more:
+        operation["description"] = "\n\n".join(more)
+    if description.query is not None:
         operation["parameters"] = [
-            {"name": name, "in": "query", "required": name in what.needed, "schema": schema}
-            for name, schema in sorted(what.query.items())
+            {"name": each.name, "in": "query", "required": each.required, "schema": _schema(each.type)}
+            for each in sorted(msgspec.structs.fields(description.query), key=lambda each: each.name)
         ]
-    if what.takes:
-        operation["requestBody"] = {"required": True, "content": _content(what.takes)}
-    operation["responses"] = _responses(what, codes_of(what, route))
-    if what.scope is not None:
-        operation["security"] = [*([{}] if what.open_too else []), {_TOKEN: [what.scope.value]}]
+    if description.takes:
+        operation["requestBody"] = {"required": True, "content": _content(description.takes)}
+    operation["responses"] = _responses(description, route)
+    if description.scope is not None:
+        operation["security"] = [*([{}] if description.open_too else []), {"token": [description.scope.value]}]
     return operation
 
 
-def _responses(what: Described, codes: set[ErrorCode]) -> dict[str, Any]:
+def _responses(description: Described, route: Route) -> dict[str, Any]:
+    codes = {*ANY_REQUEST, *description.refuses}
+    codes |= {*NO_TOKEN} if description.scope is not None else set()
+    codes |= {*ANY_BODY} if description.takes else set()
+    codes |= {ErrorCode.NOT_FOUND} if route.param_convertors else set()
     responses: dict[int, dict[str, Any]] = {
         HTTP_STATUS[code]: {"$ref": f"#/components/responses/{HTTP_STATUS[code]}"} for code in codes
     }
-    for status, bodies in what.gives.items():
-        told = {"description": _GIVEN[status], "content": _content(bodies)}
+    for status, bodies in description.gives.items():
+        given = {"description": _GIVEN[status], "content": _content(bodies)}
         if status in responses:
-            told = {
-                "description": f"{_GIVEN[status]} Or: {_turned_down(status)['description']}",
-                "content": _content(bodies) | _turned_down(status)["content"],
+            error = _turned_down(status)
+            given = {
+                "description": f"{_GIVEN[status]} Or: {error['description']}",
+                "content": _content(bodies) | error["content"],
             }
-        responses[status] = told
+        responses[status] = given
     return {str(status): responses[status] for status in sorted(responses)}
 
 
@@ -122,17 +199,15 @@ def _turned_down(status: int) -> dict[str, Any]:
     """All errors of a status."""
     return {
         "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if HTTP_STATUS[code] == status),
-        "content": {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{_PROBLEM}"}}},
+        "content": {PROBLEM: {"schema": _schema(Problem)}},
     }
 
 
-_GIVEN = {200: "Done.", 201: "Published; it was not here before.", 304: "As the entity tag says.", 503: "It is not."}
+def _content(bodies: Bodies) -> dict[str, Any]:
+    return {media_type: {"schema": _schema(body)} for media_type, body in bodies.items()}
 
 
-def _content(bodies: Any) -> dict[str, Any]:
-    return {media_type: {"schema": schema} for media_type, schema in bodies.items()}
-
-
-def _problem() -> Schema:
-    codes = {"type": "string", "enum": [code.value for code in ErrorCode]}
-    return record(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT, code=codes, advice=TEXT)
+@cache
+def _schema(body: Any) -> dict[str, Any]:
+    ((schema,), _) = msgspec.json.schema_components([body], ref_template=_REFERENCE)
+    return schema

@@ -1,4 +1,4 @@
-"""What a reader asks of a survey: the parameters of a URL as numbers, so that one question has one form.
+"""The questions that readers ask of a survey: the parameters of a URL as numbers, so that one question has one form.
 
 A parameter that no question has is refused by its name. Nothing else of the URL is kept: answers are remembered by the
 question.
@@ -8,16 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import floor
+from typing import Annotated, TypeAlias
 
+import msgspec
 from changeling_protocol import StratumNumber, UnixSeconds, count_strata
+from changeling_protocol.wire import JSON, MSGPACK
 from changeling_statistics import NotEstimable, parse_instant, select
+from msgspec import UNSET, Meta, UnsetType
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from ..ingest import PublishedSurvey
+from .openapi import Body, Truth
 
 
 class Kind(StrEnum):
-    """What an answer is of."""
+    """The estimates that an answer holds."""
 
     HISTOGRAM = "histogram"
     SERIES = "series"
@@ -33,18 +39,70 @@ class Method(StrEnum):
     SMOOTHED = "smoothed"
 
 
-_OF_ALL = {"method", "confidence", "covariance", "stratum", "format"}
-_TAKES = {
-    Kind.HISTOGRAM: {"period", "time"},
-    Kind.SERIES: {"until", "time"},
-    Kind.CHANGE: {"after", "until"},
-    Kind.WINDOWS: {"width", "until", "time"},
+class Format(StrEnum):
+    """A form that answers have."""
+
+    JSON = "json"
+    MSGPACK = "msgpack"
+    CSV = "csv"
+
+
+MEDIA_TYPES = {Format.JSON: JSON, Format.MSGPACK: MSGPACK, Format.CSV: "text/csv"}
+MOST_PERIODS = 999_999_999
+_CHOICES = {"method": [*Method], "format": [*Format], "covariance": ["true", "false"]}
+_Last: TypeAlias = Annotated[
+    int, Meta(ge=0, le=MOST_PERIODS, description="By default the last of which anything is shown.")
+]
+_Time: TypeAlias = Annotated[str, Meta(description="ISO 8601, or Unix seconds, instead of a period.")]
+_Format: TypeAlias = Annotated[Format, Meta(description="Else the first that the header Accept names, or JSON.")]
+_Strata: TypeAlias = Annotated[
+    list[Annotated[str, Meta(pattern="^[^:]+:.*$")]], Meta(description="NAME:VALUE, once or more.")
+]
+
+
+class AnyQuery(Body, kw_only=True):
+    """The parameters that every question may have."""
+
+    method: Method = Method.ONLINE
+    confidence: Annotated[float, Meta(ge=0.5, le=0.999999)] | UnsetType = UNSET
+    covariance: Truth = "false"
+    stratum: _Strata = msgspec.field(default_factory=list)
+    format: _Format | UnsetType = UNSET
+
+
+class HistogramQuery(AnyQuery, kw_only=True):
+    """The parameters of a histogram."""
+
+    period: _Last | UnsetType = UNSET
+    time: _Time | UnsetType = UNSET
+
+
+class SeriesQuery(AnyQuery, kw_only=True):
+    """The parameters of a series."""
+
+    until: _Last | UnsetType = UNSET
+    time: _Time | UnsetType = UNSET
+
+
+class ChangeQuery(AnyQuery, kw_only=True):
+    """The parameters of a change."""
+
+    after: Annotated[int, Meta(ge=0, le=MOST_PERIODS, description="The period at whose end a window starts.")]
+    until: _Last | UnsetType = UNSET
+
+
+class WindowsQuery(SeriesQuery, kw_only=True):
+    """The parameters of the changes over all windows of a width."""
+
+    width: Annotated[int, Meta(ge=1, le=MOST_PERIODS, description="In periods.")]
+
+
+QUERIES: dict[Kind, type[AnyQuery]] = {
+    Kind.HISTOGRAM: HistogramQuery,
+    Kind.SERIES: SeriesQuery,
+    Kind.CHANGE: ChangeQuery,
+    Kind.WINDOWS: WindowsQuery,
 }
-
-
-def parameters_of(kind: Kind) -> set[str]:
-    """The names of what a URL of this kind may ask for."""
-    return _TAKES[kind] | _OF_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +125,39 @@ class Question:
     covariance: bool
 
 
-def parse(kind: Kind, query: QueryParams, published: PublishedSurvey, last_shown: int, now: UnixSeconds) -> Question:
-    """The question in a URL's parameters.
+def parse(
+    kind: Kind, query: QueryParams, published: PublishedSurvey, last_shown: int, now: UnixSeconds
+) -> tuple[Question, Format | None]:
+    """The question in a URL's parameters, and the form that they ask for, if they do.
 
-    last_shown: the last period of which anything is shown; it is in question where none is named.
-    now: Unix seconds. Raises ValueError for what is no question, NotEstimable for a period that has not closed.
+    last_shown: the last period of which anything is shown. now: Unix seconds.
+    Raises ValueError for what is no question, NotEstimable for a period that has not closed.
     """
-    _check_names(query, parameters_of(kind))
-    method = Method(_one_of(query, "method", list(Method), Method.ONLINE))
-    if method is Method.SMOOTHED and kind not in (Kind.HISTOGRAM, Kind.SERIES):
+    asked = _converted(query, QUERIES[kind])
+    if asked.method is Method.SMOOTHED and kind not in (Kind.HISTOGRAM, Kind.SERIES):
         raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed changes are not offered")
-    covariance = _one_of(query, "covariance", ["true", "false"], "false") == "true"
-    after = _number(query, "after") if kind is Kind.CHANGE else 0
-    width = _number(query, "width") if kind is Kind.WINDOWS else 0
-    if kind is Kind.WINDOWS and width < 1:
-        raise ValueError(f"a window must be at least one period wide, got {width}")
-    return Question(
+    question = Question(
         kind=kind,
-        after=after,
-        until=_period(query, "period" if kind is Kind.HISTOGRAM else "until", published, last_shown, now),
-        width=width,
-        method=method,
-        strata=_strata(query.getlist("stratum"), published),
-        confidence=_confidence(query),
-        covariance=covariance,
+        after=getattr(asked, "after", 0),
+        until=_period(asked, "period" if kind is Kind.HISTOGRAM else "until", published, last_shown, now),
+        width=getattr(asked, "width", 0),
+        method=asked.method,
+        strata=_strata(asked.stratum, published),
+        confidence=asked.confidence or None,
+        covariance=asked.covariance == "true",
     )
+    return question, asked.format or None
+
+
+def format_of(request: Request, asked: Format | None) -> Format:
+    """The form to answer in: the one that is asked for, else the first that the client accepts, else JSON."""
+    if asked is not None:
+        return asked
+    for accepted in request.headers.get("accept", "")[:1000].split(","):
+        for each, media_type in MEDIA_TYPES.items():
+            if accepted.partition(";")[0].strip().lower() == media_type:
+                return each
+    return Format.JSON
 
 
 def check_closed(published: PublishedSurvey, period: int, now: UnixSeconds) -> int:
@@ -106,59 +172,45 @@ def check_closed(published: PublishedSurvey, period: int, now: UnixSeconds) -> i
     return period
 
 
-def _check_names(query: QueryParams, known: set[str]) -> None:
+def _converted(query: QueryParams, kind: type[AnyQuery]) -> AnyQuery:
+    known = {each.name for each in msgspec.structs.fields(kind)}
+    asked: dict[str, str | list[str]] = {}
     for name in query:
+        values = query.getlist(name)
         if name not in known:
             raise ValueError(f"there is no parameter {name[:40]!r} here: {', '.join(sorted(known))} there are")
-        if name != "stratum" and len(query.getlist(name)) > 1:
+        if name != "stratum" and len(values) > 1:
             raise ValueError(f"{name} is given once")
-
-
-def _one_of(query: QueryParams, name: str, known: Sequence[str], default: str) -> str:
-    asked = query.get(name, default)
-    if asked not in known:
-        raise ValueError(f"{name} is {' or '.join(known)}, got {asked[:40]!r}")
-    return asked
-
-
-def _number(query: QueryParams, name: str) -> int:
-    asked = query.get(name, "")
-    if not (asked.isascii() and asked.isdigit() and len(asked) < 10):
-        raise ValueError(f"{name} is a number of periods, got {asked[:40]!r}")
-    return int(asked)
-
-
-def _confidence(query: QueryParams) -> float | None:
-    if (asked := query.get("confidence")) is None:
-        return None
+        asked[name] = values if name == "stratum" else values[0]
     try:
-        level = float(asked)
-    except ValueError:
-        level = 0.0
-    if not 0.5 <= level <= 0.999999:
-        raise ValueError(f"confidence is a level between 0.5 and 0.999999, got {asked[:40]!r}")
-    return level
+        return msgspec.convert(asked, kind, strict=False)
+    except msgspec.ValidationError as error:  # such as "Expected `int` >= 0 - at `$.until`"
+        expected, _, place = str(error).partition(" - at `$.")
+        name = place.rstrip("`").partition("[")[0]
+        if name in _CHOICES:
+            expected = f"it is {' or '.join(_CHOICES[name])}"
+        raise ValueError(f"{name}: {expected}, got {str(asked[name])[:40]!r}" if name else f"{error}") from error
 
 
 def _strata(asked: Sequence[str], published: PublishedSurvey) -> tuple[StratumNumber, ...] | None:
     if not asked:
         return None
-    told: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for name, _, value in (each.partition(":") for each in asked):
-        told.setdefault(name, set()).add(value)
-    chosen = tuple(select(published.survey.breakdowns, told))
+        values.setdefault(name, set()).add(value)
+    chosen = tuple(select(published.survey.breakdowns, values))
     return None if len(chosen) == count_strata(published.survey.breakdowns) else chosen
 
 
-def _period(query: QueryParams, name: str, published: PublishedSurvey, last_shown: int, now: UnixSeconds) -> int:
-    if name in query and "time" in query:
+def _period(asked: AnyQuery, name: str, published: PublishedSurvey, last_shown: int, now: UnixSeconds) -> int:
+    period, time = getattr(asked, name), getattr(asked, "time", UNSET)
+    if period is not UNSET and time is not UNSET:
         raise ValueError(f"give one of {name} and time")
-    if name in query:
-        return check_closed(published, _number(query, name), now)
-    if "time" in query:
+    if time is not UNSET:
         calendar = published.survey.calendar
-        elapsed = parse_instant(query["time"]) - calendar.start
-        return check_closed(published, floor(elapsed / calendar.period), now)
+        period = floor((parse_instant(time) - calendar.start) / calendar.period)
+    if period is not UNSET:
+        return check_closed(published, period, now)
     if last_shown == 0:
         raise NotEstimable(
             "nothing of this survey is shown yet: no period has closed and been answered by enough, or been sealed"

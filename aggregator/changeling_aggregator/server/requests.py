@@ -1,17 +1,36 @@
-"""What endpoints ask of a request: its service, a body of bounded size, a signed object in it, a survey's id."""
+"""What endpoints ask of a request: a bounded body, a signed object, a survey, and who it is that asks."""
 
 import asyncio
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, SurveyId
-from changeling_protocol.wire import ErrorCode
-from starlette.requests import ClientDisconnect, Request
+from changeling_protocol.wire import ErrorCode, is_loopback
+from starlette.requests import Request
+from starlette.types import Receive
 
-from ..errors import TurnedDown
-from ..ingest import PublishedSurvey
-from . import bodies
-from .service import Service
+from ..errors import Overloaded, TurnedDown
+from ..ingest import PublishedSurvey, Registry
+from ..store import Token, TokenScope, hash_of
+from . import limits
+from .service import Admission, Service
+
+LOOPBACK_COOKIE = "changeling"
+SECURE_COOKIE = "__Host-changeling"
+"""Browsers take a cookie of such a name over TLS alone, and from the very host that it is for."""
+TELL_ADDRESSES = frozenset(
+    {
+        *("cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "client-ip", "fastly-client-ip", "fly-client-ip"),
+        *("forwarded", "true-client-ip", "x-appengine-user-ip", "x-azure-clientip", "x-azure-socketip", "x-client-ip"),
+        *("x-cluster-client-ip", "x-envoy-external-address", "x-forwarded", "x-forwarded-for"),
+        *("x-original-forwarded-for", "x-real-ip"),
+    }
+)
+"""The headers by which proxies tell the address of whom they speak for."""
+ADMISSION_SECONDS = 10.0
+"""So long the operator's rule for uploads may think about one."""
+_log = logging.getLogger("changeling")
 
 
 def service_of(request: Request) -> Service:
@@ -21,33 +40,44 @@ def service_of(request: Request) -> Service:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long.
+    """The body of a request, as `read_from` reads it."""
+    bodies: limits.Bodies = request.app.state.service.bodies
+    return await read_from(request.receive, request.headers.get("content-length", "").encode(), bodies, most)
 
-    It is too slow as well where bodies that are on their way leave no room, and it has taken the most of it.
+
+async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most: int) -> bytes:
+    """A body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long.
+
+    stated: the header `content-length`, or nothing. Raises Overloaded where bodies on their way leave no room.
     """
-    arriving = service_of(request).bodies
-    stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > most:
         raise _too_large(most)
     pieces: list[bytes] = []
+    size, more = 0, True
     try:
-        async with asyncio.timeout(min(bodies.SLOW_SECONDS, bodies.BODY_SECONDS)) as deadline:
-            body = arriving.begin(deadline)
-            try:
-                async for chunk in request.stream():
-                    pieces.append(chunk)
-                    if chunk:
-                        arriving.add(body, len(chunk))
-                    if body.size > most:
-                        raise _too_large(most)
-            finally:
-                arriving.end(body)
+        async with asyncio.timeout(limits.BODY_SECONDS):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise TurnedDown(ErrorCode.MALFORMED, "the body broke off")  # which nobody is there to hear
+                piece, more = message.get("body", b""), message.get("more_body", False)
+                if size + len(piece) > most:
+                    raise _too_large(most)
+                pieces.append(piece)
+                size += len(piece)
+                bodies.size += len(piece)
+                if bodies.size > limits.MOST_BODIES_BYTES:
+                    raise Overloaded("more bodies are on their way than are kept in memory: come again later")
     except TimeoutError as error:
-        sentence = f"a body here arrives within {bodies.BODY_SECONDS:g} seconds, and without long pauses"
+        sentence = f"a body here arrives within {limits.BODY_SECONDS:g} seconds"
         raise TurnedDown(ErrorCode.TOO_SLOW, sentence, {"connection": "close"}) from error
-    except ClientDisconnect as error:
-        raise TurnedDown(ErrorCode.MALFORMED, "the body broke off") from error  # which nobody is there to hear
+    finally:
+        bodies.size -= size
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _too_large(most: int) -> TurnedDown:
+    return TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
 
 
 @contextmanager
@@ -59,10 +89,6 @@ def reading_signed() -> Iterator[None]:
         raise TurnedDown(ErrorCode.BAD_SIGNATURE, f"{error}") from error
     except MalformedBytes as error:
         raise TurnedDown(ErrorCode.MALFORMED, f"{error}") from error
-
-
-def _too_large(most: int) -> TurnedDown:
-    return TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
 
 
 def id_in_path(request: Request) -> SurveyId:
@@ -82,3 +108,88 @@ def survey_in_path(request: Request) -> PublishedSurvey:
     if published is None:
         raise TurnedDown(ErrorCode.NOT_FOUND, "no survey with this id is published here")
     return published
+
+
+def require(request: Request, scope: TokenScope) -> None:
+    """Let only those pass who show a token for this: 401, or 403 where it is for other things."""
+    check_scope(_token(request), scope)
+
+
+def check_scope(token: Token | None, scope: TokenScope) -> None:
+    """Turn down what shows no token, or one for other things."""
+    if token is None:
+        sentence = f"this needs a token with the scope {scope.value}"
+        raise TurnedDown(ErrorCode.UNAUTHORIZED, sentence, {"www-authenticate": "Bearer"})
+    if scope not in token.scopes:
+        raise TurnedDown(ErrorCode.FORBIDDEN, f"this token has not the scope {scope.value}")
+
+
+def may(request: Request, scope: TokenScope) -> bool:
+    """Whether a token for this is shown, or was when signing in; 401 for one that the server does not know."""
+    token = _token(request)
+    if token is None and "authorization" in request.headers:
+        require(request, scope)
+    token = token or signed_in(request)
+    return token is not None and scope in token.scopes
+
+
+def require_reader(request: Request, published: PublishedSurvey) -> None:
+    """Let everybody read the results of a public survey, and only those with a token for it those of another."""
+    if not published.public:
+        check_scope(_token(request) or signed_in(request), TokenScope.READ)
+
+
+def signed_in(request: Request) -> Token | None:
+    """The token that a browser's session was begun with. It is good for looking at things alone: a request that changes
+    anything shows a token itself.
+    """
+    service = service_of(request)
+    session = request.cookies.get(session_cookie(request))
+    looks = request.method in ("GET", "HEAD")
+    shown = service.sessions.token_of(session) if looks and session is not None else None
+    return None if shown is None else service.registry.tokens.get(shown)
+
+
+def session_cookie(request: Request) -> str:
+    """The name of the cookie that a session is kept in."""
+    return SECURE_COOKIE if needs_secure(request) else LOOPBACK_COOKIE
+
+
+def needs_secure(request: Request) -> bool:
+    """Whether the cookie is for TLS alone: always, but for a browser on this machine."""
+    named = request.headers.get("host", "")  # with a port, or not
+    host = named[1:].partition("]")[0] if named.startswith("[") else named.partition(":")[0]
+    return request.scope["scheme"] != "http" or not is_loopback(host)
+
+
+def token_in(registry: Registry, authorization: str) -> Token | None:
+    """The token that this header shows; None where it shows none that is known."""
+    scheme, _, shown = authorization.partition(" ")
+    return registry.tokens.get(hash_of(shown.strip())) if scheme.lower() == "bearer" else None
+
+
+def _token(request: Request) -> Token | None:
+    return token_in(service_of(request).registry, request.headers.get("authorization", ""))
+
+
+async def require_admission(admission: Admission, headers: Mapping[str, str], body: bytes) -> None:
+    """Let an upload pass that the operator's own rule admits: else 403, with its sentence.
+
+    The rule is given the request's headers without those that tell an address. Of what it raises only the kind is
+    logged: its words may hold what was shown to it.
+    Raises Overloaded, for 503, where the rule fails, takes longer than ADMISSION_SECONDS, or says what it should not.
+    """
+    passed = {name: value for name, value in headers.items() if name not in TELL_ADDRESSES}
+    try:
+        async with asyncio.timeout(ADMISSION_SECONDS):
+            refusal: object = await admission(passed, body)
+    except Exception as error:
+        failed = f"raised {type(error).__name__}"
+    else:
+        if refusal is None:
+            return
+        if isinstance(refusal, str):
+            raise TurnedDown(ErrorCode.FORBIDDEN, refusal)
+        failed = f"returned {type(refusal).__name__}"
+    _log.error("the rule for admission %s: an upload was turned away", failed)
+    raise Overloaded("whether this upload is admitted cannot be told at the moment")

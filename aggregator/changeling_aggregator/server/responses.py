@@ -1,29 +1,70 @@
-"""The forms of an answer: canonical MessagePack, JSON, or a problem document, which holds no trace."""
+"""The forms of an answer: canonical MessagePack, JSON, or a problem document, which holds no trace; and who keeps it.
+
+**Results.** Only snapshots change what is shown, and the next is not taken before the next closing is due, unless late
+reports may still change one that is shown. So open results stand for a while in any cache; those that ask a token in
+none but the reader's own, which asks each time whether they still hold.
+
+**Sealing keys.** The list is the same for every device. A cache may give it out for a minute, and never beyond the
+expiry of the key in it, which is harmless in every state of a key:
+
+- pending: nobody is given it yet. The key before it is good until the second in which this one begins.
+- active: it is what the server itself would give. A device keeps a key for its whole life, far longer than a cache.
+- expired: no cache gives it out any more. Devices check its dates themselves, and a server goes on taking what was
+  sealed to it for the skew of clocks.
+- destroyed: that is a grace after it expired, so no cache can have it. Only a restored store may lack a key that is
+  still active. Whoever seals to that one is refused, keeps the report, and asks for the key again: for a minute a cache
+  may answer with the same.
+
+An empty list is kept by no cache, so the first key reaches devices at once. Ending or withdrawing a survey changes no
+key. Devices ask caches not to answer them, for the sake of the time of day in an answer; a cache that answers all the
+same has to say the answer's `Age`, by which they know not to go by that time.
+"""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
+from hashlib import blake2b
+from math import floor
 from typing import Any
 
-from changeling_protocol.wire import HTTP_STATUS, MSGPACK, PROBLEM, ErrorAnswer, ErrorCode
+import msgspec
+from changeling_protocol import SealingKey, UnixSeconds
+from changeling_protocol.wire import HTTP_STATUS, JSON, MSGPACK, PROBLEM, ErrorAnswer, ErrorCode
 from changeling_statistics import NotEstimable
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
 from ..errors import Overloaded, StoreError, TurnedDown, Unwritable
-from .caching import UNKEPT
-from .refusals import count_refused
+from ..ingest import PublishedSurvey
+from ..store import NO_ANSWER, Looked
 
 RETRY_AFTER_SECONDS = 5
+UNKEPT = "no-store"
+"""For errors, and whatever else holds for one moment."""
+OWN = "private, no-cache"
+MOST_SECONDS = 3600
+"""However far off the next closing is, as a survey may be ended early."""
+PROVISIONAL_SECONDS = 60
+"""While late reports may still change what is shown."""
+FOR_GOOD_SECONDS = 86_400
+"""When all is shown for good."""
+KEYS_SECONDS = 60
+"""The list of sealing keys: a cache asks a server for it once in that time, however many devices ask the cache."""
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that is being answered, which is on the answer and in the log."""
+turned_down_so_far: Counter[ErrorCode] = Counter()
+"""How often this process turned a request down, by reason. Refused reports are counted in the store, by survey."""
 _log = logging.getLogger("changeling")
-_OF_THE_ROUTER = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
+_ROUTER_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
 """What Starlette itself answers with an error, by status."""
+
+
+def json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON: of a struct, or of what msgspec encodes. Not a number is null."""
+    return Response(msgspec.json.encode(content), status, headers, media_type=JSON)
 
 
 def packed(body: bytes) -> Response:
@@ -33,9 +74,43 @@ def packed(body: bytes) -> Response:
 
 def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """The answer to a request that is turned down, which is counted; no cache keeps it."""
-    count_refused(code)
+    turned_down_so_far[code] += 1
     unkept = {**(headers or {}), "cache-control": UNKEPT}
     return Response(ErrorAnswer(code, detail).encode(), HTTP_STATUS[code], unkept, media_type=PROBLEM)
+
+
+def tag_of(content: bytes) -> str:
+    """The entity tag of this content, or of what determines it, with its quotation marks as `ETag` has it."""
+    return f'"{blake2b(content, digest_size=16).hexdigest()}"'
+
+
+def is_kept(request: Request, tag: str) -> bool:
+    """Whether the sender says, in `If-None-Match`, that it has the content with this tag, so that 304 is enough."""
+    asked = request.headers.get("if-none-match", "")
+    return asked.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in asked.split(","))
+
+
+def cache_control(published: PublishedSurvey, looked: Looked, now: UnixSeconds) -> str:
+    """The header of an answer that is made of what is shown of a survey. now: Unix seconds."""
+    if not published.public:
+        return OWN
+    survey = published.survey
+    if looked.final >= published.last:
+        seconds = FOR_GOOD_SECONDS
+    else:
+        seconds = PROVISIONAL_SECONDS if looked.final < looked.due else MOST_SECONDS
+        coming = min(looked.due + 1, published.last)
+        if coming != looked.due:
+            due = survey.calendar.time(coming) + survey.skew + survey.spread
+            seconds = max(0, min(seconds, floor(due - now)))
+    return f"public, max-age={seconds}"
+
+
+def cache_control_of_keys(offered: SealingKey | None, now: UnixSeconds) -> str:
+    """The header of the list of sealing keys. offered: the key in it, None where it is empty. now: Unix seconds."""
+    if offered is None:
+        return UNKEPT
+    return f"public, max-age={max(0, min(KEYS_SECONDS, floor(offered.expires - now)))}"
 
 
 def _turned_down(_: Request, error: Exception) -> Response:
@@ -45,17 +120,12 @@ def _turned_down(_: Request, error: Exception) -> Response:
 
 def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
-    code = _OF_THE_ROUTER.get(error.status_code, ErrorCode.MALFORMED)
+    code = _ROUTER_CODES.get(error.status_code, ErrorCode.MALFORMED)
     headers = {**(error.headers or {})}
-    if code is ErrorCode.METHOD_NOT_ALLOWED:
-        headers["allow"] = ", ".join(sorted(_methods_at(request)))
+    if code is ErrorCode.METHOD_NOT_ALLOWED:  # Starlette names the methods of the first of the path's routes alone
+        there = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
+        headers["allow"] = ", ".join(sorted({method for route in there for method in route.methods or ()}))
     return turned_down(code, error.detail, headers)
-
-
-def _methods_at(request: Request) -> set[str]:
-    """All that the path takes: Starlette names those of the first of its routes alone."""
-    there = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
-    return {method for route in there for method in route.methods or ()}
 
 
 def _not_estimable(_: Request, error: Exception) -> Response:
@@ -80,8 +150,7 @@ HANDLERS: dict[Any, Any] = {
     Overloaded: _come_again,
     Unwritable: _come_again,
     StoreError: _come_again,
-    DBAPIError: _come_again,
-    NoConnection: _come_again,
+    **dict.fromkeys(NO_ANSWER, _come_again),
     Exception: _failed,
 }
 """By the exception that an endpoint raises."""

@@ -1,29 +1,28 @@
-"""What one serving process is made of: its store, its threads and what it remembers. Knows no HTTP."""
+"""One serving process: its store, its threads and what it remembers. Knows no HTTP."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Event, Thread
 from time import monotonic
 from typing import TypeAlias
 
 from ..fold import FoldProcess
-from ..ingest import Committer, Registry
-from ..ingest.committer import MOST_STORE_BYTES
+from ..ingest import MOST_STORE_BYTES, Committer, Registry
 from ..store import Store
-from .bodies import Bodies
-from .clock import Clock, MovableClock
-from .estimating import Estimating
+from .clock import Clock, GuardedClock, MovableClock
 from .fold_loop import FoldLoop
-from .guarded_clock import GuardedClock
-from .rates import Rates
+from .front_door import Traffic
+from .limits import Bodies, Rates
 from .sessions import Sessions
-from .shown import Showing
-from .traffic import Traffic
-from .writing_back import WritingBack
+from .shown import Estimating, Showing
 
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
 """An operator's own rule for uploads, such as the attestation of an app, or a blind token: it is given a request's
 headers, in lower case, and its body, and returns None, or a sentence that says why it is not admitted. It is given no
 address, nor a header in which a proxy tells one, and must keep nothing of what it sees."""
+WRITE_BACK_SECONDS = 1.0
+_log = logging.getLogger("changeling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Settings:
 
 
 class Service:
-    """An aggregation server on an open store. Raises sqlalchemy's errors where the store fails.
+    """An aggregation server on an open store. Raises what the store raises.
 
     folding: the process that folds; without one a thread of this process does.
     """
@@ -61,7 +60,6 @@ class Service:
         self.registry.refresh()
         self.committer = Committer(store, self.clock, settings.most_store_bytes, settings.segments)
         self.folding = FoldLoop(store, self.registry, self.clock, folding, self.committer.flush, folds=settings.folds)
-        self.writing_back = WritingBack(store)
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()
@@ -69,27 +67,39 @@ class Service:
         self.rates = Rates(most, monotonic) if most else None
         self.sessions = Sessions(monotonic)
         self.traffic = Traffic()
+        self._stop = Event()
+        self._writing_back = Thread(target=self._write_back, name="writing back", daemon=True)
 
     @property
     def movable_clock(self) -> MovableClock | None:
         """The clock, where it can be moved over HTTP."""
         return self.clock if isinstance(self.clock, MovableClock) else None
 
-    def start(self) -> None:
-        """Begin to commit uploads and to fold."""
-        self.committer.start()
-        self.folding.start()
-        self.writing_back.start()
-
-    def close(self) -> None:
-        """Commit what was taken in, finish the batch that is being folded, close the store."""
-        self.committer.close()
-        self.folding.close()
-        self.writing_back.close()
-        self.estimating.close()
-        self.store.close()
-
     @property
     def guarded_clock(self) -> GuardedClock | None:
         """The clock, where it is compared with a steady one."""
         return self.clock if isinstance(self.clock, GuardedClock) else None
+
+    def start(self) -> None:
+        """Begin to commit uploads and to fold."""
+        self.committer.start()
+        self.folding.start()
+        self._writing_back.start()
+
+    def close(self) -> None:
+        """Commit what was taken in, finish the batch that is being folded, close the store."""
+        self._stop.set()
+        self.committer.close()
+        self.folding.close()
+        if self._writing_back.ident is not None:
+            self._writing_back.join()
+        self.estimating.close()
+        self.store.close()
+
+    def _write_back(self) -> None:
+        """Put what uploads wrote to its place, so that no upload waits for it; the fold does so once it has counted."""
+        while not self._stop.wait(WRITE_BACK_SECONDS):
+            try:
+                self.store.write_back()
+            except Exception:  # a full disk today is no reason not to try again
+                _log.exception("what uploads wrote cannot be put to its place, which will be tried again")

@@ -1,11 +1,17 @@
-"""What is shown of surveys, as this process last read it: the snapshots that the fold took, and nothing else.
+"""The snapshots that the fold took, as this process last read them, and the answers that are made of them.
 
 Estimates, status and everything else that anybody may read is made of this alone. A node with fewer reports than the
 survey's minimum is left out; so is one of a union of strata from which, by subtraction, fewer could be told.
+
+Answers are worked out on threads of their own: a few at a time, each once, and none that nobody waits for any more. So
+whoever asks for many, for the same again and again, or goes away before the answer, keeps neither uploads nor the fold
+waiting, nor other readers for long.
 """
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -22,14 +28,19 @@ from changeling_statistics import (
     smoothing,
 )
 
+from ..errors import Overloaded
 from ..ingest import PublishedSurvey
-from ..store import Store
-from ..store.snapshots import Looked, Lot, LotKey, looked_at_survey, shown_lots
+from ..store import Looked, Lot, LotKey, Store
 from .questions import Method
 
 MOST_SURVEYS = 32
 MOST_UNIONS = 32
 MOST_SOLUTIONS = 4
+AT_ONCE = 2
+MOST_WAITING = 64
+"""So many questions wait for a thread at most; however many wait for the answer to one of them."""
+MOST_KEPT_BYTES = 64 * 2**20
+MOST_KEPT = 4096
 
 
 @dataclass(eq=False)
@@ -124,12 +135,12 @@ class Showing:
         survey = published.survey
         with self._lock:
             known = self._known.get(survey.id)
-        with self._store.reading() as connection:
-            looked = looked_at_survey(connection, survey.id)
+        with self._store.view() as view:
+            looked = view.looked_at_survey(survey.id)
             if known is not None and known.revision == looked.revision:
                 return known
             before = known if known is not None and known.revision < looked.revision else Shown(survey, Looked(), {})
-            lots = shown_lots(connection, survey.id, since=before.revision)
+            lots = view.shown_lots(survey.id, since=before.revision)
         shown = Shown(survey, looked, {**before.lots, **lots})
         with self._lock:
             self._known[survey.id] = shown
@@ -137,3 +148,85 @@ class Showing:
             if len(self._known) > MOST_SURVEYS:
                 self._known.popitem(last=False)
         return shown
+
+
+@dataclass(slots=True)
+class _Work:
+    """An answer that is being made, or waits for it. readers: how many still want it."""
+
+    made: Future[bytes]
+    readers: int = 0
+    begun: bool = field(default=False)
+
+
+class Estimating:
+    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="estimate")
+        self._lock = Lock()
+        self._work: dict[Hashable, _Work] = {}
+        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._kept_bytes = 0
+
+    def kept(self, key: Hashable) -> bytes | None:
+        """The answer to a question, where it is kept."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    async def answer(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+        """What `make` returns, or returned for this key, or is about to on another thread.
+
+        If this is cancelled before the answer is begun, and nobody else waits for it, it is not made.
+        key: says all that the answer hangs on. Raises what `make` does, Overloaded where too many wait.
+        """
+        if (kept := self.kept(key)) is not None:
+            return kept
+        with self._lock:
+            work = self._work.get(key)
+            if work is None:
+                if len(self._work) >= AT_ONCE + MOST_WAITING:
+                    raise Overloaded("more estimates are asked for than this server makes at a time: come again later")
+                work = self._work[key] = _Work(Future())
+                self._threads.submit(self._make, key, work, make)
+            work.readers += 1
+        try:
+            return await asyncio.shield(asyncio.wrap_future(work.made))
+        finally:
+            self._left(key, work)
+
+    def close(self) -> None:
+        """Finish the answers in hand, no others."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _left(self, key: Hashable, work: _Work) -> None:
+        """One reader less; what nobody waits for, and is not begun, makes room for others."""
+        with self._lock:
+            work.readers -= 1
+            if work.readers == 0 and not work.begun and self._work.get(key) is work:
+                del self._work[key]
+
+    def _make(self, key: Hashable, work: _Work, make: Callable[[], bytes]) -> None:
+        with self._lock:
+            if self._work.get(key) is not work:
+                return  # everybody who asked has gone
+            work.begun = True
+        try:
+            answer = make()
+        except BaseException as error:
+            with self._lock:
+                del self._work[key]
+            work.made.set_exception(error)
+            return
+        with self._lock:
+            self._keep(key, answer)
+            del self._work[key]
+        work.made.set_result(answer)
+
+    def _keep(self, key: Hashable, answer: bytes) -> None:
+        self._kept[key] = answer
+        self._kept_bytes += len(answer)
+        while self._kept_bytes > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])

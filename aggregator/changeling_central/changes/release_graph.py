@@ -40,7 +40,7 @@ class BestEstimates:
 
     def start(self) -> Frontier:
         """Before the first period, where the query is 0."""
-        return Frontier.before(self.columns, 0)
+        return Frontier.before(self.columns)
 
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
         """One more period: the query at its end."""
@@ -48,7 +48,6 @@ class BestEstimates:
             np.array([release.node.start for release in nodes], np.intp),
             np.array([release.variance for release in nodes]),
             np.array([release.values for release in nodes], np.float64).reshape(len(nodes), self.columns),
-            np.zeros((len(nodes), 0)),
         )
         after, online = advance(frontier, closing, self._last_use())
         if online is None:

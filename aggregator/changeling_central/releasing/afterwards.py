@@ -94,7 +94,7 @@ def _estimates(name: str, nodes: list[NodeRelease], window: int | None) -> list[
     for first in range(1, last + 1, AT_ONCE):
         times = list(range(first, min(first + AT_ONCE, last + 1)))
         to_zero = network.unit_sources(times)
-        errors = np.sqrt(network.spread(to_zero, network.variance[:, None])[:, 0])
+        errors = np.sqrt(network.rows(to_zero) ** 2 @ network.variance)
         found += [(t, Shown(f"{name}, afterwards", levels[t], error)) for t, error in zip(times, errors, strict=True)]
         if window is None or times[-1] < window:
             continue
@@ -102,7 +102,7 @@ def _estimates(name: str, nodes: list[NodeRelease], window: int | None) -> list[
         sources = np.zeros((last + 1, len(ends)))
         for column, t in enumerate(ends):
             sources[t, column], sources[t - window, column] = 1.0, -1.0
-        errors = np.sqrt(network.spread(sources, network.variance[:, None])[:, 0])
+        errors = np.sqrt(network.rows(sources) ** 2 @ network.variance)
         label = f"{name}, afterwards{over_window(window)}"
         found += [
             (t, Shown(label, levels[t] - levels[t - window], error)) for t, error in zip(ends, errors, strict=True)

@@ -93,9 +93,9 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         """Raises BadState for nodes or a release graph of another hierarchy, or of different periods."""
         self.mechanism.check(state.nodes)
         graph, F, w = state.graph, len(state.graph.times), self.mechanism.query.width
-        shapes = (graph.part.shape, graph.planned.shape, graph.values.shape, graph.covariance.shape)
+        shapes = (graph.part.shape, graph.planned.shape, graph.values.shape)
         floats = graph.planned.dtype == graph.values.dtype == np.float64
-        if shapes != ((F,), (F, F), (F, w), (F, F, 0)) or graph.part.dtype != np.intp or not floats:
+        if shapes != ((F,), (F, F), (F, w)) or graph.part.dtype != np.intp or not floats:
             raise BadState("the state's release graph is not of this hierarchy")
         if graph.period != state.nodes.period or not all(0 <= time <= graph.period for time in graph.times):
             raise BadState("the state's release graph is not as far as its nodes")

@@ -1,4 +1,9 @@
-"""The links of the chains of nodes that tell, or bound, who changed between two times."""
+"""Chains of published change nodes that lead from one time to another: they tell, or bound, who changed in between.
+
+A node (s, e] tells how many entries changed between s and e. Over a span that is no node, the nodes of a chain add up
+to at least that: an entry that came back has changed in between, but not over the span. A chain goes forward only, so
+that what closes later never changes which is taken; nor do tallies.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -55,8 +60,8 @@ def links(releases: Releases, changes: Indices, identified: NDArray[np.bool_]) -
 
 
 @dataclass(frozen=True, eq=False)
-class Routes:
-    """The shortest chains of edges between all pairs of some times.
+class Chains:
+    """The shortest chains of edges between all P = F(F-1)/2 pairs of some times.
 
     periods: the last time there may be.
     start, end: the two times of each edge, shape (E,).
@@ -74,12 +79,12 @@ class Routes:
 
     @cached_property
     def first(self) -> Indices:
-        """The earlier time of every pair, as an index into `times`: shape (F(F-1)/2,)."""
+        """The earlier time of every pair, as an index into `times`, shape (P,)."""
         return np.triu_indices(len(self.times), 1)[0].astype(np.intp)
 
     @cached_property
     def second(self) -> Indices:
-        """The later time of every pair, as an index into `times`: shape (F(F-1)/2,)."""
+        """The later time of every pair, as an index into `times`, shape (P,)."""
         return np.triu_indices(len(self.times), 1)[1].astype(np.intp)
 
     def pair(self, start: Indices, end: Indices) -> Indices:
@@ -91,62 +96,60 @@ class Routes:
         number = i * F - i * (i + 1) // 2 + j - i - 1
         return np.where((self.times[i] == start) & (self.times[j] == end), number, -1).astype(np.intp)
 
-    @property
+    @cached_property
     def expected(self) -> Floats:
-        """The length of each pair's chain, shape (F(F-1)/2,); inf if there is none."""
-        return self._of_pairs[0]
-
-    @property
-    def hops(self) -> NDArray[np.int32]:
-        """How many edges each pair's chain has, shape (F(F-1)/2,); 0 if there is none."""
-        return self._of_pairs[1]
-
-    @property
-    def told(self) -> NDArray[np.bool_]:
-        """Whether every edge of a pair's chain tells who changed, shape (F(F-1)/2,); true if it has none."""
-        return self._of_pairs[2]
-
-    def chains(self, pairs: Indices | None = None) -> Any:
-        """Which edges the chains of p pairs are made of: sparse, shape (p, E).
-
-        pairs: their numbers; None for all, which is worked out once.
-        """
-        return self._all_chains if pairs is None else self._chains(pairs)
+        """The length of each pair's chain, shape (P,); inf if there is none."""
+        length: Floats = self._shortest[0][self.times[self.second], self.first]
+        return length
 
     @cached_property
-    def _all_chains(self) -> Any:
-        return self._chains(np.arange(len(self.first), dtype=np.intp))
+    def hops(self) -> NDArray[np.int32]:
+        """How many edges each pair's chain has, shape (P,); 0 if there is none."""
+        hops: NDArray[np.int32] = self._shortest[1][self.times[self.second], self.first]
+        return hops
 
-    def _chains(self, pairs: Indices) -> Any:
+    @cached_property
+    def told(self) -> NDArray[np.bool_]:
+        """Whether every edge of a pair's chain tells who changed, shape (P,); true if it has none."""
+        told: NDArray[np.bool_] = self._shortest[2][self.times[self.second], self.first]
+        return told
+
+    def edges(self, pairs: Indices | None = None) -> Any:
+        """Which edges the chains of p pairs are made of: sparse, shape (p, E). pairs: their numbers; None for all."""
+        return self._edges_of_all if pairs is None else self._edges(pairs)
+
+    @cached_property
+    def _edges_of_all(self) -> Any:
+        return self._edges(np.arange(len(self.first), dtype=np.intp))
+
+    def _edges(self, pairs: Indices) -> Any:
         from scipy.sparse import csr_matrix  # late: it loads slowly
 
-        last = self._shortest.last
+        last = self._shortest[3]
         at, source = self.times[self.second[pairs]], self.first[pairs]
         going = np.flatnonzero(last[at, source] >= 0)
-        rows, columns = [], []
+        rows, columns = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
         while len(going):
             edge = last[at[going], source[going]]
             rows.append(going)
             columns.append(edge)
             at[going] = self.start[edge]
             going = going[at[going] != self.times[source[going]]]
-        row = np.concatenate([*rows, np.zeros(0, np.intp)])
-        column = np.concatenate([*columns, np.zeros(0, np.intp)])
+        row, column = np.concatenate(rows), np.concatenate(columns)
         return csr_matrix((np.ones(len(row)), (row, column)), shape=(len(pairs), len(self.start)))
 
     @cached_property
-    def _of_pairs(self) -> tuple[Floats, NDArray[np.int32], NDArray[np.bool_]]:
-        at, found = (self.times[self.second], self.first), self._shortest
-        return found.length[at], found.hops[at], found.told[at]
+    def _shortest(self) -> tuple[NDArray[Any], ...]:
+        """Length, hops and `told` of the shortest chains, and the last edge of each, -1 if there is none.
 
-    @cached_property
-    def _shortest(self) -> "_Shortest":
-        """Edge by edge in the order of their ends: what leads to the start of an edge is known by then."""
+        Edge by edge in the order of their ends: what leads to the start of an edge is known by then. Of several over
+        one span the first counts.
+        """
         shape = self.periods + 1, len(self.times)
         length, told = np.full(shape, np.inf), np.ones(shape, np.bool_)
         hops, last = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
         length[self.times, np.arange(shape[1])] = 0.0
-        distinct = self._distinct[np.lexsort((self.start[self._distinct], self.end[self._distinct]))]
+        distinct = np.unique(self.end * (self.periods + 1) + self.start, return_index=True)[1]
         earlier = np.searchsorted(self.times, self.start[distinct], side="right")
         for edge, sources in zip(distinct.tolist(), earlier.tolist(), strict=True):
             start, end = self.start[edge], self.end[edge]
@@ -155,38 +158,15 @@ class Routes:
             length[end, better], last[end, better] = there[better], edge
             hops[end, better] = hops[start, better] + 1
             told[end, better] = told[start, better] & self.tells[edge]
-        return _Shortest(length, hops, told, last)
-
-    @cached_property
-    def _distinct(self) -> Indices:
-        """The edges of distinct spans: of several over one span, the first."""
-        keys = self.start * (self.periods + 1) + self.end
-        first: Indices = np.unique(keys, return_index=True)[1].astype(np.intp)
-        return first
+        return length, hops, told, last
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Shortest:
-    """The shortest chains from F times to the times 0..T, each of shape (T+1, F).
-
-    length, hops, told: as of `Routes`. last: the last edge of a chain, -1 if there is none.
-    """
-
-    length: Floats
-    hops: NDArray[np.int32]
-    told: NDArray[np.bool_]
-    last: NDArray[np.int32]
-
-
-def routes(
-    periods: int, start: Indices, end: Indices, length: Floats, tells: NDArray[np.bool_], times: Indices
-) -> Routes:
-    """The `Routes` of these, worked out once for edges and times that are the same."""
-    edges = start.tobytes(), end.tobytes(), length.tobytes(), tells.tobytes()
-    return _routes(periods, *edges, times.tobytes())
+def chains(periods: int, made: Links, length: Floats, times: Indices) -> Chains:
+    """The `Chains` of some links, worked out once for links and times that are the same."""
+    return _chains(periods, *(each.tobytes() for each in (made.start, made.end, length, made.tells, times)))
 
 
 @lru_cache(maxsize=4)
-def _routes(periods: int, start: bytes, end: bytes, length: bytes, tells: bytes, times: bytes) -> Routes:
+def _chains(periods: int, start: bytes, end: bytes, length: bytes, tells: bytes, times: bytes) -> Chains:
     first, last, at = (np.frombuffer(each, np.intp) for each in (start, end, times))
-    return Routes(periods, first, last, np.frombuffer(length), np.frombuffer(tells, np.bool_), at)
+    return Chains(periods, first, last, np.frombuffer(length), np.frombuffer(tells, np.bool_), at)

@@ -14,7 +14,6 @@ docs/mathematics.md, "Who is missing".
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from changeling_protocol import ReleasePlan, Survey
@@ -69,48 +68,37 @@ class Enrolment:
             by_group=by_group,
         )
 
-    def enrolled(self, until: int) -> float:
-        """How many entries were heard of by a time."""
-        return float(self.new[until] + self.missed[until])
-
-    def heard_last(self, until: int) -> float:
-        """How many entries were heard at the last closing by a time at which anybody was; 0 if there is none."""
-        there = np.flatnonzero(self.heard[: until + 1])
-        return float(self.heard[there[-1]]) if len(there) else 0.0
+    @cached_property
+    def enrolled(self) -> Floats:
+        """How many entries were heard of by each time, shape (T+1,)."""
+        enrolled: Floats = self.new + self.missed
+        return enrolled
 
     @cached_property
     def latest(self) -> Floats:
-        """`heard_last` at each time, shape (T+1,)."""
-        return self._at_each_time(self.heard[np.flatnonzero(self.heard)])
-
-    def scale(self, until: int) -> float:
-        """What takes estimates in units m to entries: enrolled / m, as known at a time."""
-        return self.enrolled(until) / float(self.stands_for[until])
-
-    def missing(self, until: int) -> "Missing":
-        """How many are missing at the closings by a time, as known then."""
-        there = np.flatnonzero(self.heard[: until + 1])
-        if not len(there):
-            return Missing(0.0, 0.0)
-        m, enrolled = self.stands_for[there], self.new[there] + self.missed[until]
-        shares = np.maximum(0.0, m / self.heard[there] - m / enrolled)
-        return Missing(float(shares.min()), float(np.median(shares[-RECENT:])))
+        """How many were heard at the last closing by each time at which anybody was, shape (T+1,); 0 before it."""
+        return self._at_each_time(self.heard[self._there])
 
     @cached_property
     def scales(self) -> Floats:
-        """`scale` at each time, shape (T+1,); 0 where nobody is enrolled."""
-        enrolled = self.new + self.missed
-        return np.divide(enrolled, self.stands_for, out=np.zeros_like(enrolled), where=self.stands_for > 0)
-
-    @cached_property
-    def lasting(self) -> Floats:
-        """`missing(t).lasting` at each time t, shape (T+1,)."""
-        return self._at_each_time(self._lasting)
+        """What takes estimates in units m to entries as known at each time, enrolled / m; 0 where nobody is."""
+        return np.divide(self.enrolled, self.stands_for, out=np.zeros_like(self.new), where=self.stands_for > 0)
 
     @cached_property
     def recent(self) -> Floats:
-        """`missing(t).recent` at each time t, shape (T+1,)."""
+        """By how much m / heard exceeds m / enrolled, as known at each time: the median of the latest closings; (T+1,).
+
+        0 if nobody is silent.
+        """
         return self._at_each_time(self._least_and_recent[1])
+
+    @cached_property
+    def lasting(self) -> Floats:
+        """The part of `recent` that is due to entries which fell silent for long, shape (T+1,).
+
+        It is what exceeds the closing at which fewest were silent; the rest strikes others at each closing.
+        """
+        return self._at_each_time(self._lasting)
 
     @cached_property
     def silence(self) -> Floats:
@@ -118,66 +106,42 @@ class Enrolment:
 
         0 where everybody was heard, or nobody.
         """
-        silence, enrolled = np.zeros(len(self.heard)), self.new + self.missed
-        there = np.flatnonzero(self.heard)
+        silence, there = np.zeros(len(self.heard)), self._there
         m, heard = self.stands_for[there], self.heard[there]
-        afresh = m / heard - m / enrolled[there] - self._lasting
-        silence[there] = np.maximum(0.0, afresh)
+        silence[there] = np.maximum(0.0, m / heard - m / self.enrolled[there] - self._lasting)
         return silence
+
+    @property
+    def _there(self) -> Indices:
+        """The times at which anybody was heard."""
+        return np.flatnonzero(self.heard)
 
     def _at_each_time(self, figures: Floats) -> Floats:
         """Figures of the times at which anybody was heard, each until the next of them; 0 before the first."""
-        there = np.flatnonzero(self.heard)
-        last = np.searchsorted(there, np.arange(len(self.heard)), side="right")
+        last = np.searchsorted(self._there, np.arange(len(self.heard)), side="right")
         return np.concatenate([[0.0], figures])[last]
 
     @property
     def _lasting(self) -> Floats:
-        """`missing(t).lasting` at each of the times at which anybody was heard."""
+        """`lasting` at each of the times at which anybody was heard."""
         least, recent = self._least_and_recent
         lasting: Floats = np.maximum(0.0, recent - least)
         return lasting
 
     @cached_property
     def _least_and_recent(self) -> tuple[Floats, Floats]:
-        """`missing(t)` at each of the times at which anybody was heard."""
-        there = np.flatnonzero(self.heard)
-        m, heard, new, missed = (each[there] for each in (self.stands_for, self.heard, self.new, self.missed))
-        least, windows = np.zeros(len(there)), np.full((len(there), RECENT), np.inf)
-        if not len(there):
-            return least, least
-        bounds = np.concatenate([[0], np.flatnonzero(np.diff(missed)) + 1, [len(there)]]).tolist()
-        for first, end in pairwise(bounds):  # from one to the next the number of those who were missed is the same
-            shares = np.maximum(0.0, m[:end] / heard[:end] - m[:end] / (new[:end] + missed[end - 1]))
-            least[first:end] = np.minimum.accumulate(shares)[first:]
-            for ago in range(min(RECENT, end)):
-                after = max(first, ago)
-                windows[after:end, ago] = shares[after - ago : end - ago]
-        return least, _medians(windows, np.minimum(np.arange(len(there)) + 1, RECENT))
+        """By how much m / heard exceeds m / enrolled, at the times at which anybody was heard, as known then.
 
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """By how much m / heard exceeds m / enrolled: 0 if nobody is silent.
-
-    least: at the closing at which fewest were silent. recent: the median of the latest closings.
-    """
-
-    least: float
-    recent: float
-
-    @property
-    def lasting(self) -> float:
-        """What is due to entries that fell silent for long: the rest strikes others at each closing."""
-        return max(0.0, self.recent - self.least)
-
-
-def _medians(windows: Floats, counts: Indices) -> Floats:
-    """The median of the least `counts` figures of each row; shape (rows,)."""
-    windows.sort(axis=1)
-    rows = np.arange(len(windows))
-    medians: Floats = (windows[rows, (counts - 1) // 2] + windows[rows, counts // 2]) / 2
-    return medians
+        At the closing at which fewest were silent, and the median of the latest closings.
+        """
+        m, heard, new, missed = (each[self._there] for each in (self.stands_for, self.heard, self.new, self.missed))
+        least, recent = np.zeros(len(m)), np.zeros(len(m))
+        for at in range(len(m)):
+            known = slice(at + 1)
+            shares = np.maximum(0.0, m[known] / heard[known] - m[known] / (new[known] + missed[at]))
+            latest = np.sort(shares[-RECENT:])
+            least[at], recent[at] = shares.min(), (latest[(len(latest) - 1) // 2] + latest[len(latest) // 2]) / 2
+        return least, recent
 
 
 def _stands_for(heard: Floats, newcomers: Floats, counted: Indices) -> Floats:

@@ -1,18 +1,28 @@
-"""How the reports that one entry of a joint group sends hang together, as far as second moments go.
+"""What is known of one entry before it answers: how its answers change, and the covariance of everything it says.
 
-One report by itself has the law of an ordinary randomizer, its track's. Two reports that both tell something are not
-independent. Let y and y' be what they decode to, about the base's mean, and δ and δ' what they tell. Then
+What an entry says of an edge e of the release graph is y_e/π_e if it reports there, and else 0; π_e is its chance to.
+Over the entries of a group the mean of that is the change over the edge. Its covariance V_g has three parts:
 
-    Cov(y, y') = ρ δ δ',   ρ = (P_ab - P_a P_b) / ((1 - p_a)(1 - p_b) gap_a gap_b)
+- response: what the randomizer adds to each report, on the diagonal;
+- joint: what reports of a joint group have in common besides their truths. Of two that tell something, let y and y' be
+  what they decode to, about the base's mean, and δ and δ' what they tell. Then
 
-P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does, gap = (P - p)/(1 - p).
-docs/joint.md, "What one entry says twice".
+      Cov(y, y') = ρ δ δ',   ρ = (P_ab - P_a P_b) / ((P_a - p_a)(P_b - p_b))
+
+  P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does;
+- sampling: that the entries differ, E δ_e δ_e', and that each reports only some of the edges.
+
+All are means over the answers and over the entries of a population. The designer's expectation (`ExpectedChanges`) is
+read as a population whose answers are uniform, and whose entries move to a uniformly random other answer at a steady
+rate; nobody's answer is deleted. One that behaves otherwise is estimated without bias too, only less well.
+docs/mathematics.md, "Planning"; docs/joint.md, "What one entry says twice".
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 from changeling_protocol import MICRO, ExpectedChanges, Group, Kernel, Randomizer, Track
@@ -49,37 +59,20 @@ def _correlations(kernel: Kernel) -> Floats:
 
 
 def _correlation(kernel: Kernel, one: int, other: int) -> float:
-    both = _both_agree(kernel, one, other) - _agrees(kernel, one) * _agrees(kernel, other)
-    worth = [(1 - kernel.agreements[at]) * Fraction(gap(kernel, at)) for at in (one, other)]
-    return float(both / (worth[0] * worth[1]))
+    def agree(*slots: int) -> Fraction:
+        """How likely these slots, by their tracks, all agree."""
+        used = [slots.count(track) for track in range(len(kernel.agreements))]
+        chance = prod((kernel.agreements[track] for track in slots), start=Fraction(1))
+        weight = sum(kernel.joint.weights[track] for track in slots)
+        return chance * kernel.density(used, weight) / kernel.density([0] * len(used), 0)
 
-
-def gap(kernel: Kernel, track: int) -> float:
-    """(P - p)/(1 - p): how much of what a slot of a track tells comes through."""
-    p = kernel.agreements[track]
-    return float((_agrees(kernel, track) - p) / (1 - p))
+    worth = [agree(track) - kernel.agreements[track] for track in (one, other)]
+    return float((agree(one, other) - agree(one) * agree(other)) / (worth[0] * worth[1]))
 
 
 def middle(track: Track) -> float:
     """What the base of a track decodes to, in each answer: 1/m for states, of which there are m; 0 for changes."""
     return 0.0 if track.reports_changes else 1.0 / track.randomizer.space.size
-
-
-def _agrees(kernel: Kernel, track: int) -> Fraction:
-    """P: how likely a slot of the track agrees."""
-    agreed = kernel.density(_used(kernel, track), kernel.joint.weights[track])
-    return kernel.agreements[track] * agreed / kernel.density(_used(kernel), 0)
-
-
-def _both_agree(kernel: Kernel, one: int, other: int) -> Fraction:
-    """P_ab: how likely two slots both agree."""
-    weights, chance = kernel.joint.weights, kernel.agreements[one] * kernel.agreements[other]
-    agreed = kernel.density(_used(kernel, one, other), weights[one] + weights[other])
-    return chance * agreed / kernel.density(_used(kernel), 0)
-
-
-def _used(kernel: Kernel, *tracks: int) -> list[int]:
-    return [tracks.count(at) for at in range(len(kernel.agreements))]
 
 
 def expected_variances(
@@ -101,7 +94,7 @@ def expected_variances(
     return np.where(start > 0, conserved, plain)
 
 
-def expected_spreads(answers: int, expected: ExpectedChanges, start: Indices, end: Indices) -> Floats:
+def change_variances(answers: int, expected: ExpectedChanges, start: Indices, end: Indices) -> Floats:
     """E δ² about the mean of δ, mean over the answers, for what an entry adds over each node (start, end], (nodes,).
 
     answers: z.
@@ -110,27 +103,8 @@ def expected_spreads(answers: int, expected: ExpectedChanges, start: Indices, en
     """
     before, after = shares_there(expected, start) / answers, shares_there(expected, end) / answers
     kept = before * (1 / answers + (1 - 1 / answers) * persistence(answers, expected) ** (end - start))
-    spreads: Floats = np.maximum(0.0, after + before - 2 * kept - (after - before) ** 2)
-    return spreads
-
-
-def expected_products(answers: int, expected: ExpectedChanges, rows: Indices, columns: Indices) -> Floats:
-    """Γ: how likely an entry has an answer at both of two times τ and τ', mean over the answers.
-
-        Γ = E x(τ)x(τ') = h {1/z + (1 - 1/z) φ^|τ-τ'|} / z
-
-    x(τ) is 1 if an entry has the answer at time τ, else 0; h is the share of entries that have any answer by the
-    earlier of the two times. At time 0, before the calendar, nobody has.
-
-    answers: z.
-    rows, columns: the times τ and τ'.
-    Returns shape (len(rows), len(columns)).
-    """
-    z = answers
-    early, late = np.minimum.outer(rows, columns), np.maximum.outer(rows, columns)
-    held = shares_there(expected, early)
-    products: Floats = held * (1 / z + (1 - 1 / z) * persistence(z, expected) ** (late - early)) / z
-    return products
+    variances: Floats = np.maximum(0.0, after + before - 2 * kept - (after - before) ** 2)
+    return variances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,28 +123,29 @@ class Moments:
 
 @lru_cache(maxsize=8)
 def expected_moments(answers: int, expected: ExpectedChanges, periods: int) -> Moments:
-    """The moments of the population that a designer expects, at the times 0..T."""
-    times = np.arange(periods + 1, dtype=np.intp)
-    products = expected_products(answers, expected, times, times)
-    means = shares_there(expected, times) / answers
+    """The moments of the population that a designer expects, at the times 0..T.
+
+        E x(τ)x(τ') = h {1/z + (1 - 1/z) φ^|τ-τ'|} / z
+
+    h is the share of entries that have any answer by the earlier of the two times; before the calendar nobody has.
+    """
+    z, times = answers, np.arange(periods + 1, dtype=np.intp)
+    held = shares_there(expected, np.minimum.outer(times, times))
+    apart = np.abs(np.subtract.outer(times, times))
+    products = held * (1 / z + (1 - 1 / z) * persistence(z, expected) ** apart) / z
+    means = shares_there(expected, times) / z
     return Moments(products, products - np.outer(means, means), means)
 
 
 def shares_there(expected: ExpectedChanges, times: Indices) -> Floats:
-    """`share_there` of many times, of the same shape."""
+    """The share of entries that are expected to have an answer by some times; 0 is the calendar's start."""
     shares: Floats = _all_shares(expected, int(times.max(initial=0)))[times]
     return shares
 
 
 @lru_cache(maxsize=64)
 def _all_shares(expected: ExpectedChanges, last: int) -> Floats:
-    """`share_there` at the times 0 to `last`."""
-    return np.array([share_there(expected, time) for time in range(last + 1)])
-
-
-def share_there(expected: ExpectedChanges, time: int) -> float:
-    """The share of entries that are expected to have an answer at the end of a period, 0 being the calendar's start."""
-    return expected.share_changed(0, time) if time else 0.0
+    return np.array([expected.share_changed(0, time) if time else 0.0 for time in range(last + 1)])
 
 
 def persistence(answers: int, expected: ExpectedChanges) -> float:

@@ -1,10 +1,20 @@
-"""How far false entries can move an estimate: the price of poisoning it.
+"""The figures of many estimates of one survey at once, without the covariances between answers.
 
-An entry that says what it likes has one report on each node of its group. None moves its node by more than the largest
-value that a report decodes to, times the expansion, and the estimate by more than that times the node's weight.
+They are what `histogram`, `change` and `series` give one by one: values, variances, who is silent and what holds
+whatever they are like, and how far false entries can move them. As all of these are linear in the weights of nodes, or
+in their squares, those of many times take a few products of matrices; nothing grows with the square of the number of
+answers.
+
+Bounds: an estimate Σ_e K_e·(change on edge e) is, for any answers, the sum over the entries of Σ_e K_e δ_ie. Of an
+edge's entries only those are known who were heard as its node closed. Each of the others adds something between the
+least and the most that K_e δ_e can be: δ is 0 or 1 for a state or a first answer, and -1 to 1 for a change.
+
+Influence: an entry that says what it likes has one report on each node of its group. None moves its node by more than
+the largest value that a report decodes to, times the expansion, and the estimate by more than that times the node's
+weight.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,66 +25,20 @@ from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..randomizers.registry import counterpart_of
-from .network import Indices, online_rows
-from .regions import NORMAL, intervals
-from .releases import Gap, Releases, UsedNode, check_period, first_missing, missing_on_the_way
+from .gaps import Gap, check_period, first_missing, missing_on_the_way
+from .network import Indices
+from .regions import half_width
+from .releases import Releases, UsedNode
 from .sampling import Sampling
-from .solution import Solution
-from .weights import hangs_together
+from .solution import MOST_AT_ONCE, Solution
 
-MOST_LISTED = 4096
-"""Of more symbols that treat all answers alike so many are looked at; each has the largest value somewhere."""
-POINT = 0.01
-
-
-def influences(releases: Releases, magnitudes: Floats) -> Floats:
-    """By how much one more entry can move each value of some estimates at most, shape (k, z), in entries.
-
-    magnitudes: of the weight of each node in each estimate, shape (k, E).
-    An entry is of the group that moves a value most.
-    """
-    tracks = releases.survey.plan.tracks
-    largest = np.array([largest_values(track.randomizer) for track in tracks])[releases.track]
-    largest = largest.reshape(len(releases), len(releases.survey.answers)) * releases.expansion[:, None]
-    moved = [
-        magnitudes @ np.where(releases.group[:, None] == group, largest, 0.0)
-        for group in range(len(releases.survey.plan.groups))
-    ]
-    furthest: Floats = np.max(moved, axis=0)
-    return furthest
-
-
-def false_entries(influence: Floats, enrolled: Floats) -> Floats:
-    """How many false entries it takes at least to move one of the fractions by one percentage point, shape (k,).
-
-    With n entries and f false ones, a fraction moves by at most f (I + 1) / (n + f).
-    influence: I, shape (k, z). enrolled: n, shape (k,).
-    """
-    needed: Floats = np.ceil(POINT * enrolled / (influence.max(-1, initial=0.0) + 1.0))
-    return needed
-
-
-@lru_cache(maxsize=256)
-def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
-    """The largest value, for each answer, that a single report decodes to, and in a closed cohort without its mean."""
-    counterpart, symbols = counterpart_of(randomizer), randomizer.symbols
-    listed = np.unique(np.linspace(0, symbols - 1, min(symbols, MOST_LISTED)).astype(np.uint64))
-    values = np.array(
-        [counterpart.estimate(counterpart.tally(listed[at : at + 1])).values for at in range(len(listed))]
-    )
-    values = np.maximum(np.abs(values), np.abs(values - values.mean(1, keepdims=True)))
-    largest: Floats = values.max(0)
-    if symbols > len(listed):
-        largest = np.full_like(largest, largest.max())
-    return tuple(largest.tolist())
-
-
-MOST_AT_ONCE = 2**17
-"""How many weights are worked on at a time, so that they stay in the cache; eight times as many take twice as long."""
 FEW = 8
 """What entries have in common is worked out one by one for fewer estimates than that."""
 LEVEL = 0.95
 """The level of the bounds that hold whatever the silent are like."""
+MOST_LISTED = 4096
+"""Of more symbols that treat all answers alike so many are looked at; each has the largest value somewhere."""
+PERCENTAGE_POINT = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +49,7 @@ class Figures:
     values: unbiased, shape (k, z), in entries.
     variances: shape (k, z), in entries squared, of `Estimate.covariance` the diagonal.
     upper_bound: whether those are upper bounds, shape (k,).
-    bounds: ends that hold whatever the silent are like, as those of `Silence`, shape (k, z, 2).
+    bounds: ends that hold whatever the silent are like, as those of `Basis`, shape (k, z, 2).
     influence: by how much one more entry, with any reports on all nodes of its group, can move each value at most,
     shape (k, z), in entries.
     known_until: the last closing that each hangs on, shape (k,).
@@ -113,9 +77,8 @@ def histogram_figures(solution: Solution, until: int) -> tuple[Figures, list[Gap
 
     The same values and variances as `series`, within rounding. Raises ValueError outside the calendar.
     """
-    survey = solution.releases.survey
-    check_period(survey, until)
-    figures = _figures(solution, _series_rows(solution, until))
+    check_period(solution.releases.survey, until)
+    figures = _figures(solution, ((Node(0, time), row) for time, row in solution.histogram_rows(until)))
     there = {span.end for span in figures.spans}
     if len(there) == until:
         return figures, []
@@ -125,79 +88,71 @@ def histogram_figures(solution: Solution, until: int) -> tuple[Figures, list[Gap
 
 
 def window_figures(solution: Solution, width: int, until: int) -> tuple[Figures, list[Gap]]:
-    """The figures of the changes over the windows (t - width, t] for t = width to `until`; and of the others, why not.
+    """The figures of the changes over the windows (t - width, t] for t = width to `until` (SWCR); and of the others,
+    why they have none.
 
-    The same values and variances as `sliding`, within rounding. Raises ValueError as that does.
+    The same values and variances as `change`, within rounding. Raises ValueError for a width below 1, or outside the
+    calendar.
     """
-    survey = solution.releases.survey
-    check_period(survey, until)
+    check_period(solution.releases.survey, until)
     if width < 1:
         raise ValueError(f"a window must be at least one period wide, got {width}")
-    figures = _figures(solution, _window_rows(solution, width, until))
-    there = {span.end for span in figures.spans}
-    gaps = []
-    for end in range(width, until + 1):
-        if end not in there:
-            known = survey.calendar.periods if solution.retrospective else end
-            window = Node(end - width, end)
-            gaps.append(Gap(window, missing_on_the_way(solution.releases, window, known)))
-    return figures, gaps
+    rows = ((Node(end - width, end), row) for end, row in solution.window_rows(width, until))
+    figures = _figures(solution, rows)
+    lost = {Node(end - width, end) for end in range(width, until + 1)} - set(figures.spans)
+    return figures, [
+        Gap(window, missing_on_the_way(solution.releases, window, solution.known_until(window.end)))
+        for window in sorted(lost, key=lambda window: window.end)
+    ]
 
 
 def span_figures(solution: Solution, span: Node) -> tuple[Figures, tuple[UsedNode, ...]]:
     """The figures of one span, and the nodes they are made of. Raises NotEstimable."""
     row = solution.row(span.end, span.start)
-    return _figures(solution, iter([(span, row)])), solution.weighing(row)
+    return _figures(solution, [(span, row)]), solution.used(span.end, span.start)
 
 
-def _series_rows(solution: Solution, until: int) -> Iterator[tuple[Node, Floats]]:
-    """The weights of each histogram that can be estimated."""
-    known = solution.releases
-    if solution.retrospective:
-        times = [time for time in range(1, until + 1) if solution.reaches(time)]
-        yield from _by_blocks(solution, times, [])
-    elif solution.weighs_groups:
-        for time, row in solution.best_rows(until):
-            yield Node(0, time), row
-    else:
-        for time, alone, _ in online_rows(solution.network, until):
-            if alone is not None:
-                yield Node(0, time), known.enrolment.scales[time] * alone[: len(known)]
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """What an estimate of v_plus - v_minus rests on: nodes, and those of the entries that were heard."""
 
+    solution: Solution
+    plus: int
+    minus: int = 0
 
-def _window_rows(solution: Solution, width: int, until: int) -> Iterator[tuple[Node, Floats]]:
-    """The weights of each window that can be estimated."""
-    known = solution.releases
-    if solution.weighs_groups and not solution.retrospective:
-        for end, row in solution.best_windows(width, until):
-            yield Node(end - width, end), row
-    elif solution.retrospective:
-        ends = [end for end in range(width, until + 1) if solution.reaches(end, end - width)]
-        if all(solution.reaches(end) for end in ends):
-            yield from _by_blocks(solution, ends, [end - width for end in ends])
-            return
-        for end in ends:
-            yield Node(end - width, end), solution.row(end, end - width)
-    else:
-        for time, _, over in online_rows(solution.network, until, width):
-            if over is not None:
-                yield Node(time - width, time), known.enrolment.scales[time] * over[: len(known)]
+    @property
+    def nodes(self) -> tuple[UsedNode, ...]:
+        """The nodes that it is made of, by the time of their end."""
+        return self.solution.used(self.plus, self.minus) if self.plus else ()
 
+    @property
+    def known_until(self) -> int:
+        """The last period whose closing the estimate may hang on."""
+        if not self.solution.retrospective:
+            return self.plus
+        return int(np.flatnonzero(self.solution.releases.enrolment.heard).max(initial=0))
 
-def _by_blocks(solution: Solution, ends: list[int], starts: list[int]) -> Iterator[tuple[Node, Floats]]:
-    """Retrospective weights, solved for several times at once. starts: empty for 0 everywhere."""
-    block = _block(solution.releases)
-    for at in range(0, len(ends), block):
-        here, before = ends[at : at + block], starts[at : at + block] or [0] * len(ends[at : at + block])
-        rows = solution.rows(here)
-        if any(before):
-            rows = rows - solution.rows(before)
-        for start, end, row in zip(before, here, rows, strict=True):
-            yield Node(start, end), row
+    @property
+    def enrolled(self) -> int:
+        """How many entries were heard of by then; a histogram is about so many."""
+        return round(float(self.solution.releases.enrolment.enrolled[self.solution.known_until(self.plus)]))
 
+    @property
+    def heard(self) -> int:
+        """How many of them were heard as the last period closed that anybody reported, up to that of the estimate."""
+        return round(float(self.solution.releases.enrolment.latest[self.plus]))
 
-def _block(known: Releases) -> int:
-    return max(1, MOST_AT_ONCE // max(1, len(known)))
+    def bounds(self, level: float = LEVEL) -> Floats:
+        """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
+
+        nan for an answer whose variance, itself an estimate, came out below zero.
+        level: with which probability they cover what those who are heard hold, between 0 and 1.
+        """
+        if self.plus == 0:
+            return np.zeros((len(self.solution.releases.survey.answers), 2))
+        row = self.solution.row(self.plus, self.minus)[None]
+        bounds: Floats = _bounds(self.solution, _Block.of(self.solution, [Node(self.minus, self.plus)], row), level)[0]
+        return bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,73 +169,67 @@ class _Block:
     minus: Indices
     until: Indices
 
+    @classmethod
+    def of(cls, solution: Solution, spans: list[Node], weights: Floats) -> "_Block":
+        """The weights of these spans, shape (k, E)."""
+        plus = np.array([span.end for span in spans], np.intp)
+        minus = np.array([span.start for span in spans], np.intp)
+        until = np.full_like(plus, solution.network.periods) if solution.retrospective else plus
+        return cls(weights, np.abs(weights), weights**2, plus, minus, until)
 
-def _figures(solution: Solution, rows: Iterator[tuple[Node, Floats]]) -> Figures:
+
+def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures:
     """Block by block, so that there is never a weight for each time and node in memory."""
     known, enrolment = solution.releases, solution.releases.enrolment
     spans: list[Node] = []
     parts: list[tuple[NDArray[Any], ...]] = []
-    weights = np.empty((_block(known), len(known)))
-    here = 0
+    weights, here = np.empty((max(1, MOST_AT_ONCE // max(1, len(known))), len(known))), 0
     for span, row in rows:
         weights[here] = row
         spans.append(span)
         here += 1
         if here == len(weights):
-            parts.append(_of_block(solution, spans[-here:], weights))
+            parts.append(_of_block(solution, _Block.of(solution, spans[-here:], weights)))
             here = 0
-    parts.append(_of_block(solution, spans[len(spans) - here :], weights[:here]))
+    parts.append(_of_block(solution, _Block.of(solution, spans[len(spans) - here :], weights[:here])))
     values, variances, bounds, influence, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
-    plus, minus, until = _times(solution, spans)
-    if _alike(solution) and len(spans) and solution.needs_sampling(until):
-        of_values = values / enrolment.scales[until][:, None]
-        sampling = solution.sampling if minus.any() else Sampling(known, of_values)
-        common, bounded = sampling.variances(of_values, plus, minus, until)
+    whole = _Block.of(solution, spans, weights[:0])
+    if solution.everybody_reports and len(spans) and solution.needs_sampling(whole.until):
+        of_values = values / enrolment.scales[whole.until][:, None]
+        sampling = solution.sampling if whole.minus.any() else Sampling(known, of_values)
+        common, bounded = sampling.variances_of_everybody(of_values, whole.plus, whole.minus, whole.until)
         variances = variances + common
     last = np.flatnonzero(enrolment.heard).max(initial=0)
     return Figures(
         tuple(spans),
         values,
         variances,
-        bounded.astype(np.bool_) | known.bounded_by(until),
+        bounded.astype(np.bool_) | known.bounded_by(whole.until),
         bounds,
         influence,
-        known_until=np.full(len(plus), last) if solution.retrospective else plus,
-        enrolled=np.round((enrolment.new + enrolment.missed)[until]),
-        heard=np.round(enrolment.latest[plus]),
+        known_until=np.full(len(spans), last) if solution.retrospective else whole.plus,
+        enrolled=np.round(enrolment.enrolled[whole.until]),
+        heard=np.round(enrolment.latest[whole.plus]),
     )
 
 
-def _times(solution: Solution, spans: list[Node]) -> tuple[Indices, Indices, Indices]:
-    """Where spans end, where they start, and up to which time nodes are used; each shape (k,)."""
-    plus = np.array([span.end for span in spans], np.intp)
-    minus = np.array([span.start for span in spans], np.intp)
-    return plus, minus, np.full_like(plus, solution.network.periods) if solution.retrospective else plus
-
-
-def _alike(solution: Solution) -> bool:
-    """Whether everybody reports everything, so that what entries have in common does not hang on weights."""
-    return solution.drift is None and not hangs_together(solution.releases.survey)
-
-
-def _of_block(solution: Solution, spans: list[Node], weights: Floats) -> tuple[NDArray[Any], ...]:
+def _of_block(solution: Solution, block: _Block) -> tuple[NDArray[Any], ...]:
     """Values, variances, bounds and influence; and where a variance is an upper bound."""
-    known = solution.releases
-    block = _Block(weights, np.abs(weights), weights**2, *_times(solution, spans))
-    variances, bounded = block.squares @ known.variances, np.zeros(len(spans), np.bool_)
-    if len(spans) and not _alike(solution) and solution.needs_sampling(block.until):
+    known, weights = solution.releases, block.weights
+    variances, bounded = block.squares @ known.variances, np.zeros(len(weights), np.bool_)
+    if len(weights) and not solution.everybody_reports and solution.needs_sampling(block.until):
         common, bounded = _sampled(solution, weights, block.until)
         variances += common
-    influence = influences(known, block.magnitudes)
-    return weights @ known.changes, variances, _bounds(solution, block), influence, bounded
+    bounds, influence = _bounds(solution, block, LEVEL), influences(known, block.magnitudes)
+    return weights @ known.changes, variances, bounds, influence, bounded
 
 
 def _sampled(
     solution: Solution, weights: Floats, until: Indices, *, of_heard: bool = False
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """The diagonals of `Sampling.covariance` for each estimate, shape (k, z); and where it is a bound, shape (k,)."""
-    if solution.many_sampling.possible and len(weights) >= FEW:
-        return solution.many_sampling.variances(weights, until, of_heard=of_heard)
+    if solution.sampling.takes_many and len(weights) >= FEW:
+        return solution.sampling.variances(weights, until, of_heard=of_heard)
     told = [
         solution.sampling.covariance(row, time, of_heard=of_heard)
         for row, time in zip(weights, until.tolist(), strict=True)
@@ -288,8 +237,8 @@ def _sampled(
     return np.array([np.diag(covariance) for covariance, _ in told]), np.array([bounded for _, bounded in told])
 
 
-def _bounds(solution: Solution, block: _Block) -> Floats:
-    """As `Silence.bounds`, shape (k, z, 2)."""
+def _bounds(solution: Solution, block: _Block, level: float) -> Floats:
+    """As `Basis.bounds`, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
     end, until = known.network.end, block.until
     scale = enrolment.scales[until][:, None]
@@ -299,9 +248,9 @@ def _bounds(solution: Solution, block: _Block) -> Floats:
     variances = block.squares @ ((told**2)[:, None] * known.response_variances) / scale**2
     if len(until) and solution.needs_sampling(until, of_heard=True):
         variances += _sampled(solution, block.weights * told / scale, until, of_heard=True)[0]
-    half = NORMAL.inv_cdf(0.5 + LEVEL / 2) * np.sqrt(np.where(variances >= 0, variances, np.nan))
+    half = half_width(level) * np.sqrt(np.where(variances >= 0, variances, np.nan))
     ends = np.stack([values - half + below, values + half + above], axis=-1)
-    enrolled = np.round((enrolment.new + enrolment.missed)[until])
+    enrolled = np.round(enrolment.enrolled[until])
     lowest = np.where(block.minus == 0, 0.0, -enrolled)[:, None, None]
     clipped: Floats = np.clip(ends, lowest, enrolled[:, None, None])
     return clipped
@@ -325,57 +274,43 @@ def _moved_by_silent(solution: Solution, block: _Block) -> tuple[Floats, Floats]
     return below, above
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Silence:
-    """Who of the entries behind an estimate was heard.
+def influences(releases: Releases, magnitudes: Floats) -> Floats:
+    """By how much one more entry can move each value of some estimates at most, shape (k, z), in entries.
 
-    solution: what it is an estimate of. plus, minus: it is one of v_plus - v_minus.
+    magnitudes: of the weight of each node in each estimate, shape (k, E).
+    An entry is of the group that moves a value most.
     """
+    tracks = releases.survey.plan.tracks
+    largest = np.array([largest_values(track.randomizer) for track in tracks])[releases.track]
+    largest = largest.reshape(len(releases), len(releases.survey.answers)) * releases.expansion[:, None]
+    moved = [
+        magnitudes @ np.where(releases.group[:, None] == group, largest, 0.0)
+        for group in range(len(releases.survey.plan.groups))
+    ]
+    furthest: Floats = np.max(moved, axis=0)
+    return furthest
 
-    solution: Solution
-    plus: int
-    minus: int
 
-    @property
-    def known_until(self) -> int:
-        """The last period whose closing the estimate may hang on."""
-        if not self.solution.retrospective:
-            return self.plus
-        return int(np.flatnonzero(self.solution.releases.enrolment.heard).max(initial=0))
+def false_entries(influence: Floats, enrolled: Floats) -> Floats:
+    """How many false entries it takes at least to move one of the fractions by one percentage point, shape (k,).
 
-    @property
-    def enrolled(self) -> int:
-        """How many entries were heard of by then; a histogram is about so many."""
-        return round(self.solution.releases.enrolment.enrolled(self.solution.known_until(self.plus)))
+    With n entries and f false ones, a fraction moves by at most f (I + 1) / (n + f).
+    influence: I, shape (k, z). enrolled: n, shape (k,).
+    """
+    needed: Floats = np.ceil(PERCENTAGE_POINT * enrolled / (influence.max(-1, initial=0.0) + 1.0))
+    return needed
 
-    @property
-    def heard(self) -> int:
-        """How many of them were heard as the last period closed that anybody reported, up to that of the estimate."""
-        return round(self.solution.releases.enrolment.heard_last(self.plus))
 
-    @property
-    def response_rate(self) -> float:
-        """The share of those enrolled that was heard; 1 if nobody is enrolled."""
-        return self.heard / self.enrolled if self.enrolled else 1.0
-
-    def bounds(self, level: float = 0.95) -> Floats:
-        """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
-
-        nan for an answer whose variance, itself an estimate, came out below zero.
-        level: with which probability they cover what those who are heard hold, between 0 and 1.
-        """
-        solution, enrolment = self.solution, self.solution.releases.enrolment
-        until, end = solution.known_until(self.plus), solution.releases.network.end
-        if self.plus == 0:
-            return np.zeros((len(solution.releases.survey.answers), 2))
-        row = solution.row(self.plus, self.minus) / enrolment.scale(until)
-        silent = np.maximum(enrolment.new[end] + enrolment.missed[until] - enrolment.heard[end], 0.0) * row
-        least = np.minimum(silent, 0.0)
-        may_fall = solution.releases.network.start > 0
-        below = least.sum() - np.maximum(silent, 0.0)[may_fall].sum()
-        above = np.maximum(silent, 0.0).sum() - least[may_fall].sum()
-        told = solution.weighed(row * enrolment.heard[end] / enrolment.stands_for[end], until, of_heard=True)
-        bounds = intervals(told, level) + np.array([below, above])
-        lowest = 0.0 if self.minus == 0 else -float(self.enrolled)
-        clipped: Floats = np.clip(bounds, lowest, float(self.enrolled))
-        return clipped
+@lru_cache(maxsize=256)
+def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
+    """The largest value, for each answer, that a single report decodes to, and in a closed cohort without its mean."""
+    counterpart, symbols = counterpart_of(randomizer), randomizer.symbols
+    listed = np.unique(np.linspace(0, symbols - 1, min(symbols, MOST_LISTED)).astype(np.uint64))
+    values = np.array(
+        [counterpart.estimate(counterpart.tally(listed[at : at + 1])).values for at in range(len(listed))]
+    )
+    values = np.maximum(np.abs(values), np.abs(values - values.mean(1, keepdims=True)))
+    largest: Floats = values.max(0)
+    if symbols > len(listed):
+        largest = np.full_like(largest, largest.max())
+    return tuple(largest.tolist())

@@ -2,60 +2,30 @@
 
 Each is a least-squares solution of the release graph, unbiased and with its covariance. Online, which is the default,
 an estimate uses the nodes that have closed by the period it is about; retrospective, it uses all. They are about the
-entries that are enrolled by then; those who are silent are taken to be like those who are heard, and `silence` says
+entries that are enrolled by then; those who are silent are taken to be like those who are heard, and `basis` says
 what holds whatever they are like. docs/mathematics.md, "The release graph" and "Who is missing".
+
+Smoothed by the belief that they drift slowly, histograms have less noise and some bias; that is never the default. Each
+answer's count is taken to do a random walk of variance τ² a period, as if there were an edge of resistance τ² between
+every two neighbouring times, on which no change was measured. τ² is estimated from the published nodes by marginal
+likelihood. The published covariance is that of the noise; it says nothing of the bias.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from changeling_protocol import Node, Survey
 
 from ..estimate import Estimate, Floats, Tallies
-from .figures import Silence
+from .figures import Basis
+from .gaps import Gap, check_period, first_missing, not_estimable
 from .network import Network, with_drift
-from .releases import (
-    Gap,
-    Releases,
-    UsedNode,
-    check_period,
-    first_missing,
-    missing_on_the_way,
-    not_estimable,
-    releases,
-)
+from .releases import Releases, UsedNode, releases
 from .solution import Solution
 
-
-class Nodes(Sequence[UsedNode]):
-    """The nodes that an estimate is made of, by the time of their end; worked out when first asked for."""
-
-    __slots__ = ("_minus", "_plus", "_solution", "_used")
-
-    def __init__(self, solution: Solution, plus: int, minus: int) -> None:
-        self._solution, self._plus, self._minus = solution, plus, minus
-        self._used: tuple[UsedNode, ...] | None = None
-
-    @overload
-    def __getitem__(self, at: int) -> UsedNode: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[UsedNode]: ...
-    def __getitem__(self, at: int | slice) -> UsedNode | Sequence[UsedNode]:
-        return self._nodes[at]
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[UsedNode]:
-        return iter(self._nodes)
-
-    @property
-    def _nodes(self) -> tuple[UsedNode, ...]:
-        if self._used is None:
-            self._used = self._solution.used(self._plus, self._minus)
-        return self._used
+FLATTEST, WILDEST = 1e-8, 1e4
+"""τ² is sought between these multiples of the nodes' median planned variance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +34,18 @@ class Histogram:
 
     period: its number, 0 to T.
     estimate: the entries that hold each answer 1..z, with their covariance.
-    nodes: the nodes that the estimate is made of, by the time of their end.
-    silence: who of the entries was heard, and what holds whatever the others are like.
+    basis: the nodes that the estimate is made of, who of the entries was heard, and what holds whatever the others are
+    like.
     """
 
     period: int
     estimate: Estimate
-    nodes: Sequence[UsedNode]
-    silence: Silence
+    basis: Basis
+
+    @property
+    def nodes(self) -> Sequence[UsedNode]:
+        """The nodes that the estimate is made of, by the time of their end."""
+        return self.basis.nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +54,17 @@ class Change:
 
     span: the window (start, end].
     estimate: by how many entries each answer 1..z changed, with their covariance.
-    nodes: the nodes that the estimate is made of, by the time of their end.
-    silence: who of the entries was heard, and what holds whatever the others are like.
+    basis: as of a histogram.
     """
 
     span: Node
     estimate: Estimate
-    nodes: Sequence[UsedNode]
-    silence: Silence
+    basis: Basis
+
+    @property
+    def nodes(self) -> Sequence[UsedNode]:
+        """The nodes that the estimate is made of, by the time of their end."""
+        return self.basis.nodes
 
 
 def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: bool = False) -> Histogram:
@@ -100,15 +77,9 @@ def histogram(survey: Survey, tallies: Tallies, period: int, *, retrospective: b
     start of the calendar; ValueError outside 0..T.
     """
     check_period(survey, period)
-    solution = Solution(releases(survey, tallies), retrospective)
-    if period == 0:
-        z = len(survey.answers)
-        return Histogram(0, Estimate(np.zeros(z), np.zeros((z, z))), (), Silence(solution, 0, 0))
-    return _histogram(solution, period, solution.estimate(period))
-
-
-def _histogram(solution: Solution, period: int, estimate: Estimate) -> Histogram:
-    return Histogram(period, estimate, Nodes(solution, period, 0), Silence(solution, period, 0))
+    solution, z = Solution(releases(survey, tallies), retrospective), len(survey.answers)
+    estimate = solution.estimate(period) if period else Estimate(np.zeros(z), np.zeros((z, z)))
+    return Histogram(period, estimate, Basis(solution, period))
 
 
 def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False) -> list[Histogram | Gap]:
@@ -124,7 +95,9 @@ def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool 
     estimates = solution.estimates(until)
     missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
     return [
-        Gap(Node(0, period), missing[period - 1]) if estimate is None else _histogram(solution, period, estimate)
+        Gap(Node(0, period), missing[period - 1])
+        if estimate is None
+        else Histogram(period, estimate, Basis(solution, period))
         for period, estimate in enumerate(estimates, 1)
     ]
 
@@ -140,44 +113,7 @@ def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: boo
     """
     check_period(survey, window.end)
     solution = Solution(releases(survey, tallies), retrospective)
-    estimate = solution.estimate(window.end, window.start)
-    return _change(solution, window, estimate)
-
-
-def _change(solution: Solution, window: Node, estimate: Estimate) -> Change:
-    silence = Silence(solution, window.end, window.start)
-    return Change(window, estimate, Nodes(solution, window.end, window.start), silence)
-
-
-def sliding(
-    survey: Survey, tallies: Tallies, width: int, until: int, *, retrospective: bool = False
-) -> list[Change | Gap]:
-    """Estimates the changes over the windows (t - width, t] for t = width to `until` (SWCR).
-
-    width: of a window, in periods, at least 1.
-    until: the end of the last window, at most T.
-    tallies, retrospective: as for `change`; if not retrospective, each window takes a solve of its own.
-    Returns one for each window; a gap for a window whose ends the nodes do not connect.
-    Raises ValueError for a width below 1, or an `until` outside the calendar.
-    """
-    check_period(survey, until)
-    if width < 1:
-        raise ValueError(f"a window must be at least one period wide, got {width}")
-    known = releases(survey, tallies)
-    solution = Solution(known, retrospective)
-    changes: list[Change | Gap] = []
-    for end in range(width, until + 1):
-        window = Node(end - width, end)
-        if solution.reaches(end, window.start):
-            changes.append(_change(solution, window, solution.estimate(end, window.start)))
-        else:
-            known_until = survey.calendar.periods if retrospective else end
-            changes.append(Gap(window, missing_on_the_way(known, window, known_until)))
-    return changes
-
-
-FLATTEST, WILDEST = 1e-8, 1e4
-"""τ² is sought between these multiples of the nodes' median planned variance."""
+    return Change(window, solution.estimate(window.end, window.start), Basis(solution, window.end, window.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +150,7 @@ def smoothed_series(
     for period, estimate in enumerate(solution.estimates(until), 1):
         if estimate is None:
             raise not_estimable(known, period, network.periods if retrospective else period)
-        histograms.append(Histogram(period, estimate, Nodes(solution, period, 0), Silence(solution, period, 0)))
+        histograms.append(Histogram(period, estimate, Basis(solution, period)))
     return Smoothed(drift, tuple(histograms))
 
 

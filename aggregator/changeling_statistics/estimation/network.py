@@ -18,8 +18,6 @@ from ..estimate import Floats
 Indices: TypeAlias = NDArray[np.intp]
 GROUND = 0
 """The number of the connected part that time 0 is in."""
-IN_CACHE = 1024
-"""How many edges' currents are squared and added up at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +48,11 @@ class Network:
 
     def closed_by(self, period: int) -> "Network":
         """The network of the edges that end at a time or before: what an online estimate may use."""
-        closed = self.end <= period
-        return Network(self.periods, self.start[closed], self.end[closed], self.variance[closed])
+        return self.take(self.end <= period)
+
+    def take(self, edges: Indices | NDArray[np.bool_] | slice) -> "Network":
+        """The network of some of the edges, in this order."""
+        return Network(self.periods, self.start[edges], self.end[edges], self.variance[edges])
 
     @cached_property
     def components(self) -> Indices:
@@ -100,48 +101,31 @@ class Network:
         currents: Floats = np.divide(drops, self.variance[:, None])
         return currents.T
 
-    def spread(self, sources: Floats, columns: Floats) -> Floats:
-        """Σ_e K_e² columns[e], with the K of `rows`.
-
-        sources: as for `potentials`. columns: q figures for each edge, shape (E, q). Returns shape (k, q).
-        """
-        potentials = self.potentials(sources)
-        summed = np.zeros((sources.shape[1], columns.shape[1]))
-        for at in range(0, len(self.start), IN_CACHE):
-            edges = slice(at, at + IN_CACHE)
-            currents = potentials[self.end[edges]]
-            currents -= potentials[self.start[edges]]
-            currents /= self.variance[edges, None]
-            currents *= currents
-            summed += np.asarray(currents.T @ columns[edges])
-        return summed
-
     def row(self, plus: int, minus: int = 0) -> Floats:
-        """The weights K of the estimate of v_plus - v_minus, shape (E,).
-
-        plus, minus: two times. Raises ValueError if no edges connect them.
-        """
-        row: Floats = self.rows(self.unit_sources([plus], minus))[0]
+        """The weights K of the estimate of v_plus - v_minus, shape (E,). Raises ValueError if no edges connect them."""
+        row: Floats = self.rows_between([plus], [minus])[0]
         return row
 
-    def unit_sources(self, plus: Sequence[int], minus: int = 0) -> Floats:
-        """The sources of the differences v_t - v_minus, for each time t in `plus`, shape (periods + 1, len(plus)).
+    def rows_between(self, plus: Sequence[int], minus: Sequence[int]) -> Floats:
+        """The weights of v_p - v_m for several pairs of times, shape (pairs, E). Raises ValueError likewise."""
+        return self.rows(self.unit_sources(plus, minus))
 
-        Raises ValueError if no edges connect the two.
+    def unit_sources(self, plus: Sequence[int], minus: Sequence[int] | int = 0) -> Floats:
+        """The sources of v_p - v_m for several pairs of times, shape (periods + 1, pairs). Raises ValueError likewise.
+
+        minus: one for each, or one for all.
         """
-        for time in plus:
-            if not self.connected(time, minus):
-                raise ValueError(f"no releases connect the times {minus} and {time}")
+        others = [minus] * len(plus) if isinstance(minus, int) else minus
         sources = np.zeros((self.periods + 1, len(plus)))
-        sources[list(plus), np.arange(len(plus))] += 1.0
-        sources[minus] -= 1.0
+        for at, (time, other) in enumerate(zip(plus, others, strict=True)):
+            if not self.connected(time, other):
+                raise ValueError(f"no releases connect the times {other} and {time}")
+            sources[time, at] += 1.0
+            sources[other, at] -= 1.0
         return sources
 
     def resistance(self, plus: int, minus: int = 0) -> float:
-        """The effective resistance between two times: the variance of v̂_plus - v̂_minus if the edges' are the true ones.
-
-        Raises ValueError if no edges connect them.
-        """
+        """The effective resistance between two times: the variance of v̂_plus - v̂_minus. Raises ValueError likewise."""
         return float((self.row(plus, minus) ** 2 * self.variance).sum())
 
     @property

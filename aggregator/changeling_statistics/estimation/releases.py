@@ -1,18 +1,18 @@
-"""All nodes of a plan in the order in which estimates take them: by their ends, and there by their starts and tracks.
+"""The published nodes of a survey as edges of its release graph, each with its expansion and its planned variance.
 
-A plan never changes, and what is read of a survey hangs on its nodes each time; so they are listed once.
+A node (s, e] of changes measures v_e - v_s; one of states measures v_e - v_0; in units of how many entries those who
+are heard stand for (`enrolment`). How much an edge weighs depends on the plan, on how many were heard and on what the
+designer expects, never on what was answered, nor on how many reported on the node itself.
 """
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from changeling_protocol import (
     ExpectedChanges,
-    KaryResponse,
     Node,
     NodeNumber,
     Randomizer,
@@ -22,18 +22,17 @@ from changeling_protocol import (
 )
 from numpy.typing import NDArray
 
-from ..errors import EmptyNode, NotEstimable
+from ..errors import EmptyNode
 from ..estimate import Estimate, Floats, NodeTally, PlanNode, Tallies, without_sum
-from ..randomizers.kary import KaryCounterpart
 from ..randomizers.registry import counterpart_of
 from .enrolment import Enrolment
-from .entries import expected_spreads, expected_variances
+from .entries import change_variances, expected_variances
 from .network import Indices, Network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanNodes:
-    """The N nodes of a plan, each with the edge of the release graph that it is.
+    """The N nodes of a plan, each with the edge of the release graph that it is, by their ends, starts and tracks.
 
     keys, spans: each node's track and number, and its span of periods.
     track, group: the numbers of its track and group in the plan, shape (N,).
@@ -50,7 +49,7 @@ class PlanNodes:
 
 @lru_cache(maxsize=16)
 def plan_nodes(plan: ReleasePlan) -> PlanNodes:
-    """The nodes of all tracks of a plan."""
+    """The nodes of all tracks of a plan. What is read of a survey hangs on them each time, so they are listed once."""
     nodes = [
         (node.end, node.start, number, at)
         for group in range(len(plan.groups))
@@ -180,7 +179,6 @@ class Releases:
 
     def _part(self, edges: slice) -> "Releases":
         """Some of the nodes."""
-        network = self.network
         return replace(
             self,
             nodes=self.nodes[edges],
@@ -188,7 +186,7 @@ class Releases:
             track=self.track[edges],
             group=self.group[edges],
             expansion=self.expansion[edges],
-            network=Network(network.periods, network.start[edges], network.end[edges], network.variance[edges]),
+            network=self.network.take(edges),
         )
 
     @cached_property
@@ -257,7 +255,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     known = [tally for place in at if (tally := there[place]) is not None]
     enrolment = Enrolment.of(tallies.attendance, survey)
     start, end = planned.start[at], planned.end[at]
-    of_report = _of_reports(survey.plan, len(survey.answers), survey.expected, survey.closed)[at]
+    of_report = _all_planned(survey.plan, len(survey.answers), survey.expected, survey.closed)[at]
     return Releases(
         survey=survey,
         nodes=tuple(
@@ -280,25 +278,21 @@ def shares(survey: Survey) -> Floats:
     return np.array([group.share for group in survey.plan.groups]) / survey.plan.total_share
 
 
-def planned_variances(survey: Survey, number: TrackNumber, end: Indices, heard: Floats, stands_for: Floats) -> Floats:
-    """The variance that is expected of each of some nodes of a track, in entries squared, mean over the answers.
+def planned_variances(survey: Survey, number: TrackNumber, end: Indices) -> Floats:
+    """The variance of one report that is expected on each of some nodes of a track, over the chance to report there.
 
-        stands_for² / (π heard) · {variance of a report + (1 - π) E δ²}
+        1/π · {variance of a report + (1 - π) E δ²}, mean over the answers, shape (nodes,)
 
     number: the track's. end: when its nodes close, shape (nodes,).
-    heard: how many entries are heard then. stands_for: how many these stand for. π is the chance to report on a node.
     The second term is the sampling error, as if entries were drawn afresh for every node. In truth nodes have sampling
     errors in common; so the figure decides how nodes are weighed, and is not published.
     """
-    of_report = _of_report(survey.plan, len(survey.answers), survey.expected, survey.closed, number, end)
-    planned: Floats = of_report * stands_for**2 / heard
-    return planned
+    return _planned(survey.plan, len(survey.answers), survey.expected, survey.closed, number, end)
 
 
-def _of_report(
+def _planned(
     plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool, number: TrackNumber, end: Indices
 ) -> Floats:
-    """1/π · {variance of a report + (1 - π) E δ²} on each of some nodes of a track, shape (nodes,)."""
     track = plan.tracks[number]
     group = plan.groups[plan.group_of(number)]
     chance = group.share / plan.total_share * track.reports / track.count
@@ -306,18 +300,18 @@ def _of_report(
     variance = expected_variances(track.randomizer, start, end, expected, closed)
     if chance < 1:
         since = start if track.reports_changes else np.zeros_like(end)
-        variance = variance + (1 - chance) * expected_spreads(answers, expected, since, end)
+        variance = variance + (1 - chance) * change_variances(answers, expected, since, end)
     return np.maximum(variance, LEAST_VARIANCE) / chance
 
 
 @lru_cache(maxsize=16)
-def _of_reports(plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool) -> Floats:
-    """`_of_report` of all nodes of a plan, in the order of `plan_nodes`. It hangs on no tally, so it is made once."""
+def _all_planned(plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool) -> Floats:
+    """`planned_variances` of all nodes, in the order of `plan_nodes`. No tally matters, so it is made once."""
     planned = plan_nodes(plan)
     variance = np.empty(len(planned.end))
     for number in range(len(plan.tracks)):
         at = planned.track == number
-        variance[at] = _of_report(plan, answers, expected, closed, TrackNumber(number), planned.end[at])
+        variance[at] = _planned(plan, answers, expected, closed, TrackNumber(number), planned.end[at])
     return variance
 
 
@@ -340,14 +334,6 @@ def histogram_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
     return counterpart_of(randomizer).estimate(tally)
 
 
-def input_counts(tally: NodeTally, randomizer: KaryResponse) -> Floats:
-    """Unbiased for how many reports of k-RR came from each input: ŝ = P⁻¹O = (O - n·q) / (p - q), shape (m,).
-
-    Takes O(m) steps. Raises ValueError for odds of 1:1, which say nothing.
-    """
-    return KaryCounterpart(randomizer).input_counts(tally)
-
-
 def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate:
     """The change of the histogram over one node, with the covariance of multinomial reports.
 
@@ -363,125 +349,3 @@ def superpopulation_change(tally: NodeTally, randomizer: Randomizer) -> Estimate
     if squares is None:
         raise ValueError(f"a tally of {randomizer.symbols} symbols keeps sums, from which O O' is not known")
     return Estimate(values, squares - np.outer(values, values) / tally.reports)
-
-
-class Missing(NamedTuple):
-    """A node of the plan that is not published.
-
-    track: the number of its track. node: its span.
-    """
-
-    track: int
-    node: Node
-
-
-def not_estimable(releases: Releases, time: int, until: int, origin: int = 0) -> NotEstimable:
-    """The error that names a missing node: the first one on the way from `origin` to `time` where fewest are missing.
-
-    until: only nodes that close by this period count.
-    """
-    asked = f"period {time}" if origin == 0 else f"the window ({origin}, {time}]"
-    missing = missing_on_the_way(releases, Node(origin, time), until)
-    if missing is None:
-        return NotEstimable(f"{asked} is not estimable: no nodes of the plan that close by period {until} lead to it")
-    track, node = missing
-    return NotEstimable(
-        f"{asked} is not estimable: it needs the node ({node.start}, {node.end}] of track {track}, "
-        "which has too few reports, or is not shown before late ones are in"
-    )
-
-
-def missing_on_the_way(releases: Releases, span: Node, until: int) -> Missing | None:
-    """The first missing node on the way from one time to another where fewest are missing; None if there is no way.
-
-    until: only nodes that close by this period count.
-    """
-    ways = _Ways(span.start)
-    links = _links(releases)
-    for time in range(1, until + 1):
-        ways.join(links[time])
-    return ways.missing(span.end)
-
-
-def first_missing(releases: Releases, until: int, *, retrospective: bool) -> list[Missing | None]:
-    """`missing_on_the_way` from time 0 to each time 1 to `until`.
-
-    retrospective: whether all nodes count; if not, those that close by the time in question.
-    """
-    ways, links, periods = _Ways(0), _links(releases), releases.survey.calendar.periods
-    online: list[Missing | None] = []
-    for time in range(1, periods + 1):
-        ways.join(links[time])
-        online.append(ways.missing(time))
-    return [ways.missing(time) for time in range(1, until + 1)] if retrospective else online[:until]
-
-
-_Link: TypeAlias = tuple[int, int, Missing | None]
-"""Two times, and the node between them if it is missing."""
-
-
-class _Ways:
-    """The ways from one time to all others on which fewest nodes are missing, as more nodes close.
-
-    A way is known by how many are missing, and by the first of them to close.
-    """
-
-    def __init__(self, origin: int) -> None:
-        self._best: dict[int, tuple[int, Missing | None]] = {origin: (0, None)}
-        self._links: defaultdict[int, list[tuple[int, Missing | None]]] = defaultdict(list)
-
-    def missing(self, time: int) -> Missing | None:
-        """The first missing node on the way to a time; None if none is missing, or there is no way."""
-        return self._best.get(time, (0, None))[1]
-
-    def join(self, links: Sequence[_Link]) -> None:
-        """More links; ways only get better."""
-        for start, end, missing in links:
-            self._links[start].append((end, missing))
-            self._links[end].append((start, missing))
-        waiting = deque(time for start, end, _ in links for time in (start, end) if time in self._best)
-        while waiting:
-            at = waiting.popleft()
-            count, first = self._best[at]
-            for other, missing in self._links[at]:
-                reached = (count, first) if missing is None else (count + 1, _earlier(first, missing))
-                if other not in self._best or reached[0] < self._best[other][0]:
-                    self._best[other] = reached
-                    waiting.append(other)
-
-
-def _earlier(first: Missing | None, second: Missing) -> Missing:
-    return (
-        second if first is None else min(first, second, key=lambda each: (each.node.end, each.node.start, each.track))
-    )
-
-
-def _links(releases: Releases) -> defaultdict[int, list[_Link]]:
-    """The nodes of the plan by the period with which they close."""
-    published = {(used.track, used.number) for used in releases.nodes}
-    links: defaultdict[int, list[_Link]] = defaultdict(list)
-    for number, track in enumerate(releases.survey.plan.tracks):
-        for at, node in enumerate(track.nodes(), 1):
-            start = node.start if track.reports_changes else 0
-            missing = None if (number, at) in published else Missing(number, node)
-            links[node.end].append((start, node.end, missing))
-    return links
-
-
-def check_period(survey: Survey, period: int) -> None:
-    """Raises ValueError for a period outside the calendar; 0 is its start."""
-    if not 0 <= period <= survey.calendar.periods:
-        raise ValueError(f"periods are numbered 0 to {survey.calendar.periods}, got {period}")
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A histogram, or the change of one, that the published nodes do not identify.
-
-    span: the times that are not connected, (start, end]; for a histogram the start is 0.
-    missing: the node that is missing, of those without which the two are not connected the first; None if no nodes
-    of the plan lead there by then.
-    """
-
-    span: Node
-    missing: Missing | None

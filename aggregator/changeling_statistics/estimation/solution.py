@@ -1,4 +1,10 @@
-"""Matrices of a solution: covariances that randomizers add, and symmetric ones as rows of a triangle."""
+"""The solution of a release graph: the weights of nodes, the estimates, and their covariance.
+
+    v̂_t = Σ_e K_te y_e        Cov(v̂_t) = Σ_e K_te² C_e + what reports of one entry have in common
+
+y_e is the change measured on edge e. The weights K follow from planned variances, and C_e from the node's own tally;
+so the covariance is that of the very sum that is published, whatever its weights are.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,40 +13,16 @@ from functools import cached_property
 import numpy as np
 
 from ..estimate import Estimate, Floats
-from .network import Indices, Network, with_drift
-from .recursion import run
-from .releases import Releases, UsedNode, not_estimable
-from .sampling import ManySampling, Sampling
+from .gaps import not_estimable
+from .network import Indices, Network, online_rows, with_drift
+from .releases import Releases, UsedNode
+from .sampling import Sampling
 from .weights import BestWeights, best_weights, hangs_together
 
-
-def sandwich(row: Floats, covariances: Floats) -> Floats:
-    """Σ_e K_e² C_e: the covariance of Σ_e K_e y_e that the randomizers add, shape (z, z).
-
-    row: K, shape (E,). covariances: C_e of each y_e, shape (E, z, z).
-    """
-    summed: Floats = np.tensordot(row**2, covariances, axes=1)
-    return summed
-
-
-def padded(columns: Floats, rows: int) -> Floats:
-    """The columns with rows of 0 below, so many in all."""
-    return np.concatenate([columns, np.zeros((rows - len(columns), columns.shape[1]))])
-
-
-def unpacked(packed: Floats, z: int) -> Floats:
-    """A symmetric matrix, (z, z), from its upper triangle by rows."""
-    upper = np.triu_indices(z)
-    full = np.zeros((z, z))
-    full[upper] = packed
-    full.T[upper] = packed
-    return full
-
-
-BLOCK = 32
-"""For how many times the graph is solved at once. Their weights then stay in the cache: 128 take four times as long."""
 NOTHING = 1e-9
 """Weights below this share of the largest are rounding, not weights."""
+MOST_AT_ONCE = 2**17
+"""How many weights are worked on at a time, so that they stay in the cache; eight times as many take twice as long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +32,7 @@ class Solution:
     releases: the published nodes.
     retrospective: whether to use all of them; if not, an estimate uses those that have closed by its time.
     drift: τ², the resistance of extra edges between neighbouring times, on which a change of 0 is taken to have been
-    measured; None for no such edges. They make estimates biased, and only `smoother` uses them.
+    measured; None for no such edges. They make estimates biased, and only smoothed histograms use them.
     """
 
     releases: Releases
@@ -75,118 +57,73 @@ class Solution:
         network, until = self._used_for(plus), self.known_until(plus)
         if not network.connected(plus, minus):
             raise not_estimable(self.releases, plus, until, minus)
-        scale = self.releases.enrolment.scale(until)
-        if self._best is not None:
-            best: Floats = scale * self._best.row(plus, minus, until)[: len(self.releases)]
-            return best
-        weights: Floats = scale * network.row(plus, minus)
-        if self.retrospective:
-            return weights[: len(self.releases)]
         row = np.zeros(len(self.network.start))
-        row[self.network.end <= plus] = weights
-        return row[: len(self.releases)]
+        if self._best is not None:
+            row = self._best.row(plus, minus, until)
+        else:
+            row[self.network.end <= until] = network.row(plus, minus)
+        scaled: Floats = self.releases.enrolment.scales[until] * row[: len(self.releases)]
+        return scaled
 
-    def rows(self, times: Sequence[int]) -> Floats:
-        """The weight of each node in the histograms at several times, shape (len(times), E). Raises NotEstimable."""
-        if self.retrospective and all(self.reaches(time) for time in times):
-            whole = self._best.rows(times) if self._best else self.network.rows(self.network.unit_sources(times))
-            scaled: Floats = self.releases.enrolment.scale(self.network.periods) * whole[:, : len(self.releases)]
-            return scaled
-        return np.array([self.row(time) for time in times]).reshape(len(times), len(self.releases))
+    def histogram_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t from 1 to `until` that can be estimated, faster than one by one.
+
+        Each row is only good until the next is asked for.
+        """
+        if self.retrospective:
+            yield from self._retrospective_rows([(time, 0) for time in range(1, until + 1)])
+        elif self._best is not None:
+            yield from self._scaled(self._best.online if len(self.releases) else [], until)
+        else:
+            yield from self._scaled(((time, row) for time, row, _ in self._online_rows(until)), until)
+
+    def window_rows(self, width: int, until: int) -> Iterator[tuple[int, Floats]]:
+        """(t, K) of the change over each window (t - width, t] up to `until` that can be estimated, likewise."""
+        if self.retrospective:
+            yield from self._retrospective_rows([(end, end - width) for end in range(width, until + 1)])
+        elif self._best is None:
+            yield from self._scaled(((end, row) for end, _, row in self._online_rows(until, width)), until)
+        else:
+            try:
+                rows = self._best.windows(width) if len(self.releases) else []
+            except np.linalg.LinAlgError:  # some time is reached late, or never
+                ends = [end for end in range(width, until + 1) if self.reaches(end, end - width)]
+                yield from ((end, self.row(end, end - width)) for end in ends)
+            else:
+                yield from self._scaled(rows, until)
 
     def used(self, plus: int, minus: int = 0) -> tuple[UsedNode, ...]:
         """The nodes that have a weight in the estimate of v_plus - v_minus. Raises NotEstimable."""
-        return self.weighing(self.row(plus, minus))
-
-    def weighing(self, row: Floats) -> tuple[UsedNode, ...]:
-        """The nodes that have a weight in a row. row: shape (E,)."""
-        weights = np.abs(row)
+        weights = np.abs(self.row(plus, minus))
         return tuple(self.releases.nodes[e] for e in np.flatnonzero(weights > NOTHING * weights.max(initial=0.0)))
 
     def estimate(self, plus: int, minus: int = 0) -> Estimate:
         """The estimate of v_plus - v_minus with its covariance. Raises NotEstimable if no edges connect the times."""
-        return self.weighed(self.row(plus, minus), self.known_until(plus))
-
-    def weighed(self, row: Floats, until: int, *, of_heard: bool = False) -> Estimate:
-        """The estimate with these weights, and its covariance as known at a time.
-
-        of_heard: whether it is about those alone who are heard, so that nothing is missing of those who are silent.
-        """
-        response = sandwich(row, self.releases.responses if of_heard else self.releases.covariances)
-        sampling, bounded = np.zeros_like(response), False
-        if self.needs_sampling(np.array([until]), of_heard=of_heard):
-            sampling, bounded = self.sampling.covariance(row, until, of_heard=of_heard)
-        return Estimate(row @ self.releases.changes, response + sampling, bounded or self.releases.bounded(until))
+        return self._weighed(self.row(plus, minus), plus, minus)
 
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""
-        if self._best is not None:
-            estimates: list[Estimate | None] = [None] * until
-            for time, row in self.best_rows(until):
-                estimates[time - 1] = self.weighed(row, self.known_until(time))
-            return estimates
-        alone = self._retrospective(until) if self.retrospective else self._online(until)
-        if not hangs_together(self.releases.survey):
-            return [
-                self._from_everybody(time, estimate) if estimate else None for time, estimate in enumerate(alone, 1)
-            ]
-        return [self.estimate(time) if estimate else None for time, estimate in enumerate(alone, 1)]
+        estimates: list[Estimate | None] = [None] * until
+        for time, row in self.histogram_rows(until):
+            estimates[time - 1] = self._weighed(row, time, 0)
+        return estimates
 
     def values(self, until: int) -> Floats:
         """The histograms at the times 1 to `until` without their covariances, which take longer; shape (until, z).
 
         nan for a time that is not estimable.
         """
-        enrolment = self.releases.enrolment
-        scales = np.array([enrolment.scale(self.known_until(time)) for time in range(1, until + 1)])
-        scaled: Floats = self._relative(until) * scales[:, None]
-        return scaled
-
-    def _relative(self, until: int) -> Floats:
-        """`values` in the releases' units, of as many entries as those stand for who are heard."""
         values = np.full((until, len(self.releases.survey.answers)), np.nan)
-        if self._best is not None:
-            for time, row in self.best_rows(until):
-                values[time - 1] = row @ self.releases.changes / self.releases.enrolment.scale(self.known_until(time))
-        elif self.retrospective:
+        if self.retrospective and self._best is None:
+            changes = np.zeros((len(self.network.start), values.shape[1]))
+            changes[: len(self.releases)] = self.releases.changes
             reached = self.network.components[1 : until + 1] == self.network.components[0]
-            values[reached] = self.network.fit(self._changes)[1 : until + 1][reached]
-        else:
-            nothing = np.zeros((len(self.network.start), 0))
-            for time, online in enumerate(run(self.network, self._changes, nothing, until)):
-                if online is not None:
-                    values[time] = online.values
+            scale = self.releases.enrolment.scales[self.network.periods]
+            values[reached] = scale * self.network.fit(changes)[1 : until + 1][reached]
+            return values
+        for time, row in self.histogram_rows(until):
+            values[time - 1] = row @ self.releases.changes
         return values
-
-    def variances(self, until: int) -> Floats:
-        """The variances of the histograms at the times 1 to `until`, shape (until, z), in entries squared.
-
-        nan for a time that is not estimable.
-        """
-        variances = np.full((until, len(self.releases.survey.answers)), np.nan)
-        if hangs_together(self.releases.survey):
-            for time, estimate in enumerate(self.estimates(until)):
-                if estimate is not None:
-                    variances[time] = np.diag(estimate.covariance)
-            return variances
-        own, values = np.diagonal(self.releases.covariances, axis1=1, axis2=2), self._relative(until)
-        for time, variance in self._spread(padded(own, len(self.network.start)), until):
-            missed = np.diag(self._missed_by_all(time, values[time - 1]))
-            variances[time - 1] = self.releases.enrolment.scale(self.known_until(time)) ** 2 * (variance + missed)
-        return variances
-
-    def joint_covariance(self, times: Sequence[int]) -> Floats:
-        """Cov(v̂_t, v̂_t') between k times, shape (k, k, z, z), in entries squared. Raises NotEstimable.
-
-        It is made symmetric in the two answers, which is all that variances of sums and differences need.
-        """
-        rows = self.rows(times)
-        k, z = len(times), len(self.releases.survey.answers)
-        flat = self.releases.covariances.reshape(len(self.releases), z * z)
-        response = np.stack([(rows * row) @ flat for row in rows]).reshape(k, k, z, z)
-        until = self.known_until(max(times, default=0))
-        joint: Floats = response + self.sampling.joint_covariance(rows, until)
-        return joint
 
     @cached_property
     def sampling(self) -> Sampling:
@@ -195,18 +132,10 @@ class Solution:
         last = int(known.network.end.max(initial=0))
         histories = np.full((known.network.periods + 1, len(known.survey.answers)), np.nan)
         histories[0] = 0.0
-        histories[1 : last + 1] = self._relative(last)
+        until = np.arange(1, last + 1) if not self.retrospective else np.full(last, self.network.periods)
+        scales = known.enrolment.scales[until][:, None]
+        histories[1 : last + 1] = np.divide(self.values(last), scales, out=histories[1 : last + 1], where=scales > 0)
         return Sampling(known, histories)
-
-    @cached_property
-    def many_sampling(self) -> ManySampling:
-        """`sampling` for many estimates."""
-        return ManySampling(self.sampling)
-
-    @property
-    def weighs_groups(self) -> bool:
-        """Whether weights are those of `information`, and not the network's own."""
-        return self._best is not None
 
     def needs_sampling(self, until: Indices, *, of_heard: bool = False) -> bool:
         """Whether `sampling` adds anything to some estimates. until: what is known for each; at least one."""
@@ -218,95 +147,71 @@ class Solution:
         """Up to which time nodes are used in an estimate at a time."""
         return self.network.periods if self.retrospective else time
 
+    @property
+    def everybody_reports(self) -> bool:
+        """Whether everybody reports everything, so that what entries have in common does not hang on weights."""
+        return self.drift is None and not hangs_together(self.releases.survey)
+
+    def _weighed(self, row: Floats, plus: int, minus: int) -> Estimate:
+        """The estimate of v_plus - v_minus with these weights, and its covariance."""
+        known, until = self.releases, self.known_until(plus)
+        values, covariance = row @ known.changes, np.tensordot(row**2, known.covariances, axes=1)
+        bounded = known.bounded(until)
+        if self.needs_sampling(np.array([until])):
+            if self.everybody_reports and minus == 0:
+                covariance += self._missed_by_all(values, until)
+            else:
+                sampling, is_bound = self.sampling.covariance(row, until)
+                covariance, bounded = covariance + sampling, bounded or is_bound
+        return Estimate(values, covariance, bounded)
+
+    def _missed_by_all(self, values: Floats, until: int) -> Floats:
+        """What it adds to the covariance of a histogram that all nodes miss the same silent entries, shape (z, z)."""
+        enrolment = self.releases.enrolment
+        m, scale = float(enrolment.stands_for[until]), float(enrolment.scales[until])
+        spread = scale * np.diag(values) - np.outer(values, values) / m
+        missed: Floats = enrolment.lasting[until] * m / max(m - 1.0, 1.0) * spread
+        return missed
+
     @cached_property
     def _best(self) -> BestWeights | None:
         known = self.releases
         entries = float(known.enrolment.stands_for[-1])
         return best_weights(known.survey, self.network, known.group, known.track, entries)
 
-    def best_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, K) of the histogram at each estimable time t up to `until`; none unless `weighs_groups`."""
-        for time, row in self._all_best_rows:
-            if time <= until:
-                yield time, self.releases.enrolment.scale(self.known_until(time)) * row
-
-    def best_windows(self, width: int, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, K) of the change over each window (t - width, t] up to `until` that can be estimated, online."""
-        try:
-            rows = self._best.windows(width) if self._best and len(self.releases) else []
-        except np.linalg.LinAlgError:  # some time is reached late, or never
-            ends = [end for end in range(width, until + 1) if self.reaches(end, end - width)]
-            yield from ((end, self.row(end, end - width)) for end in ends)
-        else:
-            yield from ((end, self.releases.enrolment.scale(end) * row) for end, row in rows if end <= until)
-
-    @cached_property
-    def _all_best_rows(self) -> list[tuple[int, Floats]]:
-        """Of all times at which a node has closed, or a later one; not scaled."""
-        if self._best is None or not len(self.releases):
-            return []
-        rows = self._best.retrospective if self.retrospective else self._best.online
-        return [(time, row[: len(self.releases)]) for time, row in rows]
-
     def _used_for(self, time: int) -> Network:
         return self.network if self.retrospective else self.network.closed_by(time)
 
-    def _from_everybody(self, time: int, alone: Estimate) -> Estimate:
-        """An estimate to which everybody adds who is heard: it is scaled to those who are enrolled.
+    def _scaled(
+        self, rows: Iterator[tuple[int, Floats | None]] | Sequence[tuple[int, Floats]], until: int
+    ) -> Iterator[tuple[int, Floats]]:
+        """Online weights, taken from units m to entries; without those of a drift."""
+        scales = self.releases.enrolment.scales
+        for time, row in rows:
+            if time <= until and row is not None:
+                yield time, scales[time] * row[: len(self.releases)]
 
-        alone: what the nodes say, each by itself.
-        """
-        scale = self.releases.enrolment.scale(self.known_until(time))
-        covariance = alone.covariance + self._missed_by_all(time, alone.values)
-        return Estimate(scale * alone.values, scale**2 * covariance, alone.upper_bound)
-
-    def _missed_by_all(self, time: int, values: Floats) -> Floats:
-        """What it adds to a covariance that all nodes miss the same silent entries, shape (z, z).
-
-        values: the histogram at that time, in the releases' units.
-        """
-        enrolment, until = self.releases.enrolment, self.known_until(time)
-        m, unheard = float(enrolment.stands_for[until]), enrolment.missing(until).lasting
-        missed: Floats = unheard * m / max(m - 1.0, 1.0) * (np.diag(values) - np.outer(values, values) / m)
-        return missed
-
-    def _online(self, until: int) -> list[Estimate | None]:
-        z, bounded = len(self.releases.survey.answers), self.releases.bounded
-        return [
-            Estimate(online.values, unpacked(online.covariance, z), bounded(online.period)) if online else None
-            for online in run(self.network, self._changes, self._packed, until)
-        ]
-
-    def _retrospective(self, until: int) -> list[Estimate | None]:
-        z, bounded = len(self.releases.survey.answers), self.releases.bounded(self.network.periods)
-        values = self.network.fit(self._changes)
-        estimates: list[Estimate | None] = [None] * until
-        for time, covariance in self._spread(self._packed, until):
-            estimates[time - 1] = Estimate(values[time], unpacked(covariance, z), bounded)
-        return estimates
-
-    def _spread(self, columns: Floats, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, Σ_e K_te² columns[e]) for each time up to `until` that is estimable.
-
-        columns: q figures for each edge, shape (edges, q).
-        """
-        if not self.retrospective:
-            for online in run(self.network, np.zeros((len(columns), 1)), columns, until):
-                if online:
-                    yield online.period, online.covariance
+    def _online_rows(self, until: int, lag: int = 0) -> Iterator[tuple[int, Floats | None, Floats | None]]:
+        """`online_rows` of the network, whose edges of a drift come last."""
+        if self.drift is None:
+            yield from online_rows(self.network, until, lag)
             return
-        reached = [time for time in range(1, until + 1) if self.network.connected(time, 0)]
-        for at in range(0, len(reached), BLOCK):
-            times = reached[at : at + BLOCK]
-            yield from zip(times, self.network.spread(self.network.unit_sources(times), columns), strict=True)
+        order = np.argsort(self.network.end, kind="stable")
+        place = np.argsort(order)
+        for time, *rows in online_rows(self.network.take(order), until, lag):
+            alone, over = (row if row is None else row[place] for row in rows)
+            yield time, alone, over
 
-    @cached_property
-    def _changes(self) -> Floats:
-        """The change measured on every edge, 0 on those of the drift, shape (edges, z)."""
-        return padded(self.releases.changes, len(self.network.start))
-
-    @cached_property
-    def _packed(self) -> Floats:
-        """The upper triangle of the covariance on every edge, row by row, 0 for the drift; shape (edges, z(z+1)/2)."""
-        upper = np.triu_indices(len(self.releases.survey.answers))
-        return padded(self.releases.covariances[:, upper[0], upper[1]], len(self.network.start))
+    def _retrospective_rows(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, Floats]]:
+        """(plus, K) of v_plus - v_minus for those of these pairs of times that edges connect, some solved at once."""
+        network, scale = self.network, self.releases.enrolment.scales[self.network.periods]
+        linked = [span for span in spans if network.connected(*span)]
+        block = max(1, MOST_AT_ONCE // max(1, len(self.releases)))
+        for at in range(0, len(linked), block):
+            plus, minus = zip(*linked[at : at + block], strict=True)
+            if self._best is None:
+                rows = network.rows_between(plus, minus)
+            else:
+                rows = self._best.retrospective[list(plus)] - self._best.retrospective[list(minus)]
+            for time, row in zip(plus, rows, strict=True):
+                yield time, scale * row[: len(self.releases)]

@@ -89,10 +89,11 @@ class BestWeights:
         row: Floats = self._solved(network.unit_sources([plus], minus), network, self._information(until), until)[0]
         return row
 
-    def rows(self, times: Sequence[int]) -> Floats:
-        """K of the histograms at several times, each from all edges, shape (times, E). Raises ValueError likewise."""
-        until, network = self.network.periods, self.network
-        return self._solved(network.unit_sources(times), network, self._information(until), until)
+    @cached_property
+    def retrospective(self) -> Floats:
+        """K of v_t less that at the first time of its connected part, for all times t and from all edges, (T+1, E)."""
+        network = self.network
+        return self._solved(np.eye(network.periods + 1), network, self._information(network.periods), network.periods)
 
     @cached_property
     def online(self) -> Sequence[tuple[int, Floats]]:
@@ -108,12 +109,6 @@ class BestWeights:
         Raises LinAlgError where some time is reached late.
         """
         return self._growing(width)
-
-    @cached_property
-    def retrospective(self) -> Sequence[tuple[int, Floats]]:
-        """(t, K) of the histogram at each time t that the edges connect with time 0, from all edges."""
-        reached = [time for time in range(1, self.network.periods + 1) if self.network.connected(time, 0)]
-        return list(zip(reached, self.rows(reached), strict=True)) if reached else []
 
     def _growing(self, lag: int = 0) -> list[tuple[int, Floats]]:
         """(t, K) at each time t at which edges end; where there is a lag, of what changed since so many periods before.

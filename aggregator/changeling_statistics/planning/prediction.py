@@ -1,8 +1,8 @@
-"""Effective resistances between every time and time 0, all at once, and how much of a current each edge carries.
+"""How accurate a survey's histograms will be: their standard errors, before anybody answers.
 
-This is the release graph for planning, in dense matrices. Online, the graph of each time is that of the edges which
-end by then, and times are added one after another; retrospective, all times have the whole graph. Knows edges;
-nothing of plans.
+They are those of the estimator in estimation/, with the same weights, for an expected population: the noise of the
+randomizers, what the reports of one entry have in common, and the sampling error of shares (docs/mathematics.md,
+"Shares"). It does not matter who made the plan.
 """
 
 from dataclasses import dataclass, replace
@@ -15,128 +15,10 @@ from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..estimation.entries import GroupEdges, Moments, entry_covariance, expected_moments, expected_variances
-from ..estimation.network import Indices, Network
-from ..estimation.releases import planned_variances, shares
+from ..estimation.network import Network, online_rows
+from ..estimation.releases import plan_nodes, planned_variances, shares
 from ..estimation.weights import best_weights, hangs_together, is_partial
 from .wish import Wish
-
-
-def sums(index: Indices, figures: Floats, size: int) -> Floats:
-    """The sum of the figures of each index, shape (size,).
-
-    index: from 0 to size - 1, one for each figure.
-    """
-    return np.bincount(index, figures, size).astype(np.float64, copy=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Edges:
-    """E distinct edges between the times 0 to `periods`, in order of their ends.
-
-    start, end: the two times of each, shape (E,).
-    retrospective: whether a time may use all edges; if not, those that end by then.
-    """
-
-    periods: int
-    start: Indices
-    end: Indices
-    retrospective: bool
-
-    @property
-    def closed(self) -> NDArray[np.bool_]:
-        """Which edges the estimate of each time may use, shape (E, periods); column t - 1 is for the time t."""
-        times = np.arange(1, self.periods + 1)
-        return (self.end[:, None] <= times) | np.bool_(self.retrospective)
-
-
-def potentials(edges: Edges, conductance: Floats) -> Floats:
-    """P: the covariances Cov(v̂_s, v̂_t) of all times s and t, in the graph that t is solved on.
-
-    conductance: 1/σ² of each edge, 0 for one that is not there, shape (E,).
-    Returns shape (periods + 1, periods), s in rows; column t - 1 is for the time t. P[t, t - 1] is the effective
-    resistance between t and time 0, inf if nothing connects them. Online, P is 0 for s > t.
-    """
-    return _whole(edges, conductance) if edges.retrospective else _growing(edges, conductance)
-
-
-def resistances(P: Floats) -> Floats:
-    """The effective resistance between each time 1, 2, … and time 0, shape (periods,).
-
-    P: from `potentials`.
-    """
-    return np.diagonal(P, -1).copy()
-
-
-def drops(edges: Edges, P: Floats) -> Floats:
-    """The potential across each edge for one unit of current out of each time, 0 where the edge may not be used.
-
-    Times the edge's conductance it is K, the weight of the edge in the estimate. Shape (E, periods).
-    """
-    across = P[edges.end] - P[edges.start]
-    across[~edges.closed] = 0.0
-    return across
-
-
-def _whole(edges: Edges, conductance: Floats) -> Floats:
-    from scipy.linalg.lapack import dpotrf, dpotri  # late: it loads slowly, and the command line imports this
-
-    n = edges.periods
-    L = np.zeros((n + 1, n + 1))
-    for here, there in ((edges.start, edges.end), (edges.end, edges.start)):
-        np.add.at(L, (here, there), -conductance)
-        np.add.at(L, (here, here), conductance)
-    factor, failed = dpotrf(L[1:, 1:], lower=1, overwrite_a=1)
-    if failed:
-        return np.full((n + 1, n), np.inf)
-    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
-    P = np.zeros((n + 1, n))
-    P[1:] = np.tril(inverse) + np.tril(inverse, -1).T
-    return P
-
-
-def _growing(edges: Edges, conductance: Floats) -> Floats:
-    """Online: S, the covariance of the best linear unbiased estimates of all times so far, one time after another.
-
-    The k edges that end at t read v_t = v_s + y. Let C = S_ss + diag(σ²), r = 1 / 1'C⁻¹1 and q = r·C⁻¹1. Then the new
-    time has the variance r, and the covariance q'S_s. with the others. These improve by what the readings say about
-    one another: S := S - S_.s (C⁻¹ - qq'/r) S_s. Of S only those columns are kept at whose times an edge still starts.
-    """
-    n = edges.periods
-    S, P = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n))
-    there = np.flatnonzero(conductance > 0)
-    there = there[np.argsort(edges.end[there], kind="stable")]
-    bounds = np.searchsorted(edges.end[there], np.arange(n + 2)).tolist()
-    last_use = np.zeros(n + 1, np.intp)
-    np.maximum.at(last_use, edges.start[there], edges.end[there])
-    open_, variance = np.zeros(0, np.intp), 1.0 / conductance[there]
-    for t in range(1, n + 1):
-        at = slice(bounds[t], bounds[t + 1])
-        s, noise = edges.start[there[at]], variance[at]
-        reached = np.isfinite(S[s, s])
-        if not reached.all():
-            s, noise = s[reached], noise[reached]
-        if not len(s):
-            S[t, t] = P[t, t - 1] = np.inf
-        else:
-            reach = S[:t, s]
-            C = reach[s]
-            C.flat[:: len(s) + 1] += noise
-            inverse = np.linalg.inv(C)
-            q = inverse.sum(1)
-            r = 1.0 / q.sum()
-            q *= r
-            P[:t, t - 1] = column = reach @ q
-            P[t, t - 1] = r
-            if len(s) > 1 and len(open_):
-                S[:t, open_] -= reach @ ((inverse - np.outer(q, q) / r) @ reach[open_].T)
-            if last_use[t]:
-                S[:t, t], S[t, t] = column, r
-            S[t, open_] = column[open_]
-        if last_use[t]:
-            open_ = np.append(open_, t)
-        open_ = open_[last_use[open_] > t]
-    return P
-
 
 POINT = 0.01
 """One percentage point, as a fraction of the entries."""
@@ -295,83 +177,51 @@ class PlannedEdges:
     """
 
     def __init__(self, survey: Survey, lost: int | None = None) -> None:
-        by_group = [GroupEdges.of(group).without(lost) for group in survey.plan.groups]
-        firsts = np.cumsum([0, *(len(group.tracks) for group in survey.plan.groups)])
-        start = np.concatenate([edges.start for edges in by_group])
-        end = np.concatenate([edges.end for edges in by_group])
-        track = np.concatenate([edges.place + first for edges, first in zip(by_group, firsts, strict=False)])
-        group = np.repeat(np.arange(len(by_group)), [len(edges.end) for edges in by_group])
-        order = np.lexsort((track, start, end))
-        self._survey, self.start, self.end = survey, start[order], end[order]
-        self.track, self.group = track[order], group[order]
-        numbers = [np.flatnonzero(self.group == number) for number in range(len(by_group))]
-        self.groups = list(zip(by_group, numbers, strict=True))
+        planned, plan = plan_nodes(survey.plan), survey.plan
+        kept = planned.end != (-1 if lost is None else lost)
+        self._survey, self.start, self.end = survey, planned.start[kept], planned.end[kept]
+        self.track, self.group = planned.track[kept], planned.group[kept]
+        self.groups = []
+        for number, group in enumerate(plan.groups):
+            at, first = np.flatnonzero(self.group == number), next(track for track, _ in plan.numbered(number))
+            self.groups.append((GroupEdges(group, self.track[at] - first, self.start[at], self.end[at]), at))
 
     def weights(self, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
         """K of every time 1..T, shape (T, E), and which times the nodes connect with time 0, shape (T,).
 
         K is 0 for the others.
         """
-        periods = self._survey.calendar.periods
-        network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
-        best = best_weights(self._survey, network, self.group, self.track, 1.0)
-        if best is None:
-            return _network_weights(replace(network, variance=self._planned), retrospective)
+        survey, periods = self._survey, self._survey.calendar.periods
         K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
-        for time, row in best.retrospective if retrospective else best.online:
-            K[time - 1], reached[time - 1] = row, True
+        network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
+        best = best_weights(survey, network, self.group, self.track, 1.0)
+        if best is None:
+            planned = [self._of_track(number) for number in range(len(survey.plan.tracks))]
+            network = replace(network, variance=self.by_edge(planned))
+        if retrospective:
+            there = [time for time in range(1, periods + 1) if network.connected(time, 0)]
+            at = np.array(there, np.intp) - 1
+            reached[at] = True
+            K[at] = best.retrospective[there] if best else network.rows(network.unit_sources(there))
+            return K, reached
+        for time, row in best.online if best else ((time, row) for time, row, _ in online_rows(network, periods)):
+            if row is not None:
+                K[time - 1], reached[time - 1] = row, True
         return K, reached
 
     def by_edge(self, figures: list[Floats]) -> Floats:
         """The figures of all edges, from those of each track's nodes, shape (E,)."""
-        found = np.empty(len(self.end))
+        by_edge = np.empty(len(self.end))
         for number, track in enumerate(self._survey.plan.tracks):
             at = np.flatnonzero(self.track == number)
-            found[at] = figures[number][(self.end[at] - track.first) // track.width - 1]
-        return found
+            by_edge[at] = figures[number][(self.end[at] - track.first) // track.width - 1]
+        return by_edge
 
-    @property
-    def _planned(self) -> Floats:
-        """The planned variance of each edge, of one entry, shape (E,)."""
-        planned = np.empty(len(self.end))
-        for number in range(len(self._survey.plan.tracks)):
-            at = self.track == number
-            one = np.ones(int(at.sum()))
-            planned[at] = planned_variances(self._survey, TrackNumber(number), self.end[at], one, one)
-        return planned
-
-
-def _network_weights(network: Network, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
-    """The weights of all times in the network of resistors, as `PlannedEdges.weights` has them."""
-    periods = network.periods
-    named = network.end * (periods + 1) + network.start
-    distinct, edge = np.unique(named, return_inverse=True)
-    end, start = np.divmod(distinct, periods + 1)
-    conductances = sums(edge, 1 / network.variance, len(distinct))
-    P = potentials(Edges(periods, start, end, retrospective), conductances)
-    reached = np.isfinite(resistances(P))
-    if reached.all():
-        across = P[end] - P[start]
-        if not retrospective:
-            across[end[:, None] > np.arange(1, periods + 1)] = 0.0
-    else:
-        across, reached = _piecewise(Network(periods, start, end, 1 / conductances), retrospective)
-    return (across[edge] / network.variance[:, None]).T, reached
-
-
-def _piecewise(network: Network, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
-    """The drops across edges, shape (E, periods), and which periods' ends are connected with the start.
-
-    Period by period: it is slower than `potentials`, and right where the graph has several connected parts.
-    """
-    periods = network.periods
-    across, reached = np.zeros((len(network.end), periods)), np.zeros(periods, np.bool_)
-    for time in range(1, periods + 1):
-        used = network if retrospective else network.closed_by(time)
-        reached[time - 1] = used.connected(time, 0)
-        if reached[time - 1]:
-            across[: len(used.end), time - 1] = used.row(time) * used.variance
-    return across, reached
+    def _of_track(self, number: int) -> Floats:
+        """The planned variance of each of a track's nodes, of one entry."""
+        track = self._survey.plan.tracks[number]
+        end = track.first + track.width * np.arange(1, track.count + 1, dtype=np.intp)
+        return planned_variances(self._survey, TrackNumber(number), end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,8 @@ Never for production: its coins can be foreseen, and its keys are known to every
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
 """
 
-from .clients import make_client
-from .clock import FIRST_DAY, ManualClock
-from .coins import ForeseeableCoins
-from .server import FakeServer
-from .surveys import AUTHORITY, make_survey
-from .uploads import ReceivedReport
+from .clients import AUTHORITY, FIRST_DAY, ForeseeableCoins, ManualClock, make_client, make_survey
+from .server import FakeServer, ReceivedReport
 
 __all__ = [
     "AUTHORITY",

@@ -1,25 +1,134 @@
-"""What one made-up device answers: by the protocol's own code, on coins from a seed.
+"""A fleet's devices: what load is wished for, what each one answers, and the envelopes of a block of them.
 
-It draws its group and nodes, remembers what a joint group's entry remembers, and lays out uploads as an app's device
-does. Its coins repeat, so that its envelopes can be expected: no person's device has any such.
+A device answers by the protocol's own code, on coins from a seed, so that its envelopes can be expected: no person's
+device has any such. A block follows from the fleet's seed and its own number, so blocks are made anywhere, in any
+order. Some envelopes must be refused, each for a reason that is known when it is made.
 """
 
+import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 from changeling_protocol import (
+    CLOSING_BYTES,
+    HEAD_BYTES,
+    ID_BYTES,
+    MOST_SPANNED_PERIODS,
     Closing,
     Node,
+    Refusal,
     Report,
+    SealingKey,
     Slots,
     Standing,
     StratumNumber,
     Survey,
+    SurveyId,
+    UnixSeconds,
     closings,
     draw_closing_id,
     draw_nodes,
+    encode_upload,
     respond,
+    seal,
+    symbol_bytes,
 )
+from numpy.typing import NDArray
+
+from ..changelogs import synthetic_changelog
+from ..population import Population, States
+from .truth import Adding, Truth
+
+MARGIN_SECONDS = 60
+"""At the least so long before its grace ends a closing is taken for one that the server will count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """A fleet.
+
+    devices: how many, each of which answers all closings of the periods in `heard`, (start, end].
+    overdue: periods whose closings come after their grace; None where nothing is to be late.
+    offline: the chance that a device does not report after a period, and answers for it later.
+    duplicates, late, garbage: so many more envelopes, as shares of those that devices send: sent once more; about a
+    closing whose grace is over; refused for another reason.
+    seed: another one makes other devices, with other answers and other ids.
+    """
+
+    devices: int
+    heard: Node
+    overdue: Node | None
+    offline: float = 0.0
+    duplicates: float = 0.0
+    late: float = 0.0
+    garbage: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.devices < 1:
+            raise ValueError(f"a fleet has at least one device, got {self.devices}")
+        for name in ("offline", "duplicates", "late", "garbage"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share from 0 to below 1, got {getattr(self, name)}")
+        if self.late and self.overdue is None:
+            raise ValueError("no period's grace is over, so nothing can be late: leave it out, or wait")
+
+
+def open_periods(survey: Survey, now: UnixSeconds, lasting: float = 0.0) -> Node:
+    """The periods that have closed and whose grace lasts, as a span.
+
+    now: Unix seconds. lasting: for how many seconds envelopes will be sent. Raises ValueError where there are none.
+    """
+    calendar = survey.calendar
+    last = calendar.closed(UnixSeconds(now - 1))
+    over = _over(survey, UnixSeconds(now + lasting + MARGIN_SECONDS))
+    if last <= over or not closings(survey.plan, over, last):
+        raise ValueError(
+            "no closing of the survey can be answered now: its periods are to come, or their grace is over"
+        )
+    return Node(over, last)
+
+
+def overdue_periods(survey: Survey, now: UnixSeconds) -> Node | None:
+    """The periods whose grace is over by now, in Unix seconds, with room for clocks; None where there are none."""
+    over = _over(survey, UnixSeconds(now - MARGIN_SECONDS))
+    return Node(0, over) if over and closings(survey.plan, 0, over) else None
+
+
+def _over(survey: Survey, now: UnixSeconds) -> int:
+    """How many periods' grace is over."""
+    return survey.calendar.closed(UnixSeconds(now - survey.grace))
+
+
+DAY_SECONDS = 86_400
+SWING, BUSIEST_HOUR = 0.6, 18.0
+"""How far the number of awake devices swings about its mean in a day; and the hour, UTC, when most are awake."""
+Times = NDArray[np.float64]
+
+
+def awake(times: Times) -> Times:
+    """How many devices are awake, beside the day's mean, which is 1: 1 + swing·cos(2π(h - busiest)/24).
+
+    times: Unix seconds, of any shape.
+    """
+    curve: Times = 1 + SWING * np.cos(2 * np.pi * (times / DAY_SECONDS - BUSIEST_HOUR / 24))
+    return curve
+
+
+def arrivals(after: Times, within: float, generator: np.random.Generator) -> Times:
+    """For each device a moment at which it is awake, by the curve of the day: in (after, after + within).
+
+    after: Unix seconds, of any shape. within: seconds. Given how many devices there are, these are the arrivals of
+    a Poisson process whose rate follows the curve.
+    """
+    drawn = after + within * generator.random(after.shape)
+    left = np.ones(after.shape, bool)
+    while left.any():
+        left[left] = generator.random(int(left.sum())) * (1 + SWING) > awake(drawn[left])
+        drawn[left] = after[left] + within * generator.random(int(left.sum()))
+    return drawn
 
 
 class SeededCoins:
@@ -73,3 +182,237 @@ class Device:
             symbol, self._slots = respond(self._of_group, place, true, self._slots, self._coins)
             reports.append(Report(number, at, symbol))
         return reports
+
+
+Make = Callable[[Survey, SealingKey, Device, Node, Adding], bytes]
+"""Makes an envelope about a span of one period with a closing, and adds what it must come to."""
+
+
+def _noise(_: Survey, __: SealingKey, ___: Device, ____: Node, adding: Adding) -> bytes:
+    adding.truth.told[Refusal.MALFORMED.value] += 1
+    return b"\0" + os.urandom(199)  # of no protocol version
+
+
+def _unknown_survey(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+    adding.truth.told[Refusal.UNKNOWN_SURVEY.value] += 1
+    envelope = _good(survey, key, device, span)
+    return envelope[:1] + SurveyId(os.urandom(ID_BYTES)) + envelope[1 + ID_BYTES :]
+
+
+def _unknown_key(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+    _told(adding, Refusal.UNKNOWN_KEY)
+    envelope = _good(survey, key, device, span)
+    return envelope[: 1 + ID_BYTES] + os.urandom(ID_BYTES) + envelope[HEAD_BYTES:]
+
+
+def _too_large(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+    _told(adding, Refusal.TOO_LARGE)
+    tracks = survey.plan.tracks
+    row = CLOSING_BYTES + sum(symbol_bytes(track.randomizer) + 5 for track in tracks) + 64
+    return _good(survey, key, device, span) + bytes(row * (MOST_SPANNED_PERIODS + 2))
+
+
+def _altered(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+    adding.refuse(Refusal.UNOPENABLE)
+    envelope = _good(survey, key, device, span)
+    return envelope[:-1] + bytes([envelope[-1] ^ 1])
+
+
+def _no_upload(survey: Survey, key: SealingKey, _: Device, __: Node, adding: Adding) -> bytes:
+    adding.refuse(Refusal.MALFORMED)
+    return seal(b"no upload of this plan" + os.urandom(64), survey.id, key)
+
+
+def _unknown_stratum(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+    closings, reports = device.answer(span)
+    adding.refuse(Refusal.UNKNOWN_STRATUM, len(closings))
+    wrong = [replace(each, stratum=StratumNumber(survey.strata)) for each in closings]
+    return _sealed(survey, key, device.group, span, wrong, reports)
+
+
+def _no_such_symbol(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+    """The closing counts, and its other reports; where it has no report that can be wrong, all of it does."""
+    closings, reports = device.answer(span)
+    for place, report in enumerate(reports):
+        randomizer = survey.plan.tracks[report.track].randomizer
+        if randomizer.symbols + 1 < 256 ** symbol_bytes(randomizer):
+            adding.refuse(Refusal.SYMBOL_OUT_OF_RANGE)
+            adding.accept(device.group, closings, reports[:place] + reports[place + 1 :])
+            reports[place] = replace(report, symbol=randomizer.symbols)
+            break
+    else:
+        adding.accept(device.group, closings, reports)
+    return _sealed(survey, key, device.group, span, closings, reports)
+
+
+TOLD: tuple[Make, ...] = (_noise, _unknown_survey, _unknown_key, _too_large)
+"""What is refused from outside, so that no log holds it."""
+COUNTED: tuple[Make, ...] = (_altered, _no_upload, _unknown_stratum, _no_such_symbol)
+"""What is refused once it is open."""
+
+
+def _told(adding: Adding, reason: Refusal) -> None:
+    """Of a refusal that is told, and counted for the survey too."""
+    adding.truth.told[reason.value] += 1
+    adding.refuse(reason)
+
+
+def _good(survey: Survey, key: SealingKey, device: Device, span: Node) -> bytes:
+    return _sealed(survey, key, device.group, span, *device.answer(span))
+
+
+def _sealed(
+    survey: Survey, key: SealingKey, group: int, span: Node, closings: list[Closing], reports: list[Report]
+) -> bytes:
+    return seal(encode_upload(survey.plan, group, span, closings, reports), survey.id, key)
+
+
+BLOCK_DEVICES = 1000
+MOST_CHANGES = 2.0
+"""An entry's changes of mind, on average; fewer where the calendar is short."""
+RETRY_SECONDS = 30.0
+"""How long a device waits before it sends an envelope again whose answer it did not hear, on average."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Envelopes of some devices. due: Unix seconds, of each; they are in no order of time."""
+
+    due: Times
+    envelopes: list[bytes]
+    truth: Truth
+
+
+def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> Block:
+    """The block with this number, from 0 on, of BLOCK_DEVICES devices, or of what is left for the last one."""
+    count = min(BLOCK_DEVICES, wishes.devices - number * BLOCK_DEVICES)
+    generator = np.random.default_rng([wishes.seed, number])
+    making = _Making(survey, key, wishes, number, _states(survey, count, generator), generator)
+    making.report()
+    made = len(making.envelopes)
+    for share, make in ((wishes.late, making.be_late), (wishes.garbage, making.send_garbage)):
+        for _ in range(int(generator.binomial(made, share))):
+            make()
+    making.repeat(made)
+    making.adding.truth.envelopes = len(making.envelopes)
+    return Block(np.array(making.due), making.envelopes, making.adding.done())
+
+
+class _Making:
+    """What a block has so far."""
+
+    def __init__(
+        self,
+        survey: Survey,
+        key: SealingKey,
+        wishes: Wishes,
+        number: int,
+        states: States,
+        generator: np.random.Generator,
+    ) -> None:
+        self._survey, self._key, self._wishes, self._number = survey, key, wishes, number
+        self._states, self._generator = states, generator
+        self._others = 0
+        self.adding = Adding(survey)
+        self.due: list[float] = []
+        self.envelopes: list[bytes] = []
+        self._answered: list[list[Closing]] = []
+        """The closings that are answered in each."""
+
+    def report(self) -> None:
+        """Each device answers what it is heard at, on time or after it was offline."""
+        heard = self._wishes.heard
+        online = self._generator.random((len(self._states), heard.width)) >= self._wishes.offline
+        moments = self._moments(heard, len(self._states))
+        for device in range(len(self._states)):
+            answering = self._device(f"{device}", device)
+            for span in spans(heard, online[device]):
+                if closings(self._survey.plan, span.start, span.end):
+                    self._put(answering, span, moments[device, span.end - heard.start - 1])
+
+    def be_late(self) -> None:
+        """A device of its own answers one closing whose grace is over."""
+        overdue = self._wishes.overdue
+        assert overdue is not None  # noqa: S101  # as Wishes says
+        span = self._closing_in(overdue)
+        over, period = self._survey.calendar.time(span.end) + self._survey.grace, self._survey.calendar.period
+        self._put(self._other(), span, over + 1 + (period - 1) * float(self._generator.random()))
+
+    def send_garbage(self) -> None:
+        """One envelope that is refused, or has a report that is."""
+        kinds = COUNTED + TOLD
+        make = kinds[int(self._generator.integers(len(kinds)))]
+        span = self._closing_in(self._wishes.heard)
+        self.envelopes.append(make(self._survey, self._key, self._other(), span, self.adding))
+        self.due.append(float(self._moments(span, 1)[0, 0]))
+
+    def repeat(self, made: int) -> None:
+        """Send some of the devices' envelopes again, as they are."""
+        again = np.flatnonzero(self._generator.random(made) < self._wishes.duplicates)
+        for place in again.tolist():
+            due = self.due[place] + float(self._generator.exponential(RETRY_SECONDS))
+            self.envelopes.append(self.envelopes[place])
+            self.due.append(due)
+            for closing in self._answered[place]:
+                self.adding.refuse(Refusal.LATE if self._is_late(closing) else Refusal.DUPLICATE)
+
+    def _put(self, device: Device, span: Node, due: float) -> None:
+        answered, reports = device.answer(span)
+        plaintext = encode_upload(self._survey.plan, device.group, span, answered, reports)
+        self.envelopes.append(seal(plaintext, self._survey.id, self._key))
+        self.due.append(due)
+        self._answered.append(answered)
+        good = [each for each in answered if not self._is_late(each)]
+        self.adding.accept(device.group, good, reports)
+        if late := len(answered) - len(good):
+            self.adding.refuse(Refusal.LATE, late)
+
+    def _is_late(self, closing: Closing) -> bool:
+        """Whether a server refuses a closing as late, by its own clock."""
+        return self._wishes.overdue is not None and closing.period <= self._wishes.overdue.end
+
+    def _moments(self, span: Node, count: int) -> Times:
+        """When devices that are online after each period of a span send, shape (count, periods)."""
+        survey = self._survey
+        closes = np.array([survey.calendar.time(period) for period in range(span.start + 1, span.end + 1)], float)
+        waiting = survey.skew + survey.spread * self._generator.random((count, span.width))
+        within = float(min(survey.calendar.period, survey.grace - survey.skew - survey.spread))
+        return arrivals(closes + waiting, within, self._generator)
+
+    def _closing_in(self, span: Node) -> Node:
+        """A period of the span with a closing."""
+        periods = closings(self._survey.plan, span.start, span.end)
+        period = periods[int(self._generator.integers(len(periods)))]
+        return Node(period - 1, period)
+
+    def _other(self) -> Device:
+        """A device that is none of the block's, with the answers of one."""
+        self._others += 1
+        return self._device(f"other {self._others}", self._others % len(self._states))
+
+    def _device(self, name: str, states: int) -> Device:
+        coins = SeededCoins(f"{self._wishes.seed} {self._number} {name}")
+        return Device(self._survey, self._states[states].tolist(), coins)
+
+
+def spans(heard: Node, online: NDArray[np.bool_]) -> Iterator[Node]:
+    """What one device answers in one go each: the periods since it was online last, as many as an upload may span.
+
+    online: whether it reports after each period of `heard`, shape (periods,). What comes after the last time is never
+    answered.
+    """
+    after = heard.start
+    for period, there in enumerate(online.tolist(), heard.start + 1):
+        if there or period - after == MOST_SPANNED_PERIODS:
+            yield Node(after, period)
+            after = period
+
+
+def _states(survey: Survey, count: int, generator: np.random.Generator) -> States:
+    """The answers of devices at the ends of periods 0..T, as their constraint allows; a row each, in no order."""
+    calendar = survey.calendar
+    changes = min(MOST_CHANGES, (calendar.periods - 1) / 2) if len(survey.answers) > 1 else 0.0
+    changelog = synthetic_changelog(len(survey.answers), count, changes, calendar, generator)
+    population = Population.from_changelog(changelog, calendar, survey.constraint)
+    rows: States = np.repeat(population.frozen, population.weights, axis=0)
+    return generator.permutation(rows)

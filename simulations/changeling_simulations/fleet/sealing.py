@@ -20,10 +20,8 @@ from changeling_protocol import SealingKey, Survey
 from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request
 from numpy.typing import NDArray
 
-from .blocks import BLOCK_DEVICES, make_block
-from .rhythm import Times
+from .devices import BLOCK_DEVICES, Times, Wishes, make_block
 from .truth import Truth
-from .wishes import Wishes
 
 _FRAME_BYTES, _HEAD_BYTES = 32, 5
 """What a request adds to its envelopes, and to each of them, at most."""

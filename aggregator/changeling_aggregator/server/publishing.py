@@ -1,0 +1,250 @@
+"""Publishing over HTTP: surveys, their early ends and sealing keys, each signed by the authority.
+
+What is published stays as it is, so publishing it again changes nothing. Sealing keys are made with
+`changeling keys new` on the store itself, never over the network.
+"""
+
+from changeling_protocol import EarlyEnd, SealingKey, Survey, SurveyId, UnderstatedEpsilon, UnixSeconds
+from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode, encode_key_list
+from changeling_statistics import check_successor, counterpart_of, format_duration, format_instant
+from msgspec import UNSET, UnsetType
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import TurnedDown
+from ..fold import MOST_RETENTION_SECONDS
+from ..ingest import PublishedSurvey
+from ..store import TokenScope
+from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
+from .requests import id_in_path, read_body, reading_signed, require, service_of, survey_in_path
+from .responses import cache_control_of_keys, is_kept, json, packed, tag_of
+from .service import Service
+
+MOST_SIGNED_BYTES = 4096
+"""The most of an early end, or of a key."""
+
+
+class SurveyRow(Body):
+    """A published survey."""
+
+    id: HexId
+    question: str
+    last_period: Period
+    public: bool
+
+
+class SurveyList(Body):
+    """All published surveys."""
+
+    surveys: list[SurveyRow]
+
+
+class SurveyPublished(Body):
+    """A survey that is published."""
+
+    id: HexId
+
+
+class SurveyEnded(Body):
+    """A survey that ends early."""
+
+    last_period: Period
+
+
+class KeyPublished(Body):
+    """A sealing key that is published."""
+
+    id: str
+
+
+class KeyList(Body):
+    """The sealing key that is valid now, signed, if there is one."""
+
+    keys: list[Binary]
+
+
+class Publishing(Body):
+    """The parameters of publishing a survey."""
+
+    public: Truth | UnsetType = UNSET
+
+
+@described(Described({200: {JSON: SurveyList}}))
+async def list_surveys(request: Request) -> Response:
+    """GET the id, the question and the last period of every published survey, and whether its results are open."""
+    return json(
+        SurveyList(
+            surveys=[
+                SurveyRow(id=id_.hex(), question=each.survey.question, last_period=each.last, public=each.public)
+                for id_, each in service_of(request).registry.surveys.items()
+            ]
+        )
+    )
+
+
+@described(Described({200: {MSGPACK: Signed}}))
+async def fetch_survey(request: Request) -> Response:
+    """GET a survey's signed bytes."""
+    return packed(survey_in_path(request).signed)
+
+
+@described(
+    Described(
+        gives={200: {JSON: SurveyPublished}, 201: {JSON: SurveyPublished}},
+        takes={MSGPACK: Signed},
+        query=Publishing,
+        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT, ErrorCode.INVALID, ErrorCode.UNDERSTATED_EPSILON),
+        scope=TokenScope.SURVEY_WRITE,
+    )
+)
+async def publish_survey(request: Request) -> Response:
+    """PUT a survey that the authority signed: 201, or 200 where it was published before.
+
+    ?public=true opens its results to all, ?public=false closes them again; they are closed at first.
+    """
+    require(request, TokenScope.SURVEY_WRITE)
+    service = service_of(request)
+    asked = request.query_params.get("public")
+    if asked not in (None, "true", "false"):
+        raise TurnedDown(ErrorCode.INVALID, f"public is true or false, got {asked!r}")
+    signed = await read_body(request, MOST_BODY_BYTES)
+    survey = await run_in_threadpool(_verified, signed, service)  # which may take a second
+    if survey.id != id_in_path(request):
+        raise TurnedDown(ErrorCode.MALFORMED, f"this survey's id is {survey.id.hex()}, not the one in the path")
+    if survey.id not in service.registry.surveys:
+        await run_in_threadpool(_check_new, survey, service)
+    added = await run_in_threadpool(_publish, service, survey, signed, None if asked is None else asked == "true")
+    return json(SurveyPublished(id=survey.id.hex()), 201 if added else 200)
+
+
+def _verified(signed: bytes, service: Service) -> Survey:
+    try:
+        with reading_signed():
+            survey = Survey.from_signed(signed, service.settings.authority)
+        for track in survey.plan.tracks:
+            counterpart_of(track.randomizer)
+    except UnderstatedEpsilon as error:
+        raise TurnedDown(ErrorCode.UNDERSTATED_EPSILON, f"{error}") from error
+    except TypeError as error:
+        raise TurnedDown(ErrorCode.INVALID, f"this server cannot count the survey: {error}") from error
+    return survey
+
+
+def _check_new(survey: Survey, service: Service) -> None:
+    """Turn down what follows no survey that is here, has ended, cannot be kept for long enough, or has no key."""
+    if survey.follows:
+        before = service.registry.surveys.get(SurveyId(survey.follows))
+        if before is None:
+            sentence = f"it follows survey {survey.follows.hex()}, which is not published here: publish that"
+            raise TurnedDown(ErrorCode.INVALID, sentence)
+        try:
+            check_successor(before.survey, survey)
+        except ValueError as error:
+            raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
+    calendar, now = survey.calendar, service.clock()
+    ends = calendar.time(calendar.periods)
+    if now >= ends:
+        sentence = f"the survey ended at {format_instant(UnixSeconds(ends))}: nobody can answer it"
+        raise TurnedDown(ErrorCode.INVALID, sentence)
+    if survey.grace > MOST_RETENTION_SECONDS:
+        most = format_duration(MOST_RETENTION_SECONDS)
+        sentence = f"its grace is {survey.grace} s, and no server keeps keys and reports for more than {most}"
+        raise TurnedDown(ErrorCode.INVALID, sentence)
+    keys = [published.key for published in service.registry.keys.values()]
+    if not any(key.begins < ends + survey.grace and key.expires > max(now, calendar.start) for key in keys):
+        raise TurnedDown(
+            ErrorCode.CONFLICT,
+            "no sealing key of this server is good while the survey is answered: publish one first (`changeling keys`)",
+        )
+
+
+def _publish(service: Service, survey: Survey, signed: bytes, public: bool | None) -> bool:
+    with service.store.transaction() as writing:
+        added = writing.add_survey(survey.id, signed, public)
+    service.registry.refresh()
+    return added
+
+
+@described(
+    Described(
+        gives={200: {JSON: SurveyEnded}, 201: {JSON: SurveyEnded}},
+        takes={MSGPACK: Signed},
+        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.INVALID, ErrorCode.CONFLICT),
+        scope=TokenScope.SURVEY_WRITE,
+    )
+)
+async def end_survey(request: Request) -> Response:
+    """PUT an end that the authority signed: 201, or 200 where the survey was ended so before, 409 if otherwise."""
+    require(request, TokenScope.SURVEY_WRITE)
+    service, published = service_of(request), survey_in_path(request)
+    signed = await read_body(request, MOST_SIGNED_BYTES)
+    with reading_signed():
+        end = EarlyEnd.from_signed(signed, service.settings.authority)
+    if end.survey != published.survey.id:
+        raise TurnedDown(ErrorCode.MALFORMED, f"this ends survey {end.survey.hex()}, not the one in the path")
+    _check_end(end, published, service)
+    try:
+        added = await run_in_threadpool(_publish_end, service, end, signed)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
+    return json(SurveyEnded(last_period=end.last), 201 if added else 200)
+
+
+def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> None:
+    """Turn down an end before the last period that has closed: what is published already stays."""
+    periods, closed = published.survey.calendar.periods, published.closed(service.clock())
+    if end.last >= periods:
+        raise TurnedDown(ErrorCode.INVALID, f"the survey's calendar ends with period {periods}: end it before")
+    if published.last == periods and end.last < closed:
+        raise TurnedDown(ErrorCode.INVALID, f"period {closed} has closed: end the survey after it, or later")
+
+
+def _publish_end(service: Service, end: EarlyEnd, signed: bytes) -> bool:
+    with service.store.transaction() as writing:
+        added = writing.add_early_end(end, signed)
+    service.registry.refresh()
+    return added
+
+
+@described(Described({200: {MSGPACK: KeyList}, 304: {}}))
+async def list_keys(request: Request) -> Response:
+    """GET the key that is valid by the server's clock, as the authority signed it: a list of one, or none."""
+    service = service_of(request)
+    now = service.clock()
+    offered = service.registry.offered(now)
+    keys = encode_key_list([] if offered is None else [offered.signed])
+    kept = cache_control_of_keys(None if offered is None else offered.key, now)
+    headers = {"etag": tag_of(keys), "cache-control": kept}
+    if is_kept(request, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(keys, headers=headers, media_type=MSGPACK)
+
+
+@described(
+    Described(
+        gives={200: {JSON: KeyPublished}, 201: {JSON: KeyPublished}},
+        takes={MSGPACK: Signed},
+        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT),
+        scope=TokenScope.SURVEY_WRITE,
+    )
+)
+async def put_key(request: Request) -> Response:
+    """PUT a signed key that this server made: 201, or 200 where it was published before."""
+    require(request, TokenScope.SURVEY_WRITE)
+    service = service_of(request)
+    signed = await read_body(request, MOST_SIGNED_BYTES)
+    try:
+        with reading_signed():
+            key = SealingKey.from_signed(signed, service.settings.authority)
+        added = await run_in_threadpool(_publish_key, service, key, signed)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
+    return json(KeyPublished(id=key.id.hex()), 201 if added else 200)
+
+
+def _publish_key(service: Service, key: SealingKey, signed: bytes) -> bool:
+    with service.store.transaction() as writing:
+        added = writing.publish_key(key, signed)
+    service.registry.refresh()
+    return added

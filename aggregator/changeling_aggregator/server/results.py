@@ -1,0 +1,362 @@
+"""Results over HTTP: histograms, series and changes, what they rest on, and what to think of them.
+
+An answer depends on the question and on the revision of what is shown, on nothing else; so it is made once for both,
+remembered, and its entity tag is known before it is made. A standard error is null where its variance, itself an
+unbiased estimate, came out below zero. A period that the nodes do not identify has null values and the node that is
+missing.
+"""
+
+import asyncio
+import contextlib
+import csv
+import io
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from math import isnan
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+import numpy as np
+from changeling_protocol import VERSION, Node, Survey
+from changeling_protocol.wire import ErrorCode
+from changeling_statistics import (
+    NORMAL,
+    Figures,
+    Gap,
+    Solution,
+    UsedNode,
+    diagnosed,
+    false_entries,
+    format_instant,
+    histogram_figures,
+    span_figures,
+    window_figures,
+)
+from msgspec import UNSET, Meta, UnsetType
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import TurnedDown
+from ..ingest import PublishedSurvey
+from ..store import TokenScope
+from .openapi import Body, Count, Described, HexId, Instant, Period, described
+from .questions import MEDIA_TYPES, QUERIES, Format, Kind, Method, Question, format_of, parse
+from .requests import require_reader, service_of, survey_in_path
+from .responses import cache_control, is_kept, tag_of
+from .shown import Shown
+
+MOST_COVARIANCES = 4 * 10**6
+"""How many figures the covariances of one answer have at most."""
+Bounds: TypeAlias = Annotated[list[float | None], Meta(min_length=2, max_length=2)]
+"""A lower and an upper one; null where it cannot be told."""
+
+
+class MissingNode(Body):
+    """A node without which a period has no estimate."""
+
+    track: Count
+    start: Period
+    end: Period
+
+
+class PublishedNode(MissingNode):
+    """A node behind estimates. sealed: whether no late report can change it any more."""
+
+    reports: Count
+    sealed: bool
+
+
+class Suspect(MissingNode):
+    """A node whose tally honest devices hardly send."""
+
+    p_value: float
+
+
+class Diagnostics(Body):
+    """Whether the tallies are possible at all."""
+
+    impossible: bool
+    p_value: float
+    false_alarm_rate: float
+    tested_nodes: Count
+    untested_nodes: Count
+    suspects: list[Suspect]
+
+
+class Answer(Body, kw_only=True):
+    """The head of every answer. drift: of smoothed estimates."""
+
+    survey: HexId
+    question: str
+    answers: list[str]
+    epsilon: float
+    last_period: Period
+    revision: Count
+    method: Method
+    biased: bool
+    confidence: float | None
+    diagnostics: Diagnostics
+    nodes: list[PublishedNode]
+    drift: float | UnsetType = UNSET
+
+
+class Estimate(Body, kw_only=True):
+    """An estimate at a period's end, or of the change over a window; where there is none, what is missing."""
+
+    values: list[float] | None
+    period: Period | UnsetType = UNSET
+    time: Instant | UnsetType = UNSET
+    after: Period | UnsetType = UNSET
+    until: Period | UnsetType = UNSET
+    standard_errors: list[float | None] | UnsetType = UNSET
+    upper_bound: bool | UnsetType = UNSET
+    provisional: bool | UnsetType = UNSET
+    enrolled: Count | UnsetType = UNSET
+    heard: Count | UnsetType = UNSET
+    response_rate: float | UnsetType = UNSET
+    bounds: list[Bounds] | UnsetType = UNSET
+    false_entries: Count | UnsetType = UNSET
+    intervals: list[Bounds] | UnsetType = UNSET
+    simultaneous: list[Bounds] | UnsetType = UNSET
+    covariance: list[list[float]] | UnsetType = UNSET
+    missing: MissingNode | UnsetType | None = UNSET
+
+
+_FIELDS = [(each.name, each.type, each.default) for each in msgspec.structs.fields(Estimate) if not each.required]
+OneEstimate = msgspec.defstruct(  # a struct has one base only
+    "OneEstimate", [("values", list[float] | None), *_FIELDS], bases=(Answer,), kw_only=True, module=__name__
+)
+"""A histogram, or a change: the head of an answer, and one estimate."""
+
+
+class ManyEstimates(Answer, kw_only=True):
+    """A series of histograms, or the changes over all windows."""
+
+    series: list[Estimate]
+
+
+def _described(kind: Kind) -> Described:
+    answer = ManyEstimates if kind in (Kind.SERIES, Kind.WINDOWS) else OneEstimate
+    return Described(
+        gives={200: {MEDIA_TYPES[form]: str if form is Format.CSV else answer for form in Format}, 304: {}},
+        query=QUERIES[kind],
+        refuses=(ErrorCode.INVALID, ErrorCode.NOT_ESTIMABLE),
+        scope=TokenScope.READ,
+        open_too=True,
+    )
+
+
+@described(_described(Kind.HISTOGRAM))
+async def show_histogram(request: Request) -> Response:
+    """GET …/histogram?period=t or ?time=ISO 8601: by default the last period of which anything is shown."""
+    return await _answer(request, Kind.HISTOGRAM)
+
+
+@described(_described(Kind.SERIES))
+async def show_series(request: Request) -> Response:
+    """GET …/series?until=t: the histograms of the periods 1 to t; the nodes are listed once for all of them."""
+    return await _answer(request, Kind.SERIES)
+
+
+@described(_described(Kind.WINDOWS))
+async def show_windows(request: Request) -> Response:
+    """GET …/windows?width=w&until=t: the changes over all windows of w periods that end by t."""
+    return await _answer(request, Kind.WINDOWS)
+
+
+@described(_described(Kind.CHANGE))
+async def show_change(request: Request) -> Response:
+    """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
+    return await _answer(request, Kind.CHANGE)
+
+
+async def _answer(request: Request, kind: Kind) -> Response:
+    service, published = service_of(request), survey_in_path(request)
+    require_reader(request, published)
+    shown = await run_in_threadpool(service.showing.of, published)
+    try:
+        question, asked = parse(kind, request.query_params, published, shown.last, service.clock())
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
+    form = format_of(request, asked)
+    key = published.survey.id, shown.revision, published.last, question, form
+    kept = cache_control(published, shown.looked, service.clock())
+    headers = {"etag": tag_of(repr((VERSION, key)).encode()), "cache-control": kept, "vary": "accept"}
+    if is_kept(request, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    content = service.estimating.kept(key)
+    if content is None:
+        make = partial(_made, question, published, shown, form)
+        content = await _while_there(request, service.estimating.answer(key, make))
+    return Response(content, headers=headers, media_type=MEDIA_TYPES[form])
+
+
+async def _while_there(request: Request, answering: Coroutine[Any, Any, bytes]) -> bytes:
+    """The answer, unless the client goes before. Raises TurnedDown then, which nobody hears."""
+    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise TurnedDown(ErrorCode.MALFORMED, "the client has gone")
+        return answer.result()
+    finally:
+        for each in (answer, gone):
+            each.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await each
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _made(question: Question, published: PublishedSurvey, shown: Shown, form: Format) -> bytes:
+    try:
+        content = answered(question, published, shown)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
+    if form is Format.JSON:
+        return msgspec.json.encode(content)
+    if form is Format.MSGPACK:
+        return msgspec.msgpack.encode(content)
+    return _rows(content).encode()
+
+
+def answered(question: Question, published: PublishedSurvey, shown: Shown) -> Answer:
+    """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
+    survey = published.survey
+    solution = shown.solution(question.strata, question.method)
+    nodes: Sequence[UsedNode]
+    if question.kind in (Kind.HISTOGRAM, Kind.CHANGE):
+        figures, nodes = span_figures(solution, Node(question.after, question.until))
+        (estimate,) = _estimates(question, survey, solution, figures, shown)
+        head = _head(published, question, shown, solution, nodes)
+        answer: Answer = OneEstimate(**head, **msgspec.structs.asdict(estimate))  # type: ignore[assignment]
+        return answer
+    if question.kind is Kind.SERIES:
+        figures, gaps = histogram_figures(solution, question.until)
+    else:
+        figures, gaps = window_figures(solution, question.width, question.until)
+    series = _estimates(question, survey, solution, figures, shown) + [_gap(survey, question, gap) for gap in gaps]
+    series.sort(key=lambda each: each.until or each.period or 0)
+    nodes = list(solution.releases.nodes) if series else []
+    if not solution.retrospective:
+        nodes = [used for used in nodes if used.node.end <= question.until]
+    return ManyEstimates(**_head(published, question, shown, solution, nodes), series=series)
+
+
+def _head(
+    published: PublishedSurvey, question: Question, shown: Shown, solution: Solution, nodes: Sequence[UsedNode]
+) -> dict[str, Any]:
+    survey = published.survey
+    return {
+        "survey": survey.id.hex(),
+        "question": survey.question,
+        "answers": list(survey.answers),
+        "epsilon": float(survey.epsilon),
+        "last_period": published.last,
+        "revision": shown.revision,
+        "method": question.method,
+        "biased": question.method is Method.SMOOTHED,
+        "confidence": question.confidence,
+        "drift": UNSET if solution.drift is None else solution.drift,
+        "diagnostics": msgspec.convert(diagnosed(solution.releases).as_dict(), Diagnostics),
+        "nodes": [
+            PublishedNode(
+                track=used.track,
+                start=used.node.start,
+                end=used.node.end,
+                reports=used.reports,
+                sealed=used.node.end <= shown.final,
+            )
+            for used in nodes
+        ],
+    }
+
+
+def _estimates(
+    question: Question, survey: Survey, solution: Solution, figures: Figures, shown: Shown
+) -> list[Estimate]:
+    k, z = figures.values.shape
+    if question.covariance and k * z * z > MOST_COVARIANCES:
+        raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
+    errors, needed = figures.standard_errors, false_entries(figures.influence, figures.enrolled)
+    ends: dict[str, Any] = {}
+    if question.confidence is not None:
+        alone = NORMAL.inv_cdf(0.5 + question.confidence / 2)
+        together = NORMAL.inv_cdf(0.5 + question.confidence ** (1 / max(1, k * z)) / 2)
+        for name, critical in (("intervals", alone), ("simultaneous", together)):
+            sides = np.stack([figures.values - critical * errors, figures.values + critical * errors], axis=-1)
+            ends[name] = _known_figures(sides)
+    values, standard, bounds = figures.values.tolist(), _known_figures(errors), _known_figures(figures.bounds)
+    listed = []
+    for at, span in enumerate(figures.spans):
+        enrolled, heard = int(figures.enrolled[at]), int(figures.heard[at])
+        estimate = Estimate(
+            **_when(survey, question, span),
+            values=values[at],
+            standard_errors=standard[at],
+            upper_bound=bool(figures.upper_bound[at]),
+            provisional=bool(figures.known_until[at] > shown.final),
+            enrolled=enrolled,
+            heard=heard,
+            response_rate=heard / enrolled if enrolled else 1.0,
+            bounds=bounds[at],
+            false_entries=int(needed[at]),
+            **{name: each[at] for name, each in ends.items()},
+        )
+        if question.covariance:
+            estimate.covariance = solution.estimate(span.end, span.start).covariance.tolist()
+        listed.append(estimate)
+    return listed
+
+
+def _gap(survey: Survey, question: Question, gap: Gap) -> Estimate:
+    missing = gap.missing and MissingNode(
+        track=gap.missing.track, start=gap.missing.node.start, end=gap.missing.node.end
+    )
+    return Estimate(**_when(survey, question, gap.span), values=None, missing=missing)
+
+
+def _when(survey: Survey, question: Question, span: Node) -> dict[str, Any]:
+    if question.kind in (Kind.CHANGE, Kind.WINDOWS):
+        return {"after": span.start, "until": span.end}
+    return {"period": span.end, "time": format_instant(survey.calendar.time(span.end))}
+
+
+def _known_figures(figures: Any) -> Any:
+    """Nested lists, with null for nan."""
+    return _nulls(figures.tolist()) if np.isnan(figures).any() else figures.tolist()
+
+
+def _nulls(nested: Any) -> Any:
+    if isinstance(nested, list):
+        return [_nulls(each) for each in nested]
+    return None if isnan(nested) else nested
+
+
+_COLUMNS = ("upper_bound", "provisional", "enrolled", "heard", "false_entries")
+
+
+def _rows(answer: Answer) -> str:
+    """CSV: a row for each estimate and answer, without the nodes and covariances."""
+    content = msgspec.to_builtins(answer)
+    estimates = content.get("series", [content])
+    when = ("after", "until") if any("after" in each for each in estimates) else ("period", "time")
+    ends = [name for name in ("intervals", "simultaneous", "bounds") if any(name in each for each in estimates)]
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(
+        [*when, "answer", "estimate", "standard_error"]
+        + [f"{name}_{side}" for name in ends for side in ("low", "high")]
+        + [*_COLUMNS, "epsilon"]
+    )
+    for each in estimates:
+        for at, name in enumerate(content["answers"]):
+            figures = [each["values"] and each["values"][at], (each.get("standard_errors") or {at: None})[at]]
+            sides = [side for end in ends for side in (each[end][at] if end in each else (None, None))]
+            rest = [each.get(column) for column in _COLUMNS]
+            writer.writerow([*(each[column] for column in when), name, *figures, *sides, *rest, content["epsilon"]])
+    return written.getvalue()

@@ -1,0 +1,396 @@
+"""A server as a device knows it: what it is asked for, the time there, its sealing keys, and how it has failed.
+
+Whatever goes wrong is ServerTrouble, whose words hold nothing but where the server is, a status, a survey's id or what
+the operating system says of a connection. **Whatever stands in the way, what waits is kept**: a device cannot tell a
+wrong request from a wrong server, so no status of an answer, and no missing answer, ever drops a report.
+
+Times are whole milliseconds. A server's clock can only delay answers: a device that is behind the server goes by its
+own clock. Each server has a time of its own, so that none can delay what goes to another.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from changeling_protocol import (
+    LAST_INSTANT,
+    Calendar,
+    Coins,
+    MalformedBytes,
+    ProtocolError,
+    SealingKey,
+    SurveyId,
+    SystemCoins,
+    UnixMilliseconds,
+    UnixSeconds,
+)
+from changeling_protocol.wire import (
+    KEYS,
+    UPLOADS,
+    decode_acknowledgement,
+    decode_key_list,
+    encode_upload_request,
+    survey_path,
+)
+
+from .errors import ServerTrouble
+from .transport import Deadline, Endpoint, Exchanges, Response
+
+if TYPE_CHECKING:
+    from .settings import Settings
+    from .store import Store
+
+_Wanted = TypeVar("_Wanted")
+MOST_SILENCE_MS = 86_400_000
+"""A server that asks for more silence than a day is asked again after a day."""
+FIRST_PAUSE_MS = 10_000
+"""The longest pause after a first failure; after each further one it is twice as long, up to MOST_PAUSE_MS."""
+MOST_PAUSE_MS = 3_600_000
+_DATE_RESOLUTION_MS = 1000
+_STEP_MS = 60_000
+"""Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
+_BACKOFF = "failed_ms, silence_ms, pause_ms, failures"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The time that a server told.
+
+    server_ms: its time, rounded down to whole seconds. asked_ms: the device's when it asked. Both Unix milliseconds.
+    """
+
+    server_ms: UnixMilliseconds
+    asked_ms: UnixMilliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTime:
+    """What is kept of the time. A device's `now_ms` is what its clock shows, in Unix milliseconds.
+
+    seen_ms: the latest time, without the lead that was known then, that an enrolment or a flush has seen. A record
+    changes nothing of this, so that nothing hangs on whether there was one.
+    lead_ms: how far the device was ahead when the server last answered, in milliseconds.
+    """
+
+    seen_ms: UnixMilliseconds
+    lead_ms: int
+
+    def delayed(self, now_ms: UnixMilliseconds) -> UnixMilliseconds:
+        """The device's time without its lead. It decides whether a node is due."""
+        return UnixMilliseconds(now_ms - self.lead_ms)
+
+    def stamp(self, now_ms: UnixMilliseconds) -> UnixMilliseconds:
+        """The time that a record is stamped with: the device's without its lead, but never before what was seen.
+
+        If the time without the lead is well before that, the clock has been set back meanwhile. Then the lead is out
+        of date, and the device's own time counts.
+        """
+        delayed = self.delayed(now_ms)
+        return max(self.seen_ms, delayed if delayed >= self.seen_ms - _STEP_MS else now_ms)
+
+    def seeing(self, now_ms: UnixMilliseconds) -> KnownTime:
+        """What is known once the present is seen as well. What asks for it must not hang on answers."""
+        return replace(self, seen_ms=self.stamp(now_ms))
+
+    def hearing(self, heard: Heard, now_ms: UnixMilliseconds) -> KnownTime:
+        """What is known once a server has told its time: times beyond both clocks are forgotten.
+
+        Otherwise the store's time would stand still until they come. Only the lead that is certain counts, so that
+        clocks which agree have none.
+        """
+        lead = max(0, heard.asked_ms - heard.server_ms - _DATE_RESOLUTION_MS)
+        passed = UnixMilliseconds(max(heard.server_ms + _DATE_RESOLUTION_MS, now_ms - lead))
+        return KnownTime(min(self.seen_ms, passed), lead)
+
+
+def ms_of(seconds: float) -> UnixMilliseconds:
+    """What a clock shows, in Unix milliseconds; the nearest of all times that have a date in four digits, 0 for NaN."""
+    if seconds != seconds:
+        return UnixMilliseconds(0)
+    return UnixMilliseconds(int(1000 * min(max(seconds, -LAST_INSTANT), LAST_INSTANT)))
+
+
+def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:
+    """The last millisecond of a period, in Unix milliseconds; of period 0, the last before the calendar."""
+    return UnixMilliseconds(calendar.time(period) * 1000)
+
+
+def known_time(db: sqlite3.Connection, url: str) -> KnownTime:
+    """What the store knows of the time at the server of this URL."""
+    row = db.execute("SELECT seen_ms, lead_ms FROM servers WHERE url = ?", (url,)).fetchone()
+    return KnownTime(UnixMilliseconds(0), 0) if row is None else KnownTime(*row)
+
+
+def keep_time(db: sqlite3.Connection, url: str, time: KnownTime) -> None:
+    """Keeps what is known of the time there."""
+    db.execute(
+        "INSERT INTO servers VALUES (?, ?, ?, 0, 0, 0, 0) ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
+        (url, time.seen_ms, time.lead_ms),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a server is left in peace since it last failed: as long as it asked for, then some of our own accord.
+
+    Both are lengths from the moment of the failure, so that a clock which is set back ends the wait and never prolongs
+    it. What the server asked for binds everybody. Our own pause is for whoever asks unbidden, such as a background
+    thread: a person who wants to send now may.
+    failed_ms: the device's time at the last failure, in Unix milliseconds.
+    silence_ms: for how long from then on the server asked not to be asked.
+    pause_ms: for how long after that silence nobody asks unbidden.
+    failures: how many there were in a row.
+    """
+
+    failed_ms: UnixMilliseconds
+    silence_ms: int
+    pause_ms: int
+    failures: int
+
+    def allows(self, now_ms: UnixMilliseconds) -> bool:
+        """Whether the server may be asked at this time of the device, in Unix milliseconds."""
+        return self._left_ms(self.silence_ms, now_ms) == 0
+
+    def wait_ms(self, now_ms: UnixMilliseconds) -> int:
+        """For how many milliseconds from now on nobody should ask unbidden; 0 if one may now."""
+        return self._left_ms(self.silence_ms + self.pause_ms, now_ms)
+
+    def after_failure(self, now_ms: UnixMilliseconds, silence_ms: int, coins: Coins) -> Backoff:
+        """What holds after one more failure.
+
+        now_ms: the device's time, in Unix milliseconds.
+        silence_ms: for how long the server asked not to be asked; 0 if it did not.
+        coins: draw the pause, uniform over the upper half of what it may be: 5 to 10 seconds the first time, half an
+        hour to an hour at last.
+        """
+        doublings = min(self.failures, MOST_PAUSE_MS.bit_length())  # a number of any size would be shifted otherwise
+        most = min(FIRST_PAUSE_MS << doublings, MOST_PAUSE_MS)
+        pause_ms = most - coins.below(most // 2 + 1)
+        return Backoff(now_ms, min(max(silence_ms, 0), MOST_SILENCE_MS), pause_ms, self.failures + 1)
+
+    def _left_ms(self, length_ms: int, now_ms: UnixMilliseconds) -> int:
+        passed_ms = now_ms - self.failed_ms
+        return length_ms - passed_ms if 0 <= passed_ms < length_ms else 0
+
+
+NEVER_FAILED = Backoff(UnixMilliseconds(0), 0, 0, 0)
+"""What holds of a server that was not asked yet, or did what it was asked for."""
+
+
+class Server:
+    """A server, or a relay that stands before it, as the surveys of one store use it.
+
+    authority: the pinned Ed25519 public keys, 32 bytes each. clock: the device's, in Unix seconds.
+    """
+
+    def __init__(
+        self, store: Store, endpoint: Endpoint, authority: Sequence[bytes], clock: Callable[[], float]
+    ) -> None:
+        self.url = endpoint.url
+        self.heard: Heard | None = None
+        """The time that an answer told last, also if the exchange failed otherwise."""
+        self.backoff = NEVER_FAILED
+        self.unknown: set[SurveyId] = set()
+        """Surveys that the server did not know, of which the app has been told: once is enough."""
+        self._store, self._authority, self._clock = store, authority, clock
+        self._origin, self._exchanges = endpoint.origin, Exchanges(endpoint)
+        self._time, self._coins = KnownTime(UnixMilliseconds(0), 0), SystemCoins()
+
+    def survey(self, survey: SurveyId, deadline: Deadline) -> bytes:
+        """The signed survey that the server has under this id; nothing of it is checked. Raises ServerTrouble."""
+        try:
+            return self._ask("GET", survey_path(survey.hex()), None, deadline, bytes)
+        except ServerTrouble as error:
+            if not error.is_missing:
+                raise
+            words = f"{self._origin} does not know the survey {survey.hex()}: {error}"
+            raise ServerTrouble(words, error.status) from None
+
+    def upload(self, envelopes: Sequence[bytes], deadline: Deadline) -> dict[int, str]:
+        """Hands envelopes over, at most MOST_ENVELOPES of them.
+
+        Returns the reasons of those that were refused, by place; all others are on the server's disk.
+        Raises ServerTrouble; then any of them may have arrived.
+        """
+        decode = partial(decode_acknowledgement, envelopes=len(envelopes))
+        return self._ask("POST", UPLOADS, encode_upload_request(envelopes), deadline, decode)
+
+    def sealing_key(self, deadline: Deadline) -> SealingKey:
+        """The newest sealing key that is valid now; the server is asked if none is kept.
+
+        Raises ServerTrouble if it has none that the authority signed.
+        """
+        with self._store.transaction() as db:
+            rows = db.execute("SELECT signed FROM sealing_keys WHERE url = ?", (self.url,))
+            kept = [signed for (signed,) in rows]
+        now_ms = self.delayed_ms()
+        key = _newest(self._verified(kept).values(), now_ms) or _newest(self.fetch_keys(deadline), now_ms)
+        if key is None:
+            raise ServerTrouble("the server has no sealing key that is valid now and signed by the authority")
+        return key
+
+    def fetch_keys(self, deadline: Deadline) -> list[SealingKey]:
+        """Asks the server for its sealing keys, and keeps those the authority signed in place of the old.
+
+        Raises ServerTrouble.
+        """
+        keys = self._verified(self._ask("GET", KEYS, None, deadline, decode_key_list))
+        with self._store.transaction() as db:
+            self._forget_keys(db)
+            db.executemany("INSERT INTO sealing_keys VALUES (?, ?)", [(self.url, signed) for signed in keys])
+        return list(keys.values())
+
+    def forget_keys(self) -> None:
+        """Drops the kept sealing keys, so that the next use asks the server."""
+        with self._store.transaction() as db:
+            self._forget_keys(db)
+
+    def now_ms(self) -> UnixMilliseconds:
+        """The device's time, in Unix milliseconds."""
+        return ms_of(self._clock())
+
+    def delayed_ms(self) -> UnixMilliseconds:
+        """The device's time without the lead that was last kept, in Unix milliseconds."""
+        return self._time.delayed(self.now_ms())
+
+    @property
+    def has_told_time(self) -> bool:
+        """Whether the server has told the time since `begin`."""
+        return self.heard is not None
+
+    def begin(self, db: sqlite3.Connection) -> None:
+        """Forgets the time that the server told before, as a clock may have been set since, and looks what is known of
+        its failures, which another process may have met."""
+        self.heard, self._time = None, known_time(db, self.url)
+        row = db.execute(f"SELECT {_BACKOFF} FROM servers WHERE url = ?", (self.url,)).fetchone()  # noqa: S608
+        self.backoff = NEVER_FAILED if row is None else Backoff(*row)
+
+    def keep(self, db: sqlite3.Connection) -> None:
+        """Keeps the time that the server told, if it told it, and what is known of its failures."""
+        self._time = known_time(db, self.url)
+        if self.heard is not None:
+            self._time = self._time.hearing(self.heard, self.now_ms())
+        keep_time(db, self.url, self._time)
+        failed = self.backoff
+        row = failed.failed_ms, failed.silence_ms, failed.pause_ms, failed.failures, self.url
+        db.execute(f"UPDATE servers SET ({_BACKOFF}) = (?, ?, ?, ?) WHERE url = ?", row)  # noqa: S608
+
+    def interrupt(self) -> None:
+        """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
+        self._exchanges.interrupt()
+
+    def close(self) -> None:
+        """Ends the exchange under way; from now on each fails at once. Returns within a tenth of a second."""
+        self._exchanges.close()
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, deadline: Deadline, decode: Callable[[bytes], _Wanted]
+    ) -> _Wanted:
+        asked_ms, silence_ms = self.now_ms(), 0
+        if not self.backoff.allows(asked_ms):
+            raise ServerTrouble("the server asked to be left alone for a while", is_failure=False)
+        try:
+            answer = self._exchanges.ask(method, path, body, deadline)
+            date_ms = self._hear(answer, asked_ms)
+            if answer.status != 200:
+                silence_ms = _silence_ms(answer, asked_ms if date_ms is None else date_ms)
+                raise ServerTrouble(f"the server answered with status {answer.status}", answer.status)
+            try:
+                wanted = decode(answer.body)
+            except MalformedBytes:
+                raise ServerTrouble("the server's answer cannot be read") from None
+        except ServerTrouble as trouble:
+            if trouble.is_failure:
+                self.backoff = self.backoff.after_failure(self.now_ms(), silence_ms, self._coins)
+            raise
+        self.backoff = NEVER_FAILED
+        return wanted
+
+    def _hear(self, answer: Response, asked_ms: UnixMilliseconds) -> UnixMilliseconds | None:
+        """Takes in the time that an answer tells. Returns it, None if it tells none, or an old one from a cache."""
+        date_ms = _unix_ms(answer.headers.get("date", ""))
+        if date_ms is None or answer.headers.get("age", "0").strip("0") != "":
+            return None
+        asked_ms = min(asked_ms, self.now_ms())  # the clock may have been set back meanwhile
+        self.heard = Heard(date_ms, asked_ms)
+        return date_ms
+
+    def _forget_keys(self, db: sqlite3.Connection) -> None:
+        db.execute("DELETE FROM sealing_keys WHERE url = ?", (self.url,))
+
+    def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
+        """Of these signed keys, those that the authority signed, by their signed bytes."""
+        verified = {}
+        for encoded in signed:
+            with suppress(ProtocolError):
+                verified[encoded] = SealingKey.from_signed(encoded, self._authority)
+        return verified
+
+
+class Servers:
+    """The servers that a store's answers go to: the app's own, and the relays that its surveys declare."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._servers: dict[str, Server] = {}
+        self._closed = False
+
+    def at(self, url: str) -> Server:
+        """The server of this base URL. Raises ValueError for a URL that will not do."""
+        if url not in self._servers:
+            own = self._settings.endpoint
+            token = own.upload_token if url == own.url else None  # what a relay forwards is under its own
+            endpoint = replace(own, url=url, upload_token=token)
+            self._servers[url] = Server(self._store, endpoint, self._settings.authority, self._settings.clock)
+        if self._closed:  # while a flush goes from one server to the next
+            self._servers[url].close()
+        return self._servers[url]
+
+    def wait_ms(self, now_ms: UnixMilliseconds) -> int:
+        """For how many milliseconds nobody should ask any of them unbidden. now_ms: the device's time."""
+        return max((server.backoff.wait_ms(now_ms) for server in self._servers.values()), default=0)
+
+    def close(self) -> None:
+        """Ends what is being asked, at once; from now on nothing is asked, of servers yet to be met neither."""
+        self._closed = True
+        servers = list(self._servers.values())
+        for server in servers:  # all of them, before the first is waited for
+            server.interrupt()
+        for server in servers:
+            server.close()
+
+
+def _newest(keys: Iterable[SealingKey], now_ms: UnixMilliseconds) -> SealingKey | None:
+    valid = [key for key in keys if key.valid_at(UnixSeconds(now_ms / 1000))]
+    return max(valid, key=lambda key: (key.begins, key.expires), default=None)
+
+
+def _silence_ms(answer: Response, now_ms: UnixMilliseconds) -> int:
+    """For how long an answer asks not to be asked again, in milliseconds; 0 if it does not say.
+
+    now_ms: the server's time where it told one, else the device's: what a date is measured from.
+    """
+    after = answer.headers.get("retry-after", "").strip()
+    if after.isascii() and after.isdigit():
+        return 1000 * int(after[:9])
+    until_ms = _unix_ms(after)
+    return 0 if until_ms is None else max(0, until_ms - now_ms)
+
+
+def _unix_ms(date: str) -> UnixMilliseconds | None:
+    """The Unix milliseconds of an HTTP date; None if it is none."""
+    from datetime import UTC
+    from email.utils import parsedate_to_datetime
+
+    try:
+        moment = parsedate_to_datetime(date)
+        if moment.tzinfo is None:  # "-0000": nothing to do with the zone the device is in
+            moment = moment.replace(tzinfo=UTC)
+        return UnixMilliseconds(int(moment.timestamp()) * 1000)
+    except (ValueError, TypeError, OverflowError):
+        return None

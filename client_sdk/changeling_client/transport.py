@@ -1,0 +1,385 @@
+"""The way to one server, and exchanges over it: a request and its answer, by a deadline, ended by any thread at once.
+
+The HTTP client that sends is our own. Nothing that the app has set up for its own requests reaches ours: no cookies, no
+hooks, no headers, and no credentials but what it passed for uploads.
+
+An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
+daemon thread and over a connection of its own, and who asked waits until the deadline. An exchange that is ended has
+its socket shut down, and its thread follows. Only while a name is looked up or a connection made is there none to shut:
+such a thread is left to itself, and nothing else is asked until it is through. No caller and no process that ends waits
+for one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from changeling_protocol import wire
+from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK
+
+from .errors import ServerTrouble
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    import httpx
+
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+MOST_CONNECT_SECONDS = 10.0
+"""How long a connection may take to be made; it bounds how long a thread that cannot be ended stays."""
+_FAREWELL_SECONDS = 0.1
+"""How long to wait for the thread of an exchange that is over. With a socket to shut, it takes a millisecond."""
+_BOTH_WAYS = 2
+"""socket.SHUT_RDWR, without an import of `socket`, which would cost every start of an app."""
+_HEADERS = (
+    ("user-agent", "changeling"),
+    ("accept-encoding", "identity"),
+    ("cache-control", "no-cache, no-store"),
+    ("connection", "close"),
+)
+"""Sent with every request, in this order. Nothing in them, nor in what an upload adds, tells devices apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How to get to a server.
+
+    url: its base URL; HTTPS, or on loopback.
+    transport: sends our requests in place of httpx's own; it is closed with the client.
+    proxy: the URL of a proxy for all requests; None goes by the environment, but never to a server on this machine.
+    verify: whether certificates are checked, or the context that checks them.
+    upload_token: shown with uploads, and with nothing else; None for none.
+    Raises ValueError for a URL or a token that will not do, or for a proxy beside a transport.
+    """
+
+    url: str
+    transport: httpx.BaseTransport | None = None
+    proxy: str | None = None
+    verify: ssl.SSLContext | bool = True
+    upload_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_server(self.url)
+        token = self.upload_token
+        if token is not None and not (token and all("!" <= sign <= "~" for sign in token)):
+            raise ValueError("the upload token must be the server's own text: printable ASCII, without spaces")
+        if self.proxy is not None:
+            _check_proxy(self.proxy)
+            if self.transport is not None:
+                raise ValueError("a transport of the app's own goes through no proxy of ours: pass one of the two")
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, for words about the server."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def open(self) -> httpx.Client:
+        """A new client that goes this way, and keeps neither connections nor cookies. Imports httpx."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+        import httpx
+
+        return httpx.Client(
+            transport=self.transport,
+            proxy=self.proxy,
+            verify=self.verify if urlsplit(self.url).scheme == "https" else _trusting_nobody(),
+            trust_env=not is_loopback(self.url),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL's host is this machine."""
+    return wire.is_loopback(urlsplit(url).hostname or "")
+
+
+def _trusting_nobody() -> ssl.SSLContext:
+    """For plain HTTP, which checks no certificate: loading those of all authorities takes 40 ms and a megabyte."""
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _check_server(url: str) -> None:
+    parts = urlsplit(url)
+    _ = parts.port  # raises ValueError where it is no number
+    if parts.username or parts.password:
+        raise ValueError("the server's URL must not hold credentials")
+    if parts.query or parts.fragment or not parts.hostname or parts.scheme not in ("https", "http"):
+        raise ValueError(f"the server's URL must be like https://host/path, got {url!r}")
+    if parts.scheme == "http" and not is_loopback(url):
+        raise ValueError(f"the server's URL must be https, but on loopback, got {url!r}")
+
+
+def _check_proxy(url: str) -> None:
+    """Its URL may hold credentials, which are the proxy's alone, so no error repeats it."""
+    parts = urlsplit(url)
+    if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
+        raise ValueError(f"the proxy's URL must be like http://host:port, with one of {', '.join(PROXY_SCHEMES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment by the monotonic clock, which nobody sets: what is not done by then is given up.
+
+    at: in seconds of `time.monotonic`.
+    """
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The moment so many seconds from now."""
+        return cls(monotonic() + seconds)
+
+    def share(self, of: int) -> Deadline:
+        """A moment by which no more than one part of what is left is over, of so many."""
+        return Deadline.after(self.left() / of)
+
+    def left(self) -> float:
+        """How many seconds are left, as far as a lock can count; 0 if it is over."""
+        return min(max(0.0, self.at - monotonic()), threading.TIMEOUT_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a server answered.
+
+    status: of HTTP. headers: their names in any case. body: empty unless the status is 200.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Exchanges:
+    """Exchanges with one server, one at a time; threads may share it, and take turns.
+
+    A process that forks leaves its exchanges to the parent: the child uses none of its connections.
+    """
+
+    _call: _Call | None
+    _http: httpx.Client | None
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._closed = False
+        self._begin()
+
+    def ask(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:
+        """Sends a request, and returns the answer, whatever its status.
+
+        path: behind the server's base URL. body: an upload, in MessagePack, or None.
+        Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
+        """
+        self._begin_if_forked()
+        turn = self._turn
+        if not turn.acquire(timeout=deadline.left()):
+            raise ServerTrouble("another exchange with the server took all the time", is_failure=False)
+        try:
+            if deadline.left() == 0:
+                raise ServerTrouble("no time was left to ask the server", is_failure=False)
+            call = self._begun(method, path, body, deadline)
+            try:
+                return call.wait()
+            finally:
+                if call.is_through():
+                    self._call = None
+        finally:
+            turn.release()
+
+    def interrupt(self) -> None:
+        """Ends the exchange under way in another thread, if there is one. Returns at once."""
+        self._begin_if_forked()
+        if (call := self._call) is not None:
+            call.end(_ended())
+
+    def close(self) -> None:
+        """Ends the exchange under way, and lets no other begin. Returns within a tenth of a second."""
+        self._closed = True
+        self.interrupt()
+        call, http = self._call, self._http
+        if http is not None and (call is None or call.is_through()):
+            self._http = None
+            http.close()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._turn = threading.Lock()
+        self._call = None
+        self._http = None
+
+    def _begin_if_forked(self) -> None:
+        """In a child: a thread of the parent's may hold its lock for ever, and its sockets must not be shut down."""
+        if self._process != os.getpid():
+            self._begin()
+
+    def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
+        if self._call is not None and not self._call.is_through():
+            raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
+        call = _Call(
+            lambda call: self._send(call, method, path, body, deadline.left()), self._endpoint.origin, deadline
+        )
+        self._call = call  # from here on who closes will find it
+        if self._closed:
+            self._call = None
+            raise _ended()
+        try:
+            call.start()
+        except RuntimeError:  # the interpreter ends, or there are threads enough
+            self._call = None
+            raise ServerTrouble("no thread can be started to ask the server", is_failure=False) from None
+        return call
+
+    def _send(self, call: _Call, method: str, path: str, body: bytes | None, seconds: float) -> Response:
+        import httpx
+
+        if self._http is None:
+            self._http = self._endpoint.open()
+        token = self._endpoint.upload_token
+        headers = list(_HEADERS)
+        if body is not None:
+            headers += [("content-type", MSGPACK), *([] if token is None else [("authorization", f"Bearer {token}")])]
+        request = httpx.Request(
+            method,
+            self._endpoint.url.rstrip("/") + path,
+            content=body,
+            headers=headers,
+            extensions={
+                "timeout": httpx.Timeout(seconds, connect=min(seconds, MOST_CONNECT_SECONDS)).as_dict(),
+                "trace": call.trace,
+            },
+        )
+        if call.is_over:
+            raise _ended()
+        response = self._http.send(request, auth=None, follow_redirects=False, stream=True)
+        with closing(response):
+            content = _content(response, call) if response.status_code == 200 else b""
+            return Response(response.status_code, response.headers, content)
+
+
+class _Call:
+    """One exchange under way: the thread that does it, the socket through which it is reached, and its outcome.
+
+    work: does it, and returns the answer; may raise anything. origin: whom it asks, for words about what goes wrong.
+    What a signal may interrupt and then call again uses a queue and a lock that allow it.
+    """
+
+    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline) -> None:
+        self._work, self._origin, self._deadline = work, origin, deadline
+        self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
+        self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
+        self._reaching = threading.RLock()
+        self._socket: socket.socket | None = None
+        self.is_over = False
+        """Whether it was ended, and whatever its thread still does is for nobody."""
+
+    def start(self) -> None:
+        """Starts the thread. Raises RuntimeError if there can be none."""
+        self._thread.start()
+
+    def wait(self) -> Response:
+        """The answer, once it is there. Raises ServerTrouble if there is none by the deadline or the call is ended."""
+        try:
+            outcome = self._outcomes.get(timeout=self._deadline.left())
+        except Empty:
+            self.end(self._too_slow())
+            outcome = self._outcomes.get()
+        except BaseException:  # such as KeyboardInterrupt
+            self.end(_ended())
+            raise
+        if isinstance(outcome, Response):
+            return outcome
+        raise outcome
+
+    def end(self, trouble: ServerTrouble) -> None:
+        """Ends the call with this outcome, unless it has one. Returns at once."""
+        self._outcomes.put(trouble)
+        with self._reaching:
+            self.is_over = True
+            self._shut_down()
+
+    def is_through(self) -> bool:
+        """Whether the thread has ended; it is given a moment to."""
+        if self._thread.is_alive():
+            self._thread.join(_FAREWELL_SECONDS)
+        return not self._thread.is_alive()
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Hears from httpcore what happens to the request, and takes hold of the socket as soon as there is one.
+
+        It is a second handle: the first is handed on as TLS begins, and could not be shut down during the handshake.
+        """
+        if not event.endswith("connect_tcp.complete"):
+            return
+        reached: socket.socket | None = info["return_value"].get_extra_info("socket")
+        if reached is None:  # a transport of the app's without sockets
+            return
+        with self._reaching:
+            self._socket = reached.dup()
+            if self.is_over:
+                self._shut_down()
+
+    def _run(self) -> None:
+        outcome: Response | ServerTrouble
+        try:
+            outcome = self._work(self)
+        except ServerTrouble as trouble:
+            outcome = trouble.with_traceback(None)
+        except BaseException as error:  # a transport or a certificate check of the app's may raise what it likes
+            outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}")
+            if self._deadline.left() == 0:  # the socket gave up at the same moment
+                outcome = self._too_slow()
+        with self._reaching:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+        self._outcomes.put(outcome)
+
+    def _too_slow(self) -> ServerTrouble:
+        return ServerTrouble(f"{self._origin} did not answer in time")
+
+    def _shut_down(self) -> None:
+        """Ends every read and write on the connection, now and later, in whichever thread."""
+        if self._socket is not None:
+            with suppress(OSError):  # the server was quicker
+                self._socket.shutdown(_BOTH_WAYS)
+
+
+def _cause(error: BaseException) -> str:
+    """The name of what was raised, with what the operating system or TLS says of it. Other words may hold anything."""
+    name, cause = type(error).__name__, error.__cause__ or error.__context__
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    words = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+    return f"{name}: {words}" if words else name
+
+
+def _ended() -> ServerTrouble:
+    return ServerTrouble("the exchange with the server was ended", is_failure=False)
+
+
+def _content(response: httpx.Response, call: _Call) -> bytes:
+    """The body of an answer. Raises ServerTrouble for one that is compressed or too long, or that nobody waits for."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ServerTrouble("the server packed an answer that was to be plain")
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > MOST_BODY_BYTES:
+            raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes")
+        if call.is_over:
+            raise _ended()
+    return bytes(body)

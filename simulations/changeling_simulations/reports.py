@@ -1,0 +1,297 @@
+"""The tables that `changeling-sim` prints of an experiment, and of plans: accuracy, costs, and a verdict."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+from changeling_protocol import Joint, Track
+from changeling_statistics import (
+    PRICE,
+    Comparison,
+    Option,
+    Planned,
+    Wish,
+    format_duration,
+    gap_after_loss,
+    loss_statement,
+    outage,
+)
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .experiment import Experiment, Trials, epsilon_text
+
+LAST_PERIODS = 3
+
+
+def print_report(console: Console, experiment: Experiment) -> None:
+    """Prints the last periods of an experiment as a table, and all of it in a few lines."""
+    console.print(_histograms(experiment))
+    console.print(_summary(experiment))
+
+
+def print_trials(console: Console, trials: Mapping[str, Trials], surveys: int) -> None:
+    """Prints what goes wrong in the field, and what that does, a row for each of the trials.
+
+    trials: by what goes wrong. surveys: how many there were of each.
+    """
+    table = Table(title=f"What the field does, over {surveys} surveys each", title_justify="left")
+    table.add_column("", no_wrap=True)
+    for column in ("heard", "rms error", "bias", "by chance", "95% holds", "gaps"):
+        table.add_column(column, justify="right")
+    for name, tried in trials.items():
+        points = (f"{100 * figure:,.3g}" for figure in (tried.rms_error, tried.bias, tried.bias_by_chance))
+        shares = (f"{100 * share:.1f}%" for share in (tried.coverage, tried.gaps))
+        table.add_row(escape(name), f"{100 * tried.heard.mean():.1f}%", *points, *shares)
+    console.print(table)
+    console.print(
+        "In points, against what the devices report on. Bias is what the mean error is, by chance what it would be "
+        "about if there was no bias."
+    )
+
+
+def _histograms(experiment: Experiment) -> Table:
+    table = Table(title=f"Percent of {experiment.entries:,} entries", title_justify="left")
+    table.add_column("period ends", no_wrap=True)
+    table.add_column("answer")
+    for column in ("truth", "frozen", "estimate", "± std error"):
+        table.add_column(column, justify="right")
+    times = experiment.times()
+    columns = (experiment.true_shares, experiment.frozen_shares, experiment.estimated_shares, experiment.share_errors)
+    for i in range(max(0, len(times) - LAST_PERIODS), len(times)):
+        for a, answer in enumerate(experiment.survey.answers):
+            table.add_row(
+                f"{times[i]:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if a == 0 else "",
+                escape(answer),
+                *(_percent(shares[i, a]) for shares in columns),
+                end_section=a == len(experiment.survey.answers) - 1,
+            )
+    return table
+
+
+def _summary(experiment: Experiment) -> Table:
+    survey = experiment.survey
+    calendar = survey.calendar
+    lines = [
+        ("survey", f"{calendar.periods} periods of {format_duration(calendar.period)}"),
+        ("reports", _reports(experiment)),
+        ("epsilon", f"at most {epsilon_text(survey.cost)} an entry, for all its reports together"),
+    ]
+    if experiment.gaps:
+        lines.append(("gaps", f"{experiment.gaps} of the periods are not estimable"))
+    if experiment.gaps < calendar.periods:
+        lines += _errors(experiment)
+    table = Table.grid(padding=(0, 2))
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _errors(experiment: Experiment) -> list[tuple[str, str]]:
+    devices = experiment.devices_for()
+    return [
+        ("rms error", f"{_points(experiment.rms_error)}, over all periods and answers"),
+        ("  noise", f"{_points(experiment.rms_noise)}, falls with more entries"),
+        ("  freezing", _freezing(experiment)),
+        ("entries needed", "for a standard error of one point:"),
+        ("", f"{np.nanmean(devices):,.0f} on average over the periods, {np.nanmax(devices):,.0f} in the worst"),
+    ]
+
+
+def _reports(experiment: Experiment) -> str:
+    """How many reports an entry sends, and how long the nodes are that they are about."""
+    survey = experiment.survey
+    widths = sorted({track.width * survey.calendar.period for track in survey.plan.tracks})
+    reports = f"{experiment.reports_an_entry:,.1f}".removesuffix(".0")
+    return f"{reports} an entry, on nodes of {', '.join(format_duration(width) for width in widths)}"
+
+
+def _freezing(experiment: Experiment) -> str:
+    if experiment.rms_freezing == 0:
+        return "none: no entry mutates more often than the survey allows"
+    worst = _points(experiment.worst_freezing)
+    return f"{_points(experiment.rms_freezing)}, at worst {worst}: entries that mutate more than the survey allows"
+
+
+def _percent(share: float) -> str:
+    """A share in percent; a dash for what is not known."""
+    return "-" if np.isnan(share) else f"{100 * share:.2f}"
+
+
+def _points(fraction: float) -> str:
+    """A fraction in percentage points."""
+    return f"{100 * fraction:,.3g} points"
+
+
+CONDITION = (
+    "shuffled: if an honest relay shuffles the envelopes of all devices at every closing, the same devices every time; "
+    "breakdowns would part them"
+)
+GAP = "gap: for how many periods estimates are missing at worst, if the server is down as one closes"
+MOST_GROUPS = 12
+
+
+def print_comparison(console: Console, comparison: Comparison, delta: float, relay: str) -> None:
+    """Prints plans side by side: how accurate, how costly, a verdict, and the groups of the optimal plan.
+
+    delta: of the (epsilon, delta) figures.
+    relay: the URL of the relay that the survey declares; empty if none, and then no shuffled figure is shown.
+    """
+    console.print(_accuracy(comparison))
+    console.print(_costs(comparison, delta, relay))
+    console.print(escape(comparison.verdict), highlight=False)
+    wish, planned = comparison.wish, comparison.planned
+    console.print(
+        f"{planned.considered} candidate groups; with other shares of them, or other weights of the reports, the "
+        f"{wish.objective} variance could fall by {100 * planned.gap:.1f}% at most",
+        style="dim",
+        highlight=False,
+    )
+    console.print(bridge_in_words(wish, planned), highlight=False)
+    console.print(_groups(planned.option))
+
+
+def bridge_in_words(wish: Wish, planned: Planned) -> str:
+    """Whether the optimal plan bridges a lost period, at what price, and how good estimates are after one."""
+    lost = outage(wish, planned.option)
+    words = []
+    if planned.floor:
+        error = planned.option.error(wish)
+        words.append(
+            f"{100 * planned.floor:.1f}% of the devices are there to bridge a lost period: the {wish.objective} error "
+            f"is {_in_points(error)} points, {_points(planned.without)} without them "
+            f"(+{100 * (error / planned.without - 1):.1f}%)."
+        )
+    if not lost.bridged:
+        if wish.bridge:
+            words.append(f"Nothing bridges every lost period for {100 * PRICE:.0f}% of the error.")
+        words.append(f"If the server is down as a period closes, estimates may be missing for {lost.gap} periods.")
+        return " ".join(words)
+    if not planned.floor:
+        words.append("The plan bridges a lost period by itself.")
+    words.append(
+        f"If the server is down as period {lost.lost} closes, estimates are back by period {lost.back}, with an error "
+        f"of {_in_points(lost.error)} points at most."
+    )
+    return " ".join(words)
+
+
+def _accuracy(comparison: Comparison) -> Table:
+    wish = comparison.wish
+    when = "from everything, when all is over" if wish.retrospective else "when each period closes"
+    table = Table(
+        title=f"Standard error of a fraction in points, {wish.devices:,} devices, {when}",
+        title_justify="left",
+        caption=GAP,
+        caption_justify="left",
+    )
+    table.add_column("plan")
+    for column in ("mean", "worst", "first", "middle", "last", "devices for ±1 point", "gap"):
+        table.add_column(column, justify="right")
+    periods = wish.periods
+    for option in comparison.options.values():
+        prediction = option.prediction
+        at = [prediction.at(period) for period in (1, (periods + 1) // 2, periods)]
+        figures = [_in_points(error) for error in (prediction.mean, prediction.worst, *at)]
+        best = option is comparison.planned.option
+        table.add_row(
+            escape(option.title),
+            *figures,
+            _many(prediction.devices_for(objective=wish.objective)),
+            str(gap_after_loss(wish, option)),
+            style="bold" if best else None,
+        )
+    return table
+
+
+def _costs(comparison: Comparison, delta: float, relay: str) -> Table:
+    wish = comparison.wish
+    table = Table(
+        title=f"What it costs a device over {format_duration(wish.periods * wish.calendar.period)}",
+        title_justify="left",
+        caption=CONDITION if relay else None,
+        caption_justify="left",
+    )
+    table.add_column("plan")
+    for column in ("epsilon", f"at delta {delta:g}", *(["shuffled"] if relay else []), "reports", "kB sent"):
+        table.add_column(column, justify="right")
+    for option in comparison.options.values():
+        losses = loss_statement(replace(option.survey, relay=relay), delta, wish.devices)
+        figures = [losses.pure, losses.approximate, *([losses.shuffled] if losses.shuffled else [])]
+        table.add_row(
+            escape(option.title),
+            *(_loss(figure.epsilon) for figure in figures),
+            f"{option.reports:,.1f}".removesuffix(".0"),
+            f"{option.sent_bytes / 1000:,.1f}",
+            style="bold" if option is comparison.planned.option else None,
+        )
+    return table
+
+
+def _groups(option: Option) -> Table:
+    table = Table(title="The optimal plan: an entry draws one group", title_justify="left")
+    table.add_column("devices", justify="right")
+    table.add_column("reports")
+    table.add_column("through")
+    plan, period = option.plan, option.survey.calendar.period
+    for group in plan.groups[:MOST_GROUPS]:
+        lines, through = [], []
+        for track in group.tracks:
+            lines.append(_in_words(track, period))
+            through.append(f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}")
+        if group.joint is not None:
+            lines.append(_agreeing(group.joint))
+            through.append(f"together {float(group.joint.odds.epsilon):.3g}")
+        table.add_row(
+            f"{100 * group.share / plan.total_share:.1f}%", "\n".join(lines), "\n".join(through), end_section=True
+        )
+    if len(plan.groups) > MOST_GROUPS:
+        rest = plan.groups[MOST_GROUPS:]
+        share = sum(group.share for group in rest) / plan.total_share
+        table.add_row(f"{100 * share:.1f}%", f"{len(rest)} smaller groups", "")
+    return table
+
+
+def _in_words(track: Track, period: int) -> str:
+    """What is reported on a track, as a designer reads it.
+
+    >>> from changeling_protocol import KaryResponse, Odds, StateSpace
+    >>> response = KaryResponse(StateSpace(3), Odds(3, 1))
+    >>> _in_words(Track(1, response, 0, 14, reported=2), 86_400)
+    'states at 2 of 14 nodes of 1d, at random, periods 1 to 14'
+    """
+    reported = "changes over" if track.reports_changes else "states at"
+    nodes, drawn = ("all", "") if track.reported is None else (f"{track.reported} of", ", at random")
+    if track.count == 1:
+        reported, nodes, drawn = ("the change over" if track.reports_changes else "the state at the end of"), "", ""
+    first, last = track.first + 1, track.first + track.count * track.width
+    named = f"{track.count} nodes of {format_duration(track.width * period)}" if track.count > 1 else "one node"
+    return " ".join(f"{reported} {nodes} {named}{drawn}, periods {first} to {last}".split())
+
+
+def _agreeing(joint: Joint) -> str:
+    """How the reports of a joint group hang together, as a designer reads it.
+
+    >>> from changeling_protocol import Odds
+    >>> _agreeing(Joint(Odds(20, 1), 3, (2, 1), (1, 3)))
+    'jointly: patterns that agree in 3 of 5 are favoured 20:1'
+    """
+    odds = joint.odds.favoured / joint.odds.other
+    return f"jointly: patterns that agree in {joint.threshold} of {joint.heaviest} are favoured {odds:,.3g}:1"
+
+
+def _in_points(error: float) -> str:
+    return f"{100 * error:.3g}" if isfinite(error) else "–"
+
+
+def _many(devices: float) -> str:
+    if not isfinite(devices):
+        return "–"
+    digits = max(0, len(str(int(devices))) - 3)
+    return f"{round(devices, -digits):,.0f}"
+
+
+def _loss(epsilon: float) -> str:
+    return f"{epsilon:.3g}" if epsilon < 10 else f"{epsilon:.1f}"

@@ -1,0 +1,230 @@
+"""A clock that is set seals nothing, destroys nothing, and dates nothing; a pause stops no counting."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.server import GuardedClock, Service, Settings
+from changeling_aggregator.server.clock import MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
+from changeling_aggregator.server.health import troubles_of
+from changeling_aggregator.store import KeptTime, Store
+from changeling_aggregator.testing import sql
+from changeling_protocol import Calendar, UnixSeconds
+
+from ..protocol.examples import PINNED, survey
+from .devices import Log, body, envelope, report
+from .serving import Cli
+
+NOW, HOUR, DAY, GRACE = 1_800_000_000.0, 3600.0, 86_400.0, 600
+NEVER, KEPT = KeptTime(0, False), KeptTime(int(NOW * 1000), False)
+
+
+class Machine:
+    """The two clocks of a machine, moved by hand."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = NOW, 500.0
+
+    def run(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+    def boot(self, kept: KeptTime, database: float | None = None) -> GuardedClock:
+        self.steady = 7.0
+        there = None if database is None else UnixSeconds(database)
+        return GuardedClock(kept, there, lambda: UnixSeconds(self.wall), lambda: self.steady)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def test_a_clock_that_runs_is_shown_and_believed(machine: Machine) -> None:
+    """From a store's first start on, also where it is slowly set right."""
+    clock = machine.boot(NEVER)
+    for _ in range(1000):
+        machine.run(60)
+        machine.wall += 0.5
+        assert (clock(), clock.doubt) == (machine.wall, None)
+
+
+@pytest.mark.parametrize("step", [MOST_STEP + 1, 25 * HOUR, 40 * DAY, -MOST_STEP - 1, -DAY])
+def test_a_step_is_not_followed_until_it_is_undone(machine: Machine, step: float) -> None:
+    """The time goes on from where it was, however long that lasts; set right the clock is believed at once."""
+    clock = machine.boot(NEVER)
+    machine.run(100)
+    clock()
+    machine.wall += step
+    for _ in range(5):
+        machine.run(HOUR)
+        assert clock.doubt is Doubt.SET
+        assert clock() == machine.wall - step
+    machine.wall -= step
+    assert (clock.doubt, clock()) == (None, machine.wall)
+
+
+def test_small_steps_do_not_add_up_to_a_large_one(machine: Machine) -> None:
+    """A minute an hour is the most that it goes astray unseen."""
+    clock = machine.boot(NEVER)
+    for _ in range(10):
+        machine.run(1)
+        machine.wall += MOST_STEP / 2
+        clock()
+    assert clock.doubt is Doubt.SET
+
+
+def test_an_operator_who_says_the_same_time_is_believed(machine: Machine) -> None:
+    """Not one who says another; from then on the clock is followed again."""
+    clock = machine.boot(NEVER)
+    machine.wall += DAY
+    assert clock.doubt is Doubt.SET
+    for wrong in (NOW, machine.wall + 61, 1e300, -1e300):
+        with pytest.raises(ValueError, match="set it right, then confirm"):
+            clock.confirm(UnixSeconds(wrong))
+    assert clock.doubt is Doubt.SET
+    clock.confirm(UnixSeconds(machine.wall + 59))
+    assert (clock.doubt, clock()) == (None, machine.wall)
+    machine.run(5)
+    assert (clock.doubt, clock()) == (None, machine.wall)
+
+
+@pytest.mark.parametrize("pause", [0.0, MOST_PAUSE, MOST_PAUSE + 1, 8 * DAY])
+def test_after_a_pause_the_clock_is_believed_within_minutes(machine: Machine, pause: float) -> None:
+    """At once after two hours or less; the time is that of the machine all the while, and kept."""
+    machine.run(pause)
+    clock = machine.boot(KEPT)
+    assert clock() == machine.wall
+    assert clock.kept() == KeptTime(int(machine.wall * 1000), False)
+    assert clock.doubt is (Doubt.STARTED if pause > MOST_PAUSE else None)
+    machine.run(SETTLING_SECONDS)
+    assert (clock.doubt, clock()) == (None, machine.wall)
+
+
+def test_a_clock_that_was_wrong_at_the_start_is_watched_anew_when_it_is_set_right(machine: Machine) -> None:
+    """A machine may boot 25 hours ahead, and hear the time from the network later."""
+    machine.wall += 25 * HOUR
+    clock = machine.boot(KEPT)
+    assert clock.doubt is Doubt.STARTED
+    machine.run(300)
+    machine.wall -= 25 * HOUR
+    assert (clock.doubt, clock()) == (None, machine.wall)
+    machine.wall += 40 * DAY
+    assert clock.doubt is Doubt.SET
+
+
+def test_a_step_is_not_forgotten_in_a_restart(machine: Machine) -> None:
+    """Nor a clock that is behind what the store remembers: neither is believed by itself."""
+    clock = machine.boot(NEVER)
+    machine.wall += 40 * DAY
+    kept = clock.kept()
+    assert kept == KeptTime(int(NOW * 1000), True)
+    for remembered, wall in ((kept, machine.wall), (KEPT, NOW - DAY)):
+        machine.wall = wall
+        again = machine.boot(remembered)
+        machine.run(2 * HOUR)
+        assert again.doubt is Doubt.SET
+        assert again() == NOW + 2 * HOUR
+        machine.wall = NOW + 30
+        assert machine.boot(remembered).doubt is None
+
+
+def test_a_clock_that_differs_from_the_databases_is_not_believed(machine: Machine) -> None:
+    """At the start the server goes by the database's; one that agrees with it is believed after any pause."""
+    assert machine.boot(KeptTime(1, False), NOW + 30).doubt is None
+    ahead = machine.boot(KEPT, NOW - DAY)
+    assert (ahead.doubt, ahead()) == (Doubt.SET, NOW - DAY)
+    clock = machine.boot(KEPT, NOW)
+    for database, doubt in ((NOW + 61, Doubt.DATABASE), (NOW - DAY, Doubt.DATABASE), (NOW + 59, None)):
+        clock.compare(UnixSeconds(database))
+        assert clock.doubt is doubt
+        assert (clock.kept() is None) is (doubt is not None)
+
+
+def serve(store: Store, machine: Machine) -> Service:
+    with store.view() as view:
+        return Service(store, Settings(PINNED, machine.boot(view.kept_time())))
+
+
+def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine: Machine) -> None:
+    """What is uploaded meanwhile is stamped with the true time and counts; afterwards all is as if nothing had been."""
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE), expires=int(NOW + DAY))
+    service = serve(store, machine)
+    machine.run(61)
+    service.folding.fold_now()
+    machine.wall += 40 * DAY
+    assert service.clock() == NOW + 61
+    service.committer.start()
+    asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
+    for _ in range(3):
+        machine.run(1)
+        service.folding.fold_now()
+    assert "clock" in {trouble.name for trouble in troubles_of(service)}
+    with store.view() as view:
+        assert view.sealed_period(log.survey.id) == 0
+        assert set(view.private_keys()) == {log.key.id}
+        assert view.latest_arrival() == 1000 * (NOW + 61)
+    assert log.tallies()[0, 1][0] == 1
+    machine.wall -= 40 * DAY
+    service.folding.fold_now()
+    assert "clock" not in {trouble.name for trouble in troubles_of(service)}
+    machine.run(GRACE)
+    service.folding.fold_now()
+    with store.view() as view:
+        assert view.sealed_period(log.survey.id) == 1
+    service.committer.close()
+
+
+@pytest.mark.parametrize("pause", [2 * HOUR, 6 * DAY])
+def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machine: Machine, pause: float) -> None:
+    """Whatever was uploaded before or after a restart is counted at once."""
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE + 7 * int(DAY)))
+    serve(store, machine).folding.fold_now()
+    machine.run(61)
+    log.append_reports(machine.wall, [report(1)])
+    machine.run(pause)
+    service = serve(store, machine)
+    assert service.folding.fold_now().reports == 1
+    log.append_reports(machine.wall, [report(1)])
+    assert service.folding.fold_now().reports == 1
+    machine.run(7 * DAY)
+    service = serve(store, machine)
+    service.folding.fold_now()
+    with store.view() as view:
+        assert view.sealed_period(log.survey.id) == 0
+    machine.run(SETTLING_SECONDS)
+    service.folding.fold_now()
+    with store.view() as view:
+        assert view.sealed_period(log.survey.id) > 0
+
+
+def test_a_fold_by_itself_counts_after_any_pause_and_says_what_it_leaves(tmp_path: Path, cli: Cli) -> None:
+    """`changeling fold` on a store that nobody used for weeks: all is counted, and the next fold seals."""
+    now = int(time.time())
+    log = Log.of(Store.open(tmp_path / "server.db"), survey(calendar=Calendar(now - 100, 60, 8)))
+    log.append_reports(now, [report(1)])
+    with log.store.transaction() as writing:
+        writing.keep_time(KeptTime(1000, False))
+    log.store.close()
+    said = cli("fold", "--store", str(tmp_path / "server.db"))
+    assert "1 reports" in said
+    assert "not sealed" in said
+    assert "not sealed" not in cli("fold", "--store", str(tmp_path / "server.db"))
+
+
+def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Machine) -> None:
+    """Whatever destroyed it, and whatever its dates."""
+    from changeling_aggregator.ingest import refusal_of
+
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
+    service = serve(store, machine)
+    upload = envelope(log.survey, log.key, [report(1)])
+    assert service.registry.offered(UnixSeconds(NOW)) is not None
+    assert refusal_of(upload, service.registry, UnixSeconds(NOW)) is None
+    sql(store, "UPDATE sealing_keys SET private = NULL")
+    service.folding.fold_now()
+    assert service.registry.offered(UnixSeconds(NOW)) is None
+    refused = refusal_of(upload, service.registry, UnixSeconds(NOW))
+    assert refused is not None
+    assert refused[1] == "unknown-key"

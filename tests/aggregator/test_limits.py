@@ -1,0 +1,183 @@
+"""What one client can hold of a server without a proxy in front: connections, heads, bodies; and what a network may."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, MutableMapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from changeling_aggregator.errors import Overloaded, TurnedDown
+from changeling_aggregator.server import Bodies, Rates, limits, network_of
+from changeling_aggregator.server.requests import read_from
+from changeling_protocol.wire import HTTP_STATUS
+
+from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
+from .serving import ServerProcess, eventually
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("own")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", HOSTILE_HEADS)
+def test_what_is_no_body_takes_no_memory(own: ServerProcess, kind: str) -> None:
+    """Of 64 MiB of it the server takes a little, closes, holds no more memory, and answers others."""
+    first, piece = HOSTILE_HEADS[kind]
+    own.http.get("/readyz")
+    before = resident(own)
+    with connected(own) as connection:
+        connection.settimeout(2)
+        connection.sendall(first)
+        assert push(connection, piece, 64 * 2**20) < 16 * 2**20  # most of that in the buffers of the two systems
+    assert resident(own) - before < 8 * 2**20
+    assert own.http.get("/v1/surveys").status_code == 200
+
+
+def test_a_head_of_32_kibibytes_is_read(own: ServerProcess) -> None:
+    """As nginx and httpx send them at most."""
+    assert own.http.get("/v1/surveys", headers={"x": "y" * 32_000}).status_code == 200
+
+
+@pytest.mark.timed
+@pytest.mark.heavy
+def test_slow_bodies_hold_bounded_memory_and_end(own: ServerProcess) -> None:
+    """With 200 MiB of them under way the server holds its bound of them, and turns away what is more: 503."""
+    with ExitStack() as stack:
+        slow = [stack.enter_context(slow_body(own)) for _ in range(200)]
+        assert answer_of(slow[-1]).split()[1] == b"503"
+        assert resident(own) < 600 * 2**20
+        assert own.http.get("/v1/surveys").status_code == 200
+    assert eventually(lambda: own.http.post("/v1/uploads", content=b"no upload").status_code, 400)
+
+
+def test_a_server_has_no_more_connections_than_it_may_have_files(tmp_path: Path) -> None:
+    """Beyond that it answers 503 with what it keeps for itself, and goes on when connections are closed."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400));"
+    with ServerProcess(tmp_path) as server:
+        command = server.arguments
+        server.kill()
+        run = f"{limited} import sys; from changeling_commands.__main__ import main; sys.exit(main({command!r}))"
+        with subprocess.Popen([sys.executable, "-c", run], stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout
+                server.process, server.url = process, process.stdout.readline().split()[3].rstrip(";")
+                with ExitStack() as silent:
+                    for _ in range(200):
+                        silent.enter_context(connected(server))
+                    assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 503)
+                assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 200)
+            finally:
+                process.terminate()
+                process.communicate(timeout=100)
+
+
+Messages = AsyncIterator[MutableMapping[str, Any]]
+
+
+def read(messages: Messages, bodies: Bodies | None = None, most: int = 100, stated: bytes = b"") -> bytes:
+    return asyncio.run(read_from(lambda: anext(messages), stated, bodies or Bodies(), most))
+
+
+def refusal(messages: Messages, **how: Any) -> int:
+    """The status that a body of these messages is refused with."""
+    with pytest.raises(TurnedDown) as refused:
+        read(messages, **how)
+    return HTTP_STATUS[refused.value.code]
+
+
+async def coming(*pieces: bytes, pause: float = 0.0, end: bool = True) -> Messages:
+    for number, piece in enumerate(pieces, 1):
+        await asyncio.sleep(pause)
+        yield {"type": "http.request", "body": piece, "more_body": number < len(pieces) or not end}
+    if not end:
+        yield {"type": "http.disconnect"}
+
+
+def test_a_body_that_does_not_end_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a byte of it arrives, it is held in memory for so long only: 408."""
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.05)
+    assert refusal(coming(*[b"x"] * 90, pause=0.01)) == 408
+
+
+def test_a_body_is_bounded_whatever_it_states() -> None:
+    """413 as soon as it is seen, by its length or without one; a body that breaks off is no failure of the server."""
+    assert read(coming(b"x" * 50, b"x" * 50)) == b"x" * 100
+    assert refusal(coming(b"x" * 50, b"x" * 51)) == 413
+    assert refusal(coming(), stated=b"101") == 413
+    assert refusal(coming(b"x", end=False)) == 400
+
+
+def test_the_bodies_on_their_way_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is more than is kept in memory is turned away, and gives back what it held."""
+    monkeypatch.setattr(limits, "MOST_BODIES_BYTES", 250)
+    bodies = Bodies()
+    bodies.size = 200
+    with pytest.raises(Overloaded):
+        read(coming(b"x" * 30, b"x" * 30), bodies)
+    assert bodies.size == 200
+    assert read(coming(b"x" * 30, b"x" * 20), bodies) == b"x" * 50
+    assert bodies.size == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.77", "192.0.2.0/24"),
+        ("::ffff:192.0.2.77", "192.0.2.0/24"),
+        ("2001:db8:1:2::3", "2001:db8:1::/48"),
+        *((each, None) for each in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")),
+        ("not an address", "not an address"),
+    ],
+)
+def test_an_address_is_known_by_its_network(host: str, network: str | None) -> None:
+    """24 bits of IPv4, 48 of IPv6; this machine has none."""
+    assert network_of(host) == network
+
+
+def test_a_network_is_limited_and_others_are_not() -> None:
+    """After a burst it may go on at the rate; what is too early is not counted, and told how long to wait."""
+    now = 0.0
+    rates = Rates(2, lambda: now)
+    assert [rates.wait_of("a") for _ in range(40)] == [0.0] * 40
+    assert rates.wait_of("a") == pytest.approx(0.5)
+    assert rates.wait_of("b") == 0
+    now = 1.0
+    assert [rates.wait_of("a") > 0 for _ in range(3)] == [False, False, True]
+
+
+def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory holds hashes under a key that changes daily, of so many networks at most."""
+    monkeypatch.setattr(limits, "MOST_NETWORKS", 100)
+    now = 0.0
+    rates = Rates(1, lambda: now)
+    for number in range(1000):
+        rates.wait_of(f"198.51.{number}.0/24")
+    known = set(rates._due)
+    assert len(known) == 100
+    assert all(isinstance(each, bytes) and b"198.51" not in each for each in known)
+    now = limits.DAY_SECONDS
+    rates.wait_of("198.51.999.0/24")
+    assert len(rates._due) == 1
+    assert not known & set(rates._due)
+
+
+@pytest.mark.timed
+@pytest.mark.heavy
+def test_silent_connections_refuse_nobody_while_there_is_room(own: ServerProcess) -> None:
+    """Nine hundred of them: every request is answered, and soon."""
+    with ExitStack() as stack:
+        for _ in range(900):
+            stack.enter_context(connected(own))
+        slowest = 0.0
+        for _ in range(20):
+            began = time.monotonic()
+            assert httpx.get(f"{own.url}/v1/surveys", timeout=100).status_code == 200
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 2

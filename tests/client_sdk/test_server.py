@@ -1,0 +1,779 @@
+"""Sending, and a server's ways: kept until acknowledged or past grace, polite, and the same size whatever is said."""
+
+import contextlib
+import gzip
+import threading
+import time
+from dataclasses import replace
+from email.utils import formatdate
+
+import httpx
+import pytest
+from changeling_client import BadSurvey, Client, ClientClosed
+from changeling_client.server import MOST_PAUSE_MS, MOST_SILENCE_MS, NEVER_FAILED
+from changeling_protocol import CannotOpen, decode, encode, head_of, open_envelope
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ..coins import ListedCoins, SeededCoins
+from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
+from .device import (
+    LATE,
+    PLAIN,
+    START,
+    TRUTHFUL,
+    URL,
+    Clock,
+    FakeServer,
+    all_nodes,
+    answers_in,
+    by_node,
+    client,
+    signed_key,
+)
+from .loopback import BAD, serving
+
+NOW = 1_700_000_000_000
+
+
+def raising(error):
+    def reply(_request):
+        raise error
+
+    return reply
+
+
+def answering(status, **headers):
+    return lambda _: httpx.Response(status, headers=headers, content=b"\xa0")
+
+
+class Endless(httpx.SyncByteStream):
+    """A body of so many bytes a chunk that never ends, a thousand chunks a second."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.taken = size, 0
+
+    def __iter__(self):
+        while self.taken < 10**8:
+            self.taken += self.size
+            time.sleep(0.001)
+            yield bytes(self.size)
+
+
+TROUBLES = {
+    "429": (answering(429), "429"),
+    "400": (answering(400), "400"),
+    "500": (answering(500), "500"),
+    "redirect": (answering(302, location="http://elsewhere.example"), "302"),
+    "not MessagePack": (lambda _: httpx.Response(200, content=b"<html>"), "cannot be read"),
+    "another map": (lambda _: httpx.Response(200, content=encode({"refused": 1})), "cannot be read"),
+    "index past the end": (
+        lambda _: httpx.Response(200, content=encode({"refused": [[9, "malformed"]]})),
+        "cannot be read",
+    ),
+    "refused connection": (raising(httpx.ConnectError("secret detail")), "ConnectError"),
+    "timeout": (raising(httpx.ReadTimeout("secret detail")), "ReadTimeout"),
+    "cut off": (raising(httpx.RemoteProtocolError("secret detail")), "RemoteProtocolError"),
+    "operating system": (raising(ConnectionResetError("secret detail")), "ConnectionResetError"),
+    "a hook of the app's": (raising(KeyError("secret detail")), "KeyError"),
+    "not a URL": (raising(httpx.InvalidURL("secret detail")), "InvalidURL"),
+}
+
+
+@pytest.mark.parametrize("on", ["/v1/keys", "/v1/uploads"])
+@pytest.mark.parametrize("name", TROUBLES)
+def test_no_trouble_with_the_server_loses_anything(tmp_path, name, on):
+    """flush returns the trouble in words without detail, keeps all, and the next flush sends the same reports."""
+    reply, words = TROUBLES[name]
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id).record("tea")
+        clock.now = LATE
+        server.reply = lambda request: reply(request) if request.url.path == on else None
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 8, 0)
+        assert words in flushed.trouble
+        assert "secret" not in flushed.trouble
+        tried = server.answers()
+        server.reply = lambda _: None
+        server.bodies.clear()
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.trouble) == (8, 0, None)
+    assert set(by_node(server)) == all_nodes(PLAIN)
+    assert tried == [] or tried == server.answers()
+
+
+def test_what_is_acknowledged_is_gone_and_not_sent_again(tmp_path):
+    """A flush with nothing to send asks nobody."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        device.flush()
+        before = len(server.requests)
+        assert device.flush().sent == 0
+        assert len(server.requests) == before
+
+
+def test_some_refused_means_the_others_are_done(tmp_path):
+    """Only the uploads that the server lists are kept."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=3)
+        clock.now = LATE
+        server.refused = [[1, "malformed"]]
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (16, 8, 0)
+        assert "malformed" in flushed.trouble
+        assert [handle.ledger(entry).waiting for entry in range(3)] == [0, 8, 0]
+        server.refused = []
+        assert device.flush().sent == 8
+
+
+def test_trouble_with_one_body_is_told_though_the_next_goes_through(tmp_path):
+    """Of 70 entries in two bodies the first body's refusal is in what flush returns."""
+    server, clock = FakeServer(PLAIN), Clock()
+
+    def refuse_the_first(request):
+        if request.method == "POST" and len(server.bodies) == 1:
+            return httpx.Response(200, content=encode({"refused": [[3, "too-large"]]}))
+        return None
+
+    server.reply = refuse_the_first
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=70)
+        clock.now = LATE
+        flushed = device.flush()
+    assert (flushed.sent, flushed.waiting) == (69 * 8, 8)
+    assert "too-large" in flushed.trouble
+
+
+@pytest.mark.parametrize("reason", ["unknown-survey", "malformed", "too-large", "something new"])
+def test_other_refusals_are_kept_until_past_grace(tmp_path, reason):
+    """They are tried again, and dropped and counted once grace is over."""
+    asked = replace(PLAIN, grace=600)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        clock.now = LATE
+        server.refused = [[0, reason]]
+        for _ in range(3):
+            assert device.flush().waiting == 8
+        clock.now = asked.calendar.time(8) + 601
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 0, 8)
+        assert handle.ledger().dropped == 8
+
+
+def test_closed_drops_and_counts(tmp_path):
+    """A server that says the survey is over ends the waiting."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=2)
+        clock.now = LATE
+        server.refused = [[0, "closed"]]
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (8, 0, 8)
+        assert [handle.ledger(entry).dropped for entry in range(2)] == [8, 0]
+
+
+def test_closed_before_the_end_is_a_quarrel_about_the_time(tmp_path):
+    """A server that says so while our calendar runs has not begun the survey, so the reports wait."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        server.refused = [[0, "closed"]]
+        assert device.flush().waiting == 1
+        server.refused = []
+        assert device.flush().sent == 1
+
+
+@pytest.mark.parametrize("reason", ["unknown-key", "expired-key"])
+def test_a_stale_sealing_key_is_fetched_again(tmp_path, reason):
+    """After such a refusal the next flush asks for the keys, and seals the same reports with the new one."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        server.refused = [[0, reason]]
+        assert device.flush().waiting == 8
+        first = server.answers()
+        server.private = X25519PrivateKey.generate()
+        server.keys = [signed_key(server.private)]
+        server.refused = []
+        server.bodies.clear()
+        assert device.flush().sent == 8
+    assert server.answers() == first
+    assert server.paths().count("/v1/keys") == 2
+
+
+def test_the_newest_valid_key_of_the_authority_is_used_and_kept(tmp_path):
+    """Keys of strangers, of the past and of the future are passed over; a kept key is not asked for again."""
+    server, clock = FakeServer(PLAIN), Clock()
+    newest = X25519PrivateKey.generate()
+    stranger = Ed25519PrivateKey.generate()
+    server.private = newest
+    server.keys = [
+        signed_key(X25519PrivateKey.generate(), 0, 2**32),
+        signed_key(newest, 100, 2**32),
+        signed_key(X25519PrivateKey.generate(), 200, START),
+        signed_key(X25519PrivateKey.generate(), 2**31 - 1, 2**32),
+        signed_key(X25519PrivateKey.generate(), 300, 2**32, authority=stranger),
+        b"no key",
+    ]
+    for period in (1, 2, 3):
+        with client(tmp_path, server, clock) as device:
+            device.join(PLAIN.id)
+            clock.now = START + 60 * period + 20
+            assert device.flush().sent == 1
+    assert len(server.reports()) > 0
+    assert server.paths().count("/v1/keys") == 1
+
+
+def test_without_a_valid_key_nothing_is_sent(tmp_path):
+    """A server whose keys the authority did not sign gets nothing."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.keys = [signed_key(X25519PrivateKey.generate(), authority=Ed25519PrivateKey.generate())]
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        flushed = device.flush()
+    assert flushed.waiting == 8
+    assert "sealing key" in flushed.trouble
+    assert server.envelopes == []
+
+
+def test_bodies_have_the_same_size_whatever_is_recorded(tmp_path):
+    """Three devices with very different changelogs send bodies of the same sizes at the same times."""
+    sizes = []
+    for number, answers in enumerate(([], ["tea"], ["tea", "coffee", None, "neither", "tea"])):
+        server, clock = FakeServer(PLAIN), Clock()
+        (tmp_path / str(number)).mkdir()
+        with client(tmp_path / str(number), server, clock) as device:
+            handle = device.join(PLAIN.id, entries=2)
+            for period in range(8):
+                clock.now = START + 60 * period + 20
+                device.flush()
+                if period < len(answers):
+                    handle.record(answers[period]) if answers[period] else handle.retract()
+            clock.now = LATE
+            device.flush()
+        sizes.append([len(body) for body in server.bodies])
+    assert len(sizes[0]) == 8
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def test_two_entries_are_never_in_one_envelope(tmp_path):
+    """Each envelope holds the answers of one entry: one report of each node; its ids appear nowhere else."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=5)
+        clock.now = LATE
+        device.flush()
+    assert len(server.bodies) == 1
+    for envelope in server.opened():
+        assert len(envelope) == len({(report.track, report.node) for report, _, _ in envelope}) == 14
+    assert len({closing.id for closing in server.closings()}) == 5 * 8
+
+
+def test_many_envelopes_share_bodies_within_the_limits(tmp_path):
+    """150 entries make three bodies, none above the number or the bytes that the server takes."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=150)
+        clock.now = LATE
+        assert device.flush().sent == 150 * 8
+    assert [len(decode(body)["envelopes"]) for body in server.bodies] == [64, 64, 22]
+    assert MOST_ENVELOPES == 64
+    assert all(len(body) <= MOST_BODY_BYTES for body in server.bodies)
+
+
+def test_a_long_offline_spell_is_cut_into_uploads_of_64_periods(tmp_path):
+    """150 periods make three uploads, and every node is in one of them."""
+    asked = survey(hierarchical(3, 150, (1, 50), TRUTHFUL), calendar=replace(PLAIN.calendar, periods=150), grace=10**6)
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        clock.now = START + 60 * 150 + 20
+        assert device.flush().sent == 150
+    assert [len({report.node for report, _, _ in e if report.track == 0}) for e in server.opened()] == [64, 64, 22]
+    assert set(by_node(server)) == all_nodes(asked)
+
+
+def test_a_device_ahead_of_the_server_waits_for_it(tmp_path):
+    """What is due by a clock that is two minutes ahead waits until it is due by the server's, and no longer."""
+    server, clock = FakeServer(PLAIN), Clock(START + 125)
+
+    def the_server_says(seconds):
+        server.headers = {"date": formatdate(START + seconds, usegmt=True)}
+
+    the_server_says(5)
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, signed=None)
+        device.flush()
+        clock.now = START + 185
+        the_server_says(64)  # a second is lost to the date's rounding; at 65 nothing is due, whatever its delay
+        assert device.flush().sent == 0
+    with client(tmp_path, server, clock) as device:
+        server.reply = answering(500)
+        assert device.flush().sent == 0, "the lead outlives the process"
+        server.reply = lambda _: None
+        clock.now = START + 320
+        the_server_says(200)
+        assert device.flush().sent == 3, "nodes that closed before it joined by its own clock, not by the server's"
+        clock.now = START + 260
+        the_server_says(260)
+        assert device.flush().sent == 1, "a clock that was set right is not held back"
+    assert {node.end for _, node, _ in server.reports()} == {1, 2, 3, 4}
+
+
+def test_a_lead_heard_while_sending_is_kept_for_the_next_process(tmp_path):
+    """What an acknowledgement says of the time holds back what a restarted device would answer too early."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        server.headers = {"date": formatdate(START + 20, usegmt=True)}
+        assert device.flush().sent == 1
+    with client(tmp_path, server, clock) as device:
+        clock.now = START + 140
+        server.reply = answering(500)
+        flushed = device.flush()
+        assert (flushed.sent, flushed.waiting) == (0, 0)
+        server.reply = lambda _: None
+        server.headers = {"date": formatdate(START + 140, usegmt=True)}
+        assert device.flush().sent == 1
+
+
+def test_a_device_behind_the_server_is_not_hurried(tmp_path):
+    """A server whose Date is years ahead opens no node early."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.headers = {"date": formatdate(START + 10**8, usegmt=True)}
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 60 + 4
+        assert device.flush().sent == 0
+        clock.now = START + 60 + 20
+        assert device.flush().sent == 1
+        clock.now = START + 120 + 4
+        assert device.flush().sent == 0
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(("seconds", "size"), [(30, 2**16), (0.1, 1)], ids=["long", "slow"])
+def test_an_answer_without_end_is_given_up(tmp_path, seconds, size):
+    """After a megabyte, or by the flush's timeout: it costs the app neither its memory nor its time."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        endless = Endless(size)
+        server.reply = lambda _: httpx.Response(200, stream=endless)
+        begun = time.monotonic()
+        assert ("longer than" if size > 1 else "in time") in device.flush(seconds).trouble
+        assert time.monotonic() - begun < seconds + 1
+        assert endless.taken <= MOST_BODY_BYTES + size
+        server.reply = lambda _: None
+        assert device.flush().sent == 1
+
+
+def test_a_packed_answer_is_not_unpacked(tmp_path):
+    """A kilobyte that unpacks to a megabyte was not asked for."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        packed = gzip.compress(encode({"keys": server.keys}))
+        server.reply = lambda _: httpx.Response(200, content=packed, headers={"content-encoding": "gzip"})
+        assert "packed" in device.flush().trouble
+
+
+def test_a_date_means_the_same_in_every_time_zone(tmp_path, monkeypatch):
+    """Also one that names none: -0000 is UTC, not the zone the device is in."""
+    server, clock = FakeServer(PLAIN), Clock()
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        with client(tmp_path, server, clock) as device:
+            server.headers = {"date": formatdate(START)}
+            device.join(PLAIN.id)
+            clock.now = START + 80
+            server.headers = {"date": formatdate(START + 80)}
+            assert device.flush().sent == 1
+            clock.now = START + 140
+            assert device.flush().sent == 1
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_the_silence(tmp_path):
+    """Asked for an hour of silence by a clock that was years ahead, the device speaks once it is set right."""
+    server, clock = FakeServer(PLAIN), Clock(START + 80)
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 10**6
+        server.reply = answering(503, **{"retry-after": "3600"})
+        assert "503" in device.flush().trouble
+        clock.now = START + 200
+        server.reply = lambda _: None
+        assert device.flush().trouble is None
+
+
+def test_clocks_that_agree_delay_nothing(tmp_path):
+    """A Date is rounded down to a second; that is no lead."""
+    server, clock = FakeServer(PLAIN), Clock(START + 0.999)
+    server.headers = {"date": formatdate(START, usegmt=True)}
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 75
+        assert device.flush().sent == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://statistics.example", "ftp://x", "statistics.example", "https://", "https://a/?q=1", "http://10.0.0.1"],
+)
+def test_the_server_is_https_but_on_loopback(tmp_path, url):
+    """Anything else is refused before a store is made."""
+    with pytest.raises(ValueError, match="https"):
+        Client(path=tmp_path / "store.db", server=url, authority=PINNED, max_epsilon=1)
+    assert not (tmp_path / "store.db").exists()
+
+
+def test_credentials_in_the_url_are_refused_and_not_repeated(tmp_path):
+    """They would name the user to the server, and show in logs."""
+    with pytest.raises(ValueError, match="credentials") as error:
+        Client(
+            path=tmp_path / "store.db",
+            server="https://alice:hunter2@statistics.example",
+            authority=PINNED,
+            max_epsilon=1,
+        )
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:1/", "http://[::1]:9", URL + "/base/"])
+def test_loopback_and_paths_are_fine(tmp_path, url):
+    """A development server on loopback needs no certificate."""
+    Client(path=tmp_path / "store.db", server=url, authority=PINNED, max_epsilon=1).close()
+
+
+def test_an_envelope_is_for_the_surveys_key_alone(tmp_path):
+    """It names the survey and the key from outside, and another key does not open it."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        device.flush()
+    (envelope,) = server.envelopes
+    assert head_of(envelope).survey == PLAIN.id
+    with pytest.raises(CannotOpen):
+        open_envelope(envelope, X25519PrivateKey.generate())
+
+
+def test_a_lost_acknowledgement_sends_the_same_reports_again(tmp_path):
+    """If the server stored an upload and the answer was lost, ids and symbols come again unchanged."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        server.reply = lambda request: answering(502)(request) if request.method == "POST" else None
+        device.flush()
+        server.reply = lambda _: None
+        device.flush()
+    first, second = (answers_in(envelope, server.surveys, server.private) for envelope in server.envelopes)
+    assert first == second
+
+
+def test_a_body_that_is_too_large_goes_in_parts(tmp_path):
+    """A proxy that takes fewer bytes than the protocol allows holds nothing up, but for an upload that is alone."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, entries=10)
+        clock.now = LATE
+        most = 0
+        server.reply = lambda request: httpx.Response(413) if len(request.content) > most else None
+        assert device.flush().waiting == 80
+        most = max(map(len, server.bodies)) // 3
+        server.bodies.clear()
+        assert device.flush().sent == 80
+    assert len({closing.id for closing in server.closings()}) == 80
+
+
+def asking(tmp_path, server, clock, **options):
+    """A client that has asked for PLAIN and not got it, so that each flush asks the server for that alone."""
+    device = client(tmp_path, server, clock, **options)
+    device.join(PLAIN.id, signed=None)
+    return device
+
+
+TODAY = formatdate(START, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"date": ""},
+        {"date": "yesterday"},
+        {"date": "Sun, 99 Foo 2026 08:49:37 GMT"},
+        {"date": TODAY, "age": "1"},
+        {"date": TODAY, "age": "86400"},
+        {"date": TODAY, "age": "0, 7"},
+        {"date": TODAY, "age": "old"},
+    ],
+)
+def test_an_answer_without_a_date_of_its_own_tells_no_time(tmp_path, headers):
+    """None, one that cannot be read, or one of a cached answer: by the device's clock alone nothing is joined."""
+    server = FakeServer(PLAIN)
+    with asking(tmp_path, server, Clock()) as device:
+        server.headers = headers
+        assert device.flush().trouble == "the server told no time"
+        server.headers = {"date": TODAY, "age": "0"}
+        assert device.flush().trouble is None
+
+
+@pytest.mark.parametrize("status", [200, 302, 404, 429, 503])
+def test_any_fresh_answer_tells_the_time(tmp_path, status):
+    """Whatever its status: a device that is a minute ahead answers nothing more before the server's time comes."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        server.reply = lambda _: httpx.Response(status, headers={"date": formatdate(START + 20, usegmt=True)})
+        assert device.flush().waiting == 1
+        clock.now = START + 140
+        server.reply = raising(httpx.ConnectError(""))
+        assert device.flush().waiting == 1
+
+
+def test_a_clock_that_is_set_back_meanwhile_makes_no_false_lead(tmp_path):
+    """The device's time when it asked is what the present clock would have shown then, at the latest."""
+    server, clock = FakeServer(PLAIN), Clock(START + 10**8)
+
+    def set_right(_request):
+        clock.now = START
+        server.headers = {"date": TODAY}
+
+    server.reply = set_right
+    with asking(tmp_path, server, clock) as device:
+        assert device.flush().trouble is None
+        server.reply = lambda _: None
+        server.headers, clock.now = None, START + 80
+        assert device.flush().sent == 1
+
+
+def test_every_server_is_left_in_peace_by_itself(tmp_path):
+    """What a relay asked for does not silence the app's own server."""
+    relayed, urls = replace(PLAIN, relay="https://relay.example/"), []
+    server, clock = FakeServer(relayed, PLAIN), Clock()
+
+    def reply(request):
+        urls.append(request.url.host)
+        busy = request.url.host == "relay.example"
+        return httpx.Response(503, headers={"retry-after": "60"}) if busy else None
+
+    server.reply = reply
+    with client(tmp_path, server, clock) as device:
+        device.join(relayed.id)
+        device.join(PLAIN.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        clock.now += 1
+        assert "left alone" in device.flush().trouble
+    assert urls.count("relay.example") == 1
+
+
+def after(failures, coins, silence_ms=0):
+    backoff = NEVER_FAILED
+    for _ in range(failures):
+        backoff = backoff.after_failure(NOW, silence_ms, coins)
+    return backoff
+
+
+class Edge:
+    """Coins that fall as low or as high as they can."""
+
+    def __init__(self, high):
+        self.high = high
+
+    def below(self, n):
+        return n - 1 if self.high else 0
+
+
+def test_pauses_double_from_ten_seconds_to_an_hour():
+    """Each is drawn from the upper half of what it may be, both ends included, as one exact integer of the coins."""
+    longest = [after(n, Edge(high=False)).wait_ms(NOW) for n in range(1, 12)]
+    shortest = [after(n, Edge(high=True)).wait_ms(NOW) for n in range(1, 12)]
+    assert longest == [10_000 * 2**n for n in range(9)] + [3_600_000] * 2
+    assert shortest == [most // 2 for most in longest]
+    assert after(300, Edge(high=False)).wait_ms(NOW) == MOST_PAUSE_MS
+    coins = ListedCoins([1234])
+    assert after(1, coins).wait_ms(NOW) == 10_000 - 1234
+    assert coins.asked == [5001]
+
+
+def test_our_own_pause_does_not_bind_who_asks_on_purpose():
+    """The server's silence binds everybody, and the pause comes after it."""
+    backoff = after(1, Edge(high=False), silence_ms=60_000)
+    assert [backoff.allows(NOW + later) for later in (0, 59_999, 60_000)] == [False, False, True]
+    assert [backoff.wait_ms(NOW + later) for later in (60_000, 70_000)] == [10_000, 0]
+
+
+@given(st.integers(0, 40), st.integers(-1, 2 * MOST_SILENCE_MS), st.integers(0), st.integers(-10 * NOW, 10 * NOW))
+def test_whatever_a_clock_does_nobody_waits_longer(failures, silence_ms, seed, later):
+    """A clock that was set back ends the wait; one that runs on shortens it; a day and an hour are the most."""
+    backoff = after(failures, SeededCoins(seed)).after_failure(NOW, silence_ms, SeededCoins(seed))
+    whole = backoff.wait_ms(NOW)
+    assert whole <= MOST_SILENCE_MS + MOST_PAUSE_MS
+    assert backoff.wait_ms(later) == (max(0, whole - (later - NOW)) if later >= NOW else 0)
+    assert backoff.allows(later) or 0 <= later - NOW < backoff.silence_ms <= MOST_SILENCE_MS
+
+
+@pytest.mark.parametrize("age", ["5", None], ids=["cached", "without a date"])
+def test_by_a_clock_a_year_ahead_nothing_is_dropped_before_the_time_was_heard(tmp_path, age):
+    """A server that answers and does not tell the time is no reason to drop: all waits until it tells it."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        clock.now = LATE
+        server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
+        assert device.flush().waiting == 8
+        clock.now = LATE + 365 * 86_400
+        server.headers = {"date": formatdate(clock.now, usegmt=True), "age": age} if age else {"date": ""}
+        flushed = device.flush()
+        assert (flushed.waiting, flushed.dropped) == (8, 0)
+        server.headers, server.reply = {"date": formatdate(LATE, usegmt=True)}, lambda _: None
+        assert device.flush().sent == 8
+        assert handle.ledger().dropped == 0
+
+
+def test_no_status_drops_anything(tmp_path):
+    """For every status that means something, in a row, on the keys and on uploads: all is kept, and sent at last."""
+    server, clock = FakeServer(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = LATE
+        for path in ("/v1/keys", "/v1/uploads"):
+            for status in [201, 204, 304, *range(400, 430), 451, *range(500, 512)]:
+                server.reply = lambda request: httpx.Response(status) if request.url.path == path else None  # noqa: B023
+                flushed = device.flush()
+                assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 8, 0)
+                assert str(status) in flushed.trouble
+        server.reply = lambda _: None
+        assert device.flush().sent == 8
+
+
+@pytest.mark.parametrize("relay", ["http://relay.example", "relay.example", "https://alice@relay.example", "ftp://x"])
+def test_a_relay_is_https_or_on_loopback_like_a_server(tmp_path, relay):
+    """A survey's word for it is not enough: a survey with another is refused."""
+    bad = replace(PLAIN, relay=relay)
+    with client(tmp_path, FakeServer(bad), Clock()) as device, pytest.raises(BadSurvey, match="the server's URL must"):
+        device.join(bad.id)
+
+
+def test_a_survey_with_a_relay_goes_there_alone(tmp_path):
+    """Its envelopes, the keys and the time; another survey of the same store goes to the server."""
+    asked, urls = replace(PLAIN, relay="https://relay.example/"), []
+    server, clock = FakeServer(asked, PLAIN), Clock()
+    server.reply = lambda request: urls.append(str(request.url))
+    with client(tmp_path, server, clock) as device:
+        device.join(asked.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        assert set(urls) == {"https://relay.example/v1/keys", "https://relay.example/v1/uploads"}
+        urls.clear()
+        clock.now = START
+        device.join(PLAIN.id)
+        clock.now = LATE
+        assert device.flush().sent == 8
+        assert set(urls) == {f"{URL}/v1/keys", f"{URL}/v1/uploads"}
+
+
+def test_a_servers_wish_for_silence_outlives_the_client(tmp_path):
+    """Though the survey itself could not be fetched; a clock that is set back ends the wait."""
+    server, clock = FakeServer(PLAIN), Clock()
+    server.reply = lambda _: httpx.Response(503, headers={"retry-after": "3600"})
+    for passed in (0, 10, 3599):
+        clock.now = START + passed
+        with client(tmp_path, server, clock) as device:
+            device.join(PLAIN.id, signed=None)
+            assert ("503" if passed == 0 else "left alone") in device.flush().trouble
+    assert len(server.requests) == 1
+    server.reply = lambda _: None
+    clock.now = START - 1
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id, signed=None)
+        assert device.flush().trouble is None
+
+
+@pytest.mark.timed
+def test_a_flush_has_one_timeout_and_closing_ends_it(tmp_path):
+    """Whatever the server does; the client closes at once, from another thread, and everything is kept."""
+    with serving(BAD["102 without end"]) as slow:
+        options = {"path": tmp_path / "store.db", "server": slow.url, "authority": PINNED, "max_epsilon": 10_000}
+        clock = Clock()
+        options |= {"clock": clock, "background": False, "witness": None}
+        device = Client(**options)
+        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY))
+        clock.now = LATE
+        begun = time.monotonic()
+        assert "in time" in device.flush(timeout=0.2).trouble
+        assert time.monotonic() - begun < 1.5
+        slow.reached.clear()
+
+        def flush():
+            with contextlib.suppress(ClientClosed):
+                device.flush()
+
+        flushing = threading.Thread(target=flush)
+        flushing.start()
+        assert slow.reached.wait(5)
+        begun = time.monotonic()
+        device.close()
+        flushing.join(5)
+        assert time.monotonic() - begun < 1
+    server = FakeServer(PLAIN)
+    server.clock = clock
+    with Client(transport=server.transport(), **options) as device:
+        assert device.flush().sent == 8
+
+
+@pytest.mark.parametrize("status", [429, 503, 302])
+@pytest.mark.parametrize(
+    ("after", "date", "silence"),
+    [
+        ("120", None, 120),
+        ("0", None, 0),
+        ("86401", None, 86_400),
+        ("9" * 30, None, 86_400),
+        (formatdate(START + 300, usegmt=True), None, 300),
+        (formatdate(START + 300, usegmt=True), START + 100, 200),
+        (formatdate(START - 300, usegmt=True), None, 0),
+        (formatdate(START + 10**8, usegmt=True), None, 86_400),
+        ("soon", None, 0),
+        ("-5", None, 0),
+        ("1.5", None, 0),
+        ("²", None, 0),
+        ("", None, 0),
+    ],
+)
+def test_retry_after_is_honoured(tmp_path, status, after, date, silence):
+    """On any status but 200, in seconds or as a date by the server's own clock, for a day at the most."""
+    told = {} if date is None else {"date": formatdate(date, usegmt=True)}
+    server, clock = FakeServer(PLAIN), Clock()
+    server.reply = lambda _: httpx.Response(status, headers=[*told.items(), ("retry-after", after.encode("utf-8"))])
+    with asking(tmp_path, server, clock) as device:
+        assert str(status) in device.flush().trouble
+        server.reply = lambda _: None
+        if silence:
+            clock.now += silence - 0.001
+            assert "left alone" in device.flush().trouble
+            clock.now += 0.001
+        assert len(server.requests) == 1
+        assert device.flush().trouble is None

@@ -1,0 +1,462 @@
+"""What really goes out, and which way; and one deadline for each exchange, which any thread ends at once, whatever the
+server does. Real sockets on loopback: each flush here asks once, for a survey that it never gets."""
+
+import errno
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
+
+import httpx
+import pytest
+from changeling_client import Client
+from changeling_protocol.wire import MOST_BODY_BYTES, encode_key_list
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ..protocol.examples import AUTHORITY, PINNED
+from .device import LATE, PLAIN, PRIVATE, Clock, signed_key
+from .loopback import BAD, answering, full_backlog, serving, silent
+
+pytestmark = pytest.mark.timed
+
+SOON = 0.15
+"""A deadline, in seconds."""
+AT_ONCE = 0.5
+"""What "at once" may take on a machine that is busy with other tests, in seconds."""
+NAME = "statistics.example"
+ANSWERED, SLOW, ENDED, HANGS = "told no time", "in time", "was ended", "still hangs"
+"""Words of a flush's trouble: the server answered, and told no time; and so on."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported():
+    """httpx is imported and its client built once, so that no test's time is about that."""
+    with serving(answering(b"")) as server, asking(server.url) as device:
+        device.flush()
+
+
+@contextmanager
+def asking(url, **options):
+    """A client that has asked for a survey, so that each flush asks its server for that, and does nothing else."""
+    settings = {"authority": PINNED, "max_epsilon": 10_000, "witness": None, "background": False}
+    with (
+        TemporaryDirectory() as folder,
+        Client(path=f"{folder}/store.db", server=url, **{**settings, **options}) as device,
+    ):
+        device.join(PLAIN.id)
+        yield device
+
+
+def trouble(device, seconds=5.0) -> str:
+    return device.flush(seconds).trouble
+
+
+@contextmanager
+def within(seconds):
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+@contextmanager
+def meanwhile(work):
+    """Does this in another thread, which is through when the block ends."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def of_exchanges() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "changeling-exchange"]
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """An environment without proxies and certificates, in which the test may name some."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith("SSL_CERT"):
+            monkeypatch.delenv(name)
+    return monkeypatch.setenv
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_deadline_is_of_the_whole_exchange(name):
+    """A server that keeps every single read short does not hold the caller, and its thread is gone."""
+    with serving(BAD[name]) as server, asking(server.url) as device:
+        with within(SOON + AT_ONCE):
+            assert SLOW in trouble(device, SOON)
+        assert not of_exchanges()
+        assert SLOW in trouble(device, SOON), "the next one is a new one"
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_any_thread_ends_an_exchange_at_once(name):
+    """The one who leaves the survey, or closes, does not wait, nor does the one who asked."""
+    with serving(BAD[name]) as server, asking(server.url) as device:
+        ended = []
+
+        def end_it():
+            server.reached.wait(5)
+            ended.append(time.monotonic())
+            device.leave(PLAIN.id)
+            ended.append(time.monotonic())
+
+        with meanwhile(end_it):
+            assert ENDED in trouble(device, 30)
+            back = time.monotonic()
+        assert ended[1] - ended[0] < AT_ONCE
+        assert back - ended[0] < AT_ONCE
+        assert not of_exchanges()
+
+
+def test_a_handshake_that_stalls_is_ended_too():
+    """TLS begins with a socket that the first handle no longer reaches; the deadline and another thread end it."""
+    with serving(silent) as server, asking(f"https://127.0.0.1:{server.port}") as device:
+        assert SLOW in trouble(device, SOON + 0.3)
+        assert not of_exchanges()
+        server.reached.clear()
+        with meanwhile(lambda: (server.reached.wait(5), device.leave(PLAIN.id))), within(1):
+            assert ENDED in trouble(device, 30)
+        assert not of_exchanges()
+
+
+def test_a_black_hole_holds_nobody_and_nothing_else_is_asked_meanwhile():
+    """A connection that is not made cannot be ended. Its one thread stays until the deadline it had, who asks again
+    meanwhile hears so at once, and nobody who closes waits for it."""
+    with full_backlog() as url, asking(url) as device:
+        with within(SOON + AT_ONCE):
+            assert SLOW in trouble(device, SOON)
+        assert not of_exchanges()
+        with meanwhile(lambda: (time.sleep(SOON), device.leave(PLAIN.id))), within(SOON + AT_ONCE):
+            assert ENDED in trouble(device, 1)
+        (left_behind,) = of_exchanges()
+        with within(AT_ONCE):
+            device.close()
+        assert of_exchanges() == [left_behind]
+        left_behind.join(5)
+
+
+def test_a_name_that_is_not_found_in_time_holds_nobody(monkeypatch):
+    """Looking up a name cannot be ended. Who asks again meanwhile hears so at once; when it is through at last, the
+    next exchange goes ahead, and the one that was given up sends nothing afterwards."""
+    free = threading.Event()
+    find = socket.getaddrinfo
+
+    def slow(*args, **options):
+        free.wait(5)
+        return find(*args, **options)
+
+    with serving(answering(b"body")) as server, asking(f"http://localhost:{server.port}") as device:
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        with within(SOON + AT_ONCE):
+            assert SLOW in trouble(device, SOON)
+        with within(AT_ONCE):
+            assert HANGS in trouble(device, 30)
+        free.set()
+        for thread in of_exchanges():
+            thread.join(5)
+        assert server.heard == []
+        assert ANSWERED in trouble(device)
+
+
+def test_a_refused_connection_is_told_at_once():
+    """With scheme, host and port, the name of the error, and what the operating system says; no path."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with asking(f"{url}/a/path") as device, within(AT_ONCE):
+            told = trouble(device)
+    assert told == f"{url} could not be reached: ConnectError: {os.strerror(errno.ECONNREFUSED)}"
+
+
+def test_without_time_nothing_is_sent():
+    """A deadline that is over when the exchange would begin."""
+    with serving(answering(b"")) as server, asking(server.url) as device:
+        assert "no time was left" in trouble(device, 0)
+    assert server.connections == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere Ctrl-C does not end a wait")
+def test_an_exception_in_the_waiting_thread_ends_the_exchange():
+    """Such as that of Ctrl-C: it goes on to the caller, and the connection is shut."""
+    with serving(silent) as server, asking(server.url) as device, ExitStack() as afterwards:
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may pass over it
+        afterwards.callback(signal.signal, signal.SIGINT, before)
+        presses = threading.Timer(SOON, signal.pthread_kill, [threading.get_ident(), signal.SIGINT])
+        presses.start()
+        with within(SOON + AT_ONCE), pytest.raises(KeyboardInterrupt):
+            device.flush(30)
+        presses.join(5)
+        assert not of_exchanges()
+        assert SLOW in trouble(device, SOON), "the turn was given back"
+
+
+@pytest.mark.parametrize("length", [b"content-length: 4000000\r\n", b"transfer-encoding: chunked\r\n"])
+def test_an_answer_is_never_longer_than_a_megabyte(length):
+    """It is given up there, whatever length it states."""
+
+    def behave(connection, _stop):
+        connection.request()
+        connection.send(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n")
+        for _ in range(64):
+            connection.send(b"10000\r\n" + bytes(65536) + b"\r\n" if b"chunked" in length else bytes(65536))
+
+    with serving(behave) as server, asking(server.url) as device:
+        assert f"longer than {MOST_BODY_BYTES} bytes" in trouble(device)
+
+
+def test_a_transport_that_knows_no_sockets_is_left_behind_too():
+    """One of the app's that hangs holds nobody; its name is all that is told of what it raises."""
+    free = threading.Event()
+
+    def hang(_request):
+        free.wait(5)
+        raise KeyError("secret")
+
+    with asking("https://s.example", transport=httpx.MockTransport(hang)) as device:
+        assert SLOW in trouble(device, SOON)
+        assert HANGS in trouble(device, SOON)
+        free.set()
+        for thread in of_exchanges():
+            thread.join(5)
+        assert trouble(device) == "https://s.example could not be reached: KeyError"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+def test_a_child_neither_waits_for_its_parents_exchange_nor_ends_it():
+    """Forked in the middle of one, it leaves its survey and closes for itself; the parent then gets its answer."""
+    forked, answer = threading.Event(), []
+
+    def behave(connection, _stop):
+        connection.request()
+        forked.wait(5)
+        connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody")
+
+    with serving(behave) as server, asking(server.url) as device:
+        with meanwhile(lambda: answer.append(trouble(device))):
+            server.reached.wait(5)
+            if (child := os.fork()) == 0:
+                try:
+                    with within(AT_ONCE):
+                        device.close()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            forked.set()
+        assert ANSWERED in answer[0]
+
+
+EXITING = """
+import sys, threading, time
+import httpx
+from changeling_client import Client
+client = Client(path=sys.argv[3] + "/store.db", server=sys.argv[1], authority=[bytes.fromhex(sys.argv[4])],
+                max_epsilon=1, background=False)
+client.join(bytes(16))
+if sys.argv[2] == "abandoned":
+    client.flush(0.1)
+else:
+    threading.Thread(target=client.flush, args=(30,), daemon=True).start()
+    time.sleep(0.1)
+print(time.time())
+"""
+
+
+@pytest.mark.parametrize("how", ["abandoned", "under way"])
+@pytest.mark.parametrize("name", ["never answers", "102 without end", "full backlog"])
+def test_the_interpreter_waits_for_no_exchange(tmp_path, name, how):
+    """It ends well within a second of its last statement, with an exchange under way or one left behind."""
+    with full_backlog() if name == "full backlog" else serving(BAD[name]) as server:
+        url = server if isinstance(server, str) else server.url
+        command = [sys.executable, "-c", EXITING, url, how, str(tmp_path), PINNED[0].hex()]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        ended = time.time()
+    assert run.returncode == 0, run.stderr
+    assert ended - float(run.stdout.split()[-1]) < 1
+    assert run.stderr == ""
+
+
+def test_a_request_is_these_bytes_and_no_others(environment, tmp_path):
+    """Each time the same, in the same order: no cookie of the answer before, no credentials that a .netrc holds for
+    this host, no version of anything."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login alice password hunter2\n")
+    environment("NETRC", str(tmp_path / "netrc"))
+    with serving(answering(b"", b"set-cookie: tracker=1\r\n")) as server, asking(server.url + "/base/") as device:
+        for _ in range(3):
+            trouble(device)
+    head = (
+        b"Host: 127.0.0.1:%d\r\nuser-agent: changeling\r\naccept-encoding: identity\r\n"
+        b"cache-control: no-cache, no-store\r\nconnection: close\r\n\r\n"
+    )
+    path = b"GET /base/v1/surveys/%b HTTP/1.1\r\n" % PLAIN.id.hex().encode()
+    assert server.heard == [path + head % server.port] * 3
+    assert server.connections == 3, "every exchange has a connection of its own"
+
+
+def test_an_upload_adds_its_type_and_the_apps_token_alone():
+    """A request without a body has none of it; neither words of the settings nor an error's hold it."""
+    keys = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
+
+    def behave(connection, _stop):
+        content = encode_key_list([signed_key(PRIVATE)]) if connection.request().startswith(b"GET") else b"\x80"
+        connection.send(keys % (len(content), content))
+
+    clock = Clock()
+    with serving(behave) as server, asking(server.url, upload_token="of-the-app", clock=clock) as device:
+        device.leave(PLAIN.id)
+        other = replace(PLAIN, question="What else?")
+        device.join(other.id, signed=other.signed_by(AUTHORITY))
+        clock.now = LATE
+        assert "of-the-app" not in f"{device.flush()} {device.__dict__}"
+    asked, sent = server.heard
+    assert b"of-the-app" not in asked
+    first, *rest = sent.split(b"\r\n\r\n")[0].split(b"\r\n")
+    assert first == b"POST /v1/uploads HTTP/1.1"
+    assert rest[1:-1] == [
+        b"user-agent: changeling",
+        b"accept-encoding: identity",
+        b"cache-control: no-cache, no-store",
+        b"connection: close",
+        b"content-type: application/msgpack",
+        b"authorization: Bearer of-the-app",
+    ]
+
+
+def test_a_bad_token_is_refused_and_not_repeated():
+    """It goes into a header as it is."""
+    for bad in ("", "of the app", "secret\r\nx: y", "geheimnisträger"):
+        with (
+            pytest.raises(ValueError, match="the upload token must be") as raised,
+            asking("https://s.example", upload_token=bad),
+        ):
+            pass
+        assert not bad or bad not in str(raised.value)
+
+
+def test_a_redirect_is_not_followed():
+    """It is the answer, with its status."""
+
+    def behave(connection, _stop):
+        connection.request()
+        connection.send(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 4\r\n\r\nbody")
+
+    with serving(behave) as server, asking(server.url) as device:
+        assert "302" in trouble(device)
+    assert len(server.heard) == 1
+
+
+def refusing(connection, _stop):
+    connection.request()
+    connection.send(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("how", ["environment", "argument"])
+def test_a_real_host_is_asked_through_the_proxy(environment, how):
+    """Of the environment, or the one that is passed; all that it sees is the host's name."""
+    with serving(refusing) as proxy:
+        if how == "environment":
+            environment("HTTPS_PROXY", proxy.url)
+        with asking(f"https://{NAME}", proxy=None if how == "environment" else proxy.url) as device:
+            assert "ProxyError" in trouble(device)
+    assert proxy.heard == [
+        b"CONNECT statistics.example:443 HTTP/1.1\r\nHost: statistics.example:443\r\nAccept: */*\r\n\r\n"
+    ]
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_loopback_is_asked_directly_whatever_the_environment_says(environment, name, host):
+    """A proxy elsewhere cannot reach it, and has nothing to hear of it."""
+    with serving(refusing) as proxy, serving(answering(b"body")) as server:
+        environment(name, proxy.url)
+        with asking(f"http://{host}:{server.port}") as device:
+            assert ANSWERED in trouble(device)
+    assert proxy.connections == 0
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    """The files of a certificate for NAME and for loopback that signs itself, and of its key."""
+    folder, key, now = tmp_path_factory.mktemp("tls"), ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME), x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "certificate.pem", folder / "key.pem"
+
+
+@pytest.fixture
+def secured(certified):
+    """A server on loopback that speaks TLS, whatever name it was asked by."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certified)
+
+    def behave(connection, _stop):
+        with context.wrap_socket(connection.plain, server_side=True) as secure:
+            secure.recv(65536)
+            secure.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody")
+
+    with serving(behave) as server:
+        yield server
+
+
+def test_the_apps_context_decides_which_certificates_are_good(certified, secured):
+    """Without it nobody vouches for this server, and nothing is sent."""
+    url = f"https://localhost:{secured.port}"
+    with asking(url) as device:
+        assert "could not be reached" in trouble(device)
+    with asking(url, verify=ssl.create_default_context(cafile=certified[0])) as device:
+        assert ANSWERED in trouble(device)
+
+
+def test_certificates_of_the_environment_serve_for_real_hosts_only(environment, monkeypatch, certified, secured):
+    """Whoever may set the environment for a company's proxy does not vouch for a server on this machine."""
+    environment("SSL_CERT_FILE", str(certified[0]))
+    find = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *rest, **options: find("127.0.0.1", *rest, **options))
+    for host, words in ((NAME, ANSWERED), ("localhost", "could not be reached")):
+        with asking(f"https://{host}:{secured.port}") as device:
+            assert words in trouble(device)
+
+
+@pytest.mark.parametrize("proxy", ["proxy.example", "ftp://alice:hunter2@proxy.example", "http://"])
+def test_a_proxy_that_is_none_is_refused_and_not_repeated(proxy):
+    """Its URL may hold a password."""
+    with (
+        pytest.raises(ValueError, match="proxy's URL must be like") as raised,
+        asking("https://s.example", proxy=proxy),
+    ):
+        pass
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_proxy_beside_a_transport_is_refused():
+    """One of the two would be passed over."""
+    transport = httpx.MockTransport(lambda _: None)
+    with (
+        pytest.raises(ValueError, match="one of the two"),
+        asking("https://s.example", transport=transport, proxy="http://proxy.example"),
+    ):
+        pass

@@ -13,8 +13,17 @@ from rich.console import Console
 from rich.table import Table
 
 SUITES = {
-    "plans": ("loss", "accuracy", "prediction", "coverage", "weights", "scale", "decoding", "planner", "rivals"),
-    "joint": ("joint_loss", "joint_accuracy", "joint_coverage", "joint_best", "joint_client"),
+    "plans": (
+        "plans.accuracy",
+        "plans.prediction",
+        "coverage.plans",
+        "plans.weights",
+        "scale",
+        "plans.decoding",
+        "plans.planner",
+        "rivals",
+    ),
+    "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
     "central": (
         "central_bounds",
         "central_flights",
@@ -30,15 +39,12 @@ SUITES = {
         "central_coverage",
     ),
     "sigma": ("central_sigma_largest",),
-    "field": ("field_stopped", "field_coverage", "field_silence", "field_strata", "field_bridge", "field_shuffled"),
+    "field": ("field.stopped", "coverage.field", "field.silence", "field.strata", "field.bridge"),
     "client": (
         "client_kills",
         "client_blocking",
         "client_costs",
-        "client_forks",
-        "client_traffic",
         "client_audit",
-        "client_audit_lives",
     ),
     "server": (
         "server_appending",
@@ -67,15 +73,16 @@ OUTPUT = Path("build/bench")
 def main(suite: str, *chosen: str) -> None:
     """Runs a suite's measures, or only those chosen by name, which then replace their own figures in the file.
 
-    A measure is a module beside this one whose `measure()` returns a flat map from figure to number; None for a
-    figure of what is missing.
+    A measure is a module beside this one, whose `measure()` is called, or a function in one: `plans.accuracy`. It
+    returns a flat map from figure to number; None for a figure of what is missing.
     """
     console = Console()
     path = OUTPUT / f"{suite}.json"
     figures: dict[str, float | None] = json.loads(path.read_text()) if chosen and path.exists() else {}
     for name in chosen or SUITES[suite]:
         began = time.monotonic()
-        measured: dict[str, float | None] = import_module(f"{__package__}.{name}").measure()
+        module, _, function = name.partition(".")
+        measured: dict[str, float | None] = getattr(import_module(f"{__package__}.{module}"), function or "measure")()
         console.print(_table(name, measured, time.monotonic() - began))
         figures |= measured
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,16 +16,19 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from changeling_central.ahead.tree import drawn_ahead
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.linear_query import LinearQuery, counting
-from changeling_central.matrix.square_root import square_root_concentrated
-from changeling_central.mechanism import Mechanism
-from changeling_central.releasing import MechanismChoice, PeriodChange
-from changeling_central.releasing.best import compared
+from changeling_central import (
+    LinearQuery,
+    Mechanism,
+    MechanismChoice,
+    PeriodChange,
+    answer_query,
+    compared,
+    counting,
+    drawn_ahead,
+    square_root_concentrated,
+)
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
-
-from tests.seeded_noise import SeededNoise
 
 from .central_flights import HOURS, START, flights
 

@@ -12,21 +12,23 @@ from math import log
 from typing import Any
 
 import numpy as np
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.dcr import disjoint_release
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.changes.mean_query import best_weight
-from changeling_central.matrix import square_root
-from changeling_central.matrix.toeplitz import square_root_coefficients
-from changeling_central.mechanism import Mechanism
+from changeling_central import (
+    Blocks,
+    LinearQuery,
+    Mechanism,
+    Shape,
+    answer_query,
+    best_weight,
+    drawn_ahead,
+    hierarchy,
+    square_root,
+    square_root_coefficients,
+)
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Floats
 from scipy.linalg import toeplitz
 from scipy.special import betaincinv
-
-from tests.seeded_noise import SeededNoise
 
 FALSE_ALARM, SEED, WIDE, ROUNDS, ONE, ZERO = 0.001, 8, 50_000, 30, Fraction(1), Fraction(0)
 REACH = 9
@@ -88,7 +90,7 @@ def mean(constraint: AtMost, answers: list[str], fixed: bool = False) -> float:
     query = answer_query(
         "mean of x from 0 to 100", ["0", "100"], None, fixed, best_weight(constraint, fixed, None, ZERO)
     )
-    drawn = disjoint_release(query, range(constraint.k + 1), constraint, claim).noise
+    drawn = hierarchy(query, Calendar(0, 1, constraint.k), constraint, claim).noise
     states = [0, *(("0", "100").index(answer) + 1 if answer else 0 for answer in answers)]
     shift, scores = np.diff(query.cells[states], axis=0), []
     for seed, shifted in enumerate((shift, 0 * shift)):

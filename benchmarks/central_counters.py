@@ -12,12 +12,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from changeling_central.noise import Noise, OpenDPNoise
-from changeling_central.pooled_noise import PooledNoise
+from changeling_central import Noise, OpenDPNoise, PooledNoise
+from changeling_central.testing import SeededNoise
 from changeling_papers import BasicCounting, BinaryMechanism, InfiniteMechanism, binary_mechanism, cum, sparse_release
 from changeling_statistics import Counts
-
-from tests.seeded_noise import SeededNoise
 
 STEPS, EPSILON, SEED, REPEATS = 4096, Fraction(1), 4, 7
 

@@ -11,30 +11,33 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.dcr import disjoint_release
-from changeling_central.changes.hdcr import NodeRelease, hierarchy
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.changes.release_graph import BestEstimates, cover_sum
-from changeling_central.changes.swcr import Windows, sliding_windows
-from changeling_central.intervals import (
+from changeling_central import (
+    BestEstimates,
+    Blocks,
     Interval,
+    Law,
+    LinearQuery,
+    NodeRelease,
+    Noise,
+    OpenDPNoise,
+    Shape,
+    Windows,
     ahead_interval,
+    answer_query,
+    cover_sum,
+    drawn_ahead,
+    hierarchy,
     online_interval,
+    sliding_windows,
+    square_root,
     square_root_interval,
     sum_interval,
 )
-from changeling_central.matrix import square_root
-from changeling_central.node_noise import Law
-from changeling_central.noise import Noise, OpenDPNoise
-from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum, levels_after
+from changeling_central.testing import SeededNoise
+from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Counts
 from scipy.stats import binomtest
-
-from tests.seeded_noise import SeededNoise
 
 RUNS, SEED, LEVEL, FAMILY_WISE = 40_000, 5, 0.95, 1e-3
 T, TIMES = 13, (1, 7, 13)
@@ -95,8 +98,7 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
         stated[kind, t] = interval
         held[kind, t] = held.get((kind, t), 0) + int((np.abs(errors) <= interval.half_width).sum())
 
-    bounds = list(range(T + 1))
-    dcr = disjoint_release(wide, bounds, TWICE, EPSILON, DELTAS[law], law)
+    dcr = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], law=law)
     tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], branching=3, layers=3, law=law)
     windows = Windows(0, 4, 3, 4)
     direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
@@ -106,8 +108,8 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
         if "dcr" in only:
             state, total = dcr.start(), np.zeros(WIDE, np.int64)
             for t, change in enumerate(changes, 1):
-                state, noisy = dcr.step(state, change, noise)
-                total += noisy
+                state, (node,) = dcr.step(state, change, noise)
+                total += node.values
                 if t in TIMES:
                     seen(f"{label}_dcr", t, sum_interval(dcr.noise, t, LEVEL), total - levels[t - 1])
         if "hdcr" in only:
@@ -166,7 +168,7 @@ def counters(noise: Noise) -> Iterator[Tested]:
     held = {(name, t): 0 for name in ("cum", "ppcum") for t in times}
     intervals = {}
     for t in times:
-        intervals["cum", t] = sum_interval(binary.priced.drawn, len(levels_after(t, binary.levels - 1)), LEVEL)  # type: ignore[attr-defined]
+        intervals["cum", t] = sum_interval(binary.priced.drawn, t.bit_count(), LEVEL)  # type: ignore[attr-defined]
         intervals["ppcum", t] = sum_interval(pan.noise, pan.levels + 1, LEVEL)
     for _ in range(RUNS):
         tree, memory = binary.start(), pan.start()

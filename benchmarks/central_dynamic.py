@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import inf
 
 import numpy as np
+from changeling_central.testing import SeededNoise
 from changeling_papers import (
     FullyDynamic,
     MultiplicativeWeights,
@@ -21,8 +22,6 @@ from changeling_papers import (
     insertion_minus_deletion,
 )
 from changeling_statistics import Changelog, Counts, Floats
-
-from tests.seeded_noise import SeededNoise
 
 from .central_flights import HOURS, START, flights
 

@@ -3,14 +3,10 @@
 from fractions import Fraction
 
 import numpy as np
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.hdcr import hierarchy
-from changeling_central.changes.hierarchy_choice import best_hierarchy
-from changeling_central.changes.release_graph import BestEstimates
+from changeling_central import BestEstimates, answer_query, best_hierarchy, hierarchy
+from changeling_central.testing import SeededNoise
 from changeling_papers import Assumed, Domain, Evolving, Query
 from changeling_protocol import AtMost, Calendar
-
-from tests.seeded_noise import SeededNoise
 
 EPSILON, SEED = Fraction(1), 3
 

@@ -10,17 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.hdcr import Hdcr, NodeRelease, hierarchy
-from changeling_central.changes.hierarchy_choice import best_hierarchy
-from changeling_central.changes.linear_query import LinearQuery
-from changeling_central.changes.release_graph import BestEstimates, cover_sum, retrospective
-from changeling_central.noise import Noise
-from changeling_central.releasing import MechanismChoice, PeriodChange, ReleaseMechanism
+from changeling_central import (
+    BestEstimates,
+    Hdcr,
+    LinearQuery,
+    MechanismChoice,
+    NodeRelease,
+    Noise,
+    PeriodChange,
+    ReleaseMechanism,
+    answer_query,
+    best_hierarchy,
+    cover_sum,
+    hierarchy,
+    retrospective,
+)
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Changelog, Floats, read_csv
-
-from tests.seeded_noise import SeededNoise
 
 DATA = Path(__file__).parents[1] / "data" / "flights_in_air_2013_01.csv.gz"
 OUTPUT = Path("build/bench")

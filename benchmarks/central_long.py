@@ -11,16 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from changeling_central import release
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes.linear_query import counting
-from changeling_central.matrix import square_root
-from changeling_central.mechanism import Mechanism
+from changeling_central import Blocks, Mechanism, Shape, counting, drawn_ahead, release, square_root
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import format_instant, read_frame
-
-from tests.seeded_noise import SeededNoise
 
 from .central_scale import PERIODS, made_up
 

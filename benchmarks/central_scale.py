@@ -11,11 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.hdcr import hierarchy, layer_bounds
-from changeling_central.changes.release_graph import BestEstimates
-from changeling_central.guard import first_breach
-from changeling_central.noise import OpenDPNoise
+from changeling_central import BestEstimates, OpenDPNoise, answer_query, first_breach, hierarchy, layer_bounds
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Changelog, read_csv, read_parquet
 

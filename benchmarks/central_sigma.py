@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from changeling_central.errors import BudgetExhausted
-from changeling_central.noise import Noise
+from changeling_central import BudgetExhausted, Noise
+from changeling_central.testing import SeededNoise
 from changeling_papers import (
     Algebra,
     Atoms,
@@ -25,8 +25,6 @@ from changeling_papers import (
     grouped,
 )
 from changeling_statistics import Counts, Floats
-
-from tests.seeded_noise import SeededNoise
 
 ROWS, EPSILON, SEED = 30_000, Fraction(1), 3
 QUERIES = (100, 1_000, 10_000)

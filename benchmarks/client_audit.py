@@ -98,7 +98,7 @@ def measure() -> dict[str, float]:
             if audit.broken:
                 figures[f"6_{name}_caught"] = found.caught
             elif not audit.restless:
-                exact = float(CASES[audit.case].exact)
+                exact = CASES[audit.case].exact
                 figures |= {f"6_{name}_exact": exact, f"6_{name}_share": found.bound / exact}
     figures["6_seconds"] = sum(number for figure, number in figures.items() if figure.endswith("_seconds"))
     return figures

@@ -1,11 +1,12 @@
 """The surveys that are audited, and in which two ways an app lives whose transcripts are then told apart."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
-from itertools import permutations, product
+from functools import cache, cached_property
+from itertools import pairwise, permutations, product
+from math import log
 from typing import TypeAlias
 
 from changeling_protocol import (
@@ -19,13 +20,12 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     SignedSubset,
+    Slots,
     StateSpace,
     Survey,
     Track,
+    respond,
 )
-
-from tests.enumeration import all_inputs, changelogs, enumerated_loss, probability
-from tests.joint_enumeration import defined_law
 
 from .client_audit_bound import lower_bound
 from .client_audit_transcripts import States
@@ -42,16 +42,21 @@ class Case:
     survey: Survey
 
     @cached_property
-    def exact(self) -> Decimal:
+    def exact(self) -> float:
         """The largest log ratio of the probabilities of any transcript under any two changelogs, in nats."""
-        return enumerated_loss(self.survey.plan, self.survey.calendar, self.survey.constraint)
+        laws = self.laws.values()
+        return log(max(one[sent] / other[sent] for one, other in permutations(laws, 2) for sent in one))
+
+    @cached_property
+    def laws(self) -> dict[States, Law]:
+        """The law of each changelog that the survey admits."""
+        every = sorted(changelogs(self.survey), reverse=True)
+        return {states: law(self.survey.plan.groups[0], states) for states in every}
 
     def worst_pair(self, count: int) -> Pair:
         """The two changelogs that so many transcripts of each should tell apart best, by their exact law."""
-        survey = self.survey
-        every = sorted(changelogs(len(survey.answers), survey.calendar, survey.constraint), reverse=True)
-        laws = {states: law(survey.plan.groups[0], states) for states in every}
-        one, other = max(permutations(every, 2), key=lambda pair: _expected(laws[pair[0]], laws[pair[1]], count))
+        laws = self.laws
+        one, other = max(permutations(laws, 2), key=lambda pair: _expected(laws[pair[0]], laws[pair[1]], count))
         return one[1:], other[1:]
 
     @property
@@ -93,19 +98,51 @@ STATES = _case(("yes",), Track(1, KaryResponse(StateSpace(1), Odds(5, 2)), 0, 1)
 CASES = {"krr": KRR, "joint": JOINT, "signed": SIGNED, "states": STATES}
 
 
+def changelogs(survey: Survey) -> list[States]:
+    """All sequences of states at the ends of periods 0 to T that the survey's constraint, a number, admits."""
+    states, periods = range(len(survey.answers) + 1), survey.calendar.periods
+    every = ((0, *later) for later in product(states, repeat=periods))
+    counted = ((each, sum(a != b for a, b in pairwise(each))) for each in every)
+    return [each for each, changes in counted if changes == 0 or survey.constraint.admits(changes - 1, 0.0)]
+
+
 def law(group: Group, states: States) -> Law:
-    """The exact probability of every transcript of an entry with these states at the ends of periods 0 to T."""
-    inputs = all_inputs(group, states)
-    if group.joint is not None:
-        return defined_law(group, inputs)
-    asked = [(track.randomizer, true) for track, trues in zip(group.tracks, inputs, strict=True) for true in trues]
-    chances: Law = {(): Fraction(1)}
-    for randomizer, true in asked:
-        chances = {
-            (*sent, symbol): chance * probability(randomizer, symbol, true)
-            for (sent, chance), symbol in product(chances.items(), range(randomizer.symbols))
-        }
-    return chances
+    """The exact probability of every transcript of an entry with these states, whose group has one track.
+
+    Read off `respond`: each integer that it might draw is tried.
+    """
+    (track,) = group.tracks
+    chances: dict[tuple[tuple[int, ...], Slots | None], Fraction] = {((), Slots.unused(group)): Fraction(1)}
+    for number in track.node_numbers():
+        node = track.node(number)
+        true = track.randomizer.space.index(states[node.start], states[node.end])
+        after: dict[tuple[tuple[int, ...], Slots | None], Fraction] = {}
+        for (sent, slots), chance in chances.items():
+            for (symbol, left), likely in _outcomes(group, true, slots).items():
+                key = (*sent, symbol), left
+                after[key] = after.get(key, Fraction(0)) + chance * likely
+        chances = after
+    laws: Law = {}
+    for (sent, _), chance in chances.items():
+        laws[sent] = laws.get(sent, Fraction(0)) + chance
+    return laws
+
+
+@cache
+def _outcomes(group: Group, true: int, slots: Slots | None) -> dict[tuple[int, Slots | None], Fraction]:
+    totals: list[int] = []
+
+    class Listed:
+        def __init__(self, drawn: int) -> None:
+            self._drawn = drawn
+
+        def below(self, n: int) -> int:
+            totals.append(n)
+            return self._drawn
+
+    respond(group, 0, true, slots, Listed(0))
+    counts = Counter(respond(group, 0, true, slots, Listed(drawn)) for drawn in range(totals[0]))
+    return {outcome: Fraction(count, totals[0]) for outcome, count in counts.items()}
 
 
 def _expected(one: Law, other: Law, count: int) -> float:

@@ -8,18 +8,18 @@ No other module of the audit knows how a client is called.
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from email.utils import formatdate
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import httpx
-from changeling_client import Client, Ledger, SurveyHandle
-from changeling_protocol import Coins, ReleasePlan, Survey
-
-from tests.protocol.reading import read_upload
-
-from .client_audit_server import AUTHORITY, Clock, Server
+from changeling_client import Client, SurveyHandle
+from changeling_client.testing import AUTHORITY, ManualClock, read_upload
+from changeling_protocol import Coins, ReleasePlan, SealingKey, Survey, open_envelope
+from changeling_protocol.wire import KEYS, UPLOADS, decode_upload_request, encode_acknowledgement, encode_key_list
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 States: TypeAlias = tuple[int, ...]
 """What the app says in each period: the number of an answer from 1, or 0 for none. It records what is new."""
@@ -28,9 +28,10 @@ Said: TypeAlias = tuple[tuple[int, int, int], ...]
 Transcript: TypeAlias = Hashable
 """All that an entry sends, without its ids: its group, and what it said at each closing, in each version that came."""
 
-PATIENCE = 86_400
+_LATER = 86_400
 """How long after the survey's end the client sends again, in seconds: it may have to wait after a failure."""
 _STORE = "store.db"
+_PRIVATE = X25519PrivateKey.from_private_bytes(b"sealing key of audits, 32 bytes.")
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 """Where stores lie, so that an audit does not wait for a disk."""
 
@@ -51,6 +52,34 @@ class Heard:
     missing: int
 
 
+class Server:
+    """Keeps all that is uploaded. While it is `mute` it does so too, but the device learns nothing of that."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._key = SealingKey(_PRIVATE.public_key().public_bytes_raw(), 0, 2**32).signed_by(AUTHORITY)
+        self.mute = False
+        self.uploaded: list[bytes] = []
+
+    def serve(self, request: httpx.Request) -> httpx.Response:
+        """The answer to a request, dated by the same clock as the device's."""
+        date = {"date": formatdate(self._clock(), usegmt=True)}
+        if request.url.path == KEYS:
+            return httpx.Response(200, content=encode_key_list([self._key]), headers=date)
+        if request.url.path != UPLOADS:
+            return httpx.Response(404, headers=date)
+        self.uploaded += decode_upload_request(request.content)
+        if self.mute:
+            return httpx.Response(503, headers=date)
+        return httpx.Response(200, content=encode_acknowledgement({}), headers=date)
+
+    def taken(self) -> list[bytes]:
+        """The envelopes since the last time, in plaintext."""
+        taken = [open_envelope(envelope, _PRIVATE) for envelope in self.uploaded]
+        self.uploaded = []
+        return taken
+
+
 def transcripts(survey: Survey, states: States, count: int, coins: Coins | None, interrupted: bool) -> Heard:
     """What a server sees of a client whose entries live alike, from the survey's start to its end.
 
@@ -58,7 +87,7 @@ def transcripts(survey: Survey, states: States, count: int, coins: Coins | None,
     count: how many entries there are. coins: a test's own; None for those that the client ships with.
     interrupted: whether it sends in the middle of the survey as well, and hears no answer.
     """
-    clock = Clock(survey.calendar.start)
+    clock = ManualClock(survey.calendar.start)
     server = Server(clock)
     half, ends = survey.calendar.periods // 2, survey.calendar.periods
     with TemporaryDirectory(dir=_IN_MEMORY) as folder, _client(survey, Path(folder), server, clock, coins) as client:
@@ -70,46 +99,12 @@ def transcripts(survey: Survey, states: States, count: int, coins: Coins | None,
             client.flush()
         first = server.taken()
         _record(handle, clock, survey, states, range(max(2, half + 1), ends + 1), count)
-        clock.now, server.mute = due(survey, ends) + PATIENCE, False
+        clock.now, server.mute = due(survey, ends) + _LATER, False
         client.flush()
-        return _heard(survey.plan, first, server.taken(), count, _ledger(handle).epsilon)
+        return _heard(survey.plan, first, server.taken(), count, survey.epsilon)
 
 
-def transcripts_of_lives(
-    survey: Survey, lives: Sequence[States], copied: int, count: int, coins: Coins | None
-) -> Heard:
-    """The same of a client whose store is copied, and lives once more from the copy on.
-
-    lives: what the app says in each life; both say the same until the copy is made. copied: after which period.
-    Whoever reads the transcripts knows which are of one entry. Only missing entries are counted.
-    """
-    clock = Clock(survey.calendar.start)
-    server = Server(clock)
-    ends = survey.calendar.periods
-    with TemporaryDirectory(dir=_IN_MEMORY) as folder:
-        with _client(survey, Path(folder), server, clock, coins) as client:
-            handle = client.join(survey.id, entries=count, signed=survey.signed_by(AUTHORITY))
-            _record(handle, clock, survey, lives[0], range(1, copied + 1), count)
-            clock.now = due(survey, copied)
-            client.flush()
-            epsilon = _ledger(handle).epsilon_if_restored
-        sent = [_heard(survey.plan, [], server.taken(), count, epsilon).transcripts or [()] * count]
-        store = Path(folder) / _STORE
-        copy = store.read_bytes()
-        for states in lives:
-            store.write_bytes(copy)
-            clock.now = due(survey, copied)
-            with _client(survey, Path(folder), server, clock, coins) as client:
-                handle = client.join(survey.id, entries=count)
-                _record(handle, clock, survey, states, range(copied + 1, ends + 1), count)
-                clock.now = due(survey, ends) + PATIENCE
-                client.flush()
-            sent.append(_heard(survey.plan, [], server.taken(), count, epsilon).transcripts)
-    together: list[Transcript] = [*zip(*sent, strict=False)]
-    return Heard(together, epsilon, 0, count - len(together))
-
-
-def _client(survey: Survey, folder: Path, server: Server, clock: Clock, coins: Coins | None) -> Client:
+def _client(survey: Survey, folder: Path, server: Server, clock: ManualClock, coins: Coins | None) -> Client:
     client = Client(
         server="https://statistics.example",
         authority=[AUTHORITY.public_key().public_bytes_raw()],
@@ -126,20 +121,13 @@ def _client(survey: Survey, folder: Path, server: Server, clock: Clock, coins: C
     return client
 
 
-def _ledger(handle: SurveyHandle) -> Ledger:
-    ledger = handle.ledger()
-    if ledger is None:
-        raise LookupError("the survey was joined, and has no ledger")
-    return ledger
-
-
 def due(survey: Survey, period: int) -> float:
     """When a period has to be answered at the latest, in Unix seconds."""
     return survey.calendar.time(period) + survey.skew + survey.spread + 1
 
 
 def _record(
-    handle: SurveyHandle, clock: Clock, survey: Survey, states: States, periods: Iterable[int], count: int
+    handle: SurveyHandle, clock: ManualClock, survey: Survey, states: States, periods: Iterable[int], count: int
 ) -> None:
     """Says what is new in these periods, each time just before the period closes."""
     for period in periods:

@@ -17,11 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from changeling_client import Client
+from changeling_client.testing import AUTHORITY, FakeServer, ManualClock
 
-from tests.client_sdk.device import FakeServer
-from tests.protocol.examples import AUTHORITY, PINNED
-
-from .client_world import START, plain_survey
+from .client_world import PINNED, START, plain_survey
 
 LIMIT = 1.0
 """Seconds that any call, and the interpreter's end, may take."""
@@ -32,6 +30,7 @@ _LIFE = """
 import json, sys, time
 from pathlib import Path
 from changeling_client import Client
+from changeling_client.testing import AUTHORITY, FakeServer, ManualClock
 url, pinned, folder, asked, other, closes, now = sys.argv[1:]
 taken = {}
 def timed(name, call):
@@ -110,22 +109,22 @@ def _kept(folder: Path, url: str) -> bool:
 
     That is looked at two days later: a server may ask for a day of silence, which outlasts the client.
     """
-    server = FakeServer(ASKED, OTHER)
-    server.headers = {}
+    server = FakeServer(ManualClock(_DUE + 172_800))
+    for survey in (ASKED, OTHER):
+        server.publish(survey)
     with Client(
         server=url,
         authority=PINNED,
         max_epsilon=10**4,
         path=folder / "store.db",
         background=False,
-        transport=server.transport(),
-        clock=lambda: _DUE + 172_800.0,
+        transport=server.transport,
+        clock=server.clock,
     ) as device:
         other = device.join(OTHER.id)
         present = device.join(ASKED.id).answer() == "neither" and other.answer() == "tea"
         device.flush()
-    inputs = [true for _, node, true in server.reports() if node.end == 1]
-    return present and inputs == [ASKED.plan.tracks[0].randomizer.space.index(0, 1)]
+    return present and [report.says for report in server.reports if report.node.end == 1] == ["from no answer to tea"]
 
 
 def _accept(listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:

@@ -14,14 +14,12 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from changeling_protocol import AtMost, Calendar
+from changeling_client import Client
+from changeling_client.testing import FakeServer, ManualClock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.client_sdk.device import START, Clock, FakeServer, client
-from tests.protocol.examples import PINNED, survey
-
-from .client_world import LoopbackServer, plain_survey
+from .client_world import PINNED, START, LoopbackServer, plain_survey
 
 STARTS, RECORDS = 15, 2_000
 SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000), "10000x1": (10_000, 1)}
@@ -92,8 +90,9 @@ def records(count: int = RECORDS) -> dict[str, float]:
         bare.execute("CREATE TABLE kept (number INTEGER PRIMARY KEY, content BLOB)")
         bare.execute("INSERT INTO kept VALUES (1, x'')")
         times: tuple[list[float], list[float]] = [], []
-        with client(folder, FakeServer(asked), Clock()) as device:
-            handle = device.join(asked.id)
+        server = FakeServer(ManualClock(START))
+        with _client(folder, server) as device:
+            handle = device.join(asked.id, signed=server.signed(asked))
             for number in range(count):
                 began = time.perf_counter()
                 bare.execute("BEGIN IMMEDIATE")
@@ -115,21 +114,34 @@ def records(count: int = RECORDS) -> dict[str, float]:
     }
 
 
+def _client(folder: Path, server: FakeServer) -> Client:
+    """A client as an app makes it, whose store outlives a loss of power; without a witness, as a bare file has none."""
+    return Client(
+        server=server.url,
+        authority=server.authority,
+        max_epsilon=10**6,
+        path=folder / "store.db",
+        witness=None,
+        background=False,
+        transport=server.transport,
+        clock=server.clock,
+    )
+
+
 def due_nodes() -> dict[str, float]:
     """CPU seconds of the flush that answers and sends 10,000 nodes, by shape."""
     return {f"3_due_cpu_s_{name}": _flush_cpu(*shape) for name, shape in SHAPES.items()}
 
 
 def _flush_cpu(entries: int, periods: int) -> float:
-    asked = survey(plain_survey(periods).plan, calendar=Calendar(START, 60, periods), constraint=AtMost(4), grace=10**8)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        clock = Clock()
-        with client(Path(folder), FakeServer(asked), clock) as device:
-            device.join(asked.id, entries=entries).record("tea")
-            clock.now = START + 60 * periods + 100
-            began = time.process_time()
-            flushed = device.flush()
-            taken = time.process_time() - began
+    asked, server = plain_survey(periods), FakeServer(ManualClock(START))
+    server.publish(asked)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, _client(Path(folder), server) as device:
+        device.join(asked.id, entries=entries, signed=server.signed(asked)).record("tea")
+        server.clock.now = START + 60 * periods + 100
+        began = time.process_time()
+        flushed = device.flush()
+        taken = time.process_time() - began
     if flushed.sent != 10_000:
         raise ArithmeticError(f"{flushed} is not 10,000 closings sent")
     return taken

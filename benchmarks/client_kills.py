@@ -1,4 +1,4 @@
-"""Measure 1 of the client: lives that are killed, run out of disk, or begin again with a backup.
+"""Measure 1 of the client: lives that are killed, or run out of disk.
 
 Real processes speak with a real server on loopback, which keeps every upload. A life's actions are done once each; what
 a killed process had finished is not done again, and what it had not is done by the next. Nothing may be lost, answered
@@ -24,15 +24,10 @@ from unittest.mock import patch
 
 import changeling_client
 import httpx
-from changeling_client import Client, ClientError, Status, answering, outbox, store, witness
-from changeling_protocol import AtMost, Calendar, ReleasePlan, lives_cost, respond
+from changeling_client import Client, ClientError, answering, outbox, store, witness
+from changeling_protocol import respond
 
-from tests.client_sdk.lives import worst_ratio_of_lives
-from tests.client_sdk.test_restored import GROUPS, periods
-from tests.enumeration import log_from_below
-from tests.protocol.examples import PINNED
-
-from .client_world import START, LoopbackServer, arrived, ended, forked, plain_survey
+from .client_world import PINNED, START, LoopbackServer, arrived, ended, forked, plain_survey
 
 ENTRIES, RANDOM_KILLS, SEED = 2, 240, 1
 ASKED = plain_survey(4, noise=True)
@@ -164,19 +159,17 @@ def faults(folder: Path) -> Counter[str]:
 
 
 def measure() -> dict[str, float]:
-    """How many lives were killed, where, and what was wrong with any of them; how many ran out of disk; what comes of
-    backups, with a witness and without."""
+    """How many lives were killed, where, and what was wrong with any of them; and how many ran out of disk."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as workers:
         killed = list(workers.map(partial(kills, shares=os.cpu_count() or 1), range(os.cpu_count() or 1)))
         full = workers.submit(full_disks)
-        restored = workers.submit(restored_unwitnessed)
         total = sum((share for share, _ in killed), Counter[str]())
         where = sum((names for _, names in killed), Counter[str]())
         figures = {"1_kills": float(where.total())}
         figures |= {f"1_kills_at_{name.replace(' ', '_')}": float(count) for name, count in sorted(where.items())}
         names = ("lost_records", "two_symbols", "counted_twice", "lost_closings", "unfinished")
         figures |= {f"1_kills_{name}": float(total[name]) for name in names}
-        return figures | full.result() | restored_witnessed() | restored.result()
+        return figures | full.result()
 
 
 def _fast_folder() -> str | None:
@@ -275,56 +268,3 @@ def _bounded(pages: int, file: Path) -> Any:
     (has,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {max(has, 1) + pages}")
     return connection
-
-
-def restored_witnessed() -> dict[str, float]:
-    """Backups of a store made at each moment of a life and put back at a later one: what the restored store sends, and
-    whether it says that it is silent."""
-    sent = silent = tried = 0
-    with tempfile.TemporaryDirectory(dir=_fast_folder()) as name:
-        server = LoopbackServer(Path(name) / "kept", ASKED)
-        for backup in range(1, 4):
-            for later in range(backup + 1, 5):
-                folder = Path(name) / f"{backup}-{later}"
-                folder.mkdir()
-                server.keep_in(folder / "kept")
-                for period in range(1, later + 1):
-                    _flushed_at(folder, server.url, period)
-                    if period == backup:
-                        shutil.copy(folder / "store.db", folder / "backup.db")
-                before = (folder / "kept").stat().st_size
-                shutil.copy(folder / "backup.db", folder / "store.db")
-                status = _flushed_at(folder, server.url, 4)
-                tried += 1
-                sent += (folder / "kept").stat().st_size - before
-                silent += status is Status.SILENCED
-        server.close()
-    return {"1_restored": float(tried), "1_restored_silent": float(silent), "1_restored_bytes_sent": float(sent)}
-
-
-def _flushed_at(folder: Path, url: str, period: int) -> Status:
-    now = START + 5 if period == 1 and not (folder / "store.db").exists() else START + 60 * period + 20
-    with Client(
-        server=url,
-        authority=PINNED,
-        max_epsilon=10**4,
-        path=folder / "store.db",
-        background=False,
-        clock=lambda: now,
-    ) as client:
-        handle = client.join(ASKED.id, entries=ENTRIES)
-        handle.record(ASKED.answers[period % 3])
-        now = START + 60 * period + 20
-        client.flush()
-        return handle.status
-
-
-def restored_unwitnessed() -> dict[str, float]:
-    """Enumerated over all ways in which both lives may go and all coins: the loss, as a share of what is stated."""
-    shares = []
-    for group in GROUPS.values():
-        calendar = Calendar(0, 10, periods(group))
-        stated = lives_cost(ReleasePlan((group,)), calendar, AtMost(2), lives=2)
-        for backup in range(min(2, periods(group) - 1) + 1):
-            shares.append(log_from_below(worst_ratio_of_lives(group, calendar, AtMost(2), [backup])) / stated)
-    return {"1_two_lives_cases": float(len(shares)), "1_two_lives_worst_share_of_stated": float(max(shares))}

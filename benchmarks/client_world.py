@@ -13,7 +13,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from changeling_protocol import AtMost, Calendar, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, Survey, Track
+from changeling_client.testing import AUTHORITY, read_upload
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SealingKey,
+    Survey,
+    Track,
+    head_of,
+    open_envelope,
+)
 from changeling_protocol.wire import (
     KEYS,
     UPLOADS,
@@ -22,11 +36,12 @@ from changeling_protocol.wire import (
     encode_key_list,
     survey_path,
 )
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tests.client_sdk.device import PRIVATE, TRUTHFUL, answers_in, signed_key
-from tests.protocol.examples import AUTHORITY, survey
-
+PINNED = (AUTHORITY.public_key().public_bytes_raw(),)
 ANSWERS = ("tea", "coffee", "neither")
+TRUTHFUL = Odds(2**63, 1)
+_PRIVATE = X25519PrivateKey.from_private_bytes(b"sealing key of benches, 32 bytes")
 START = 1_800_000_000
 
 
@@ -34,14 +49,17 @@ def plain_survey(periods: int, *, start: int = START, period: int = 60, noise: b
     """A track of changes with true symbols and, with noise, one whose symbols say nothing: one drawn anew differs."""
     odds = (TRUTHFUL, Odds(1, 1)) if noise else (TRUTHFUL,)
     tracks = tuple(Track(1, KaryResponse(MutationSpace(3), each), 0, periods) for each in odds)
-    made: Survey = survey(
-        ReleasePlan((Group(tracks),)),
+    return Survey.at_cost(
+        question="What do you drink?",
         answers=ANSWERS,
         calendar=Calendar(start, period, periods),
         constraint=AtMost(most),
+        plan=ReleasePlan((Group(tracks),)),
+        skew=5,
+        spread=10,
         grace=10**8,
+        minimum=1,
     )
-    return made
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -89,8 +107,9 @@ class LoopbackServer:
     """Serves these surveys from a thread, and keeps what is uploaded in a file. url: where."""
 
     def __init__(self, kept: Path, *surveys: Survey) -> None:
+        key = SealingKey(_PRIVATE.public_key().public_bytes_raw(), 0, 2**32)
         contents = {survey_path(each.id.hex()): each.signed_by(AUTHORITY) for each in surveys}
-        contents |= {KEYS: encode_key_list([signed_key(PRIVATE)]), UPLOADS: encode_acknowledgement({})}
+        contents |= {KEYS: encode_key_list([key.signed_by(AUTHORITY)]), UPLOADS: encode_acknowledgement({})}
 
         class Handler(_Handler):
             pass
@@ -119,9 +138,13 @@ def arrived(kept: Path, asked: Survey) -> dict[tuple[int, int], dict[bytes, set[
         (size,) = struct.unpack(">I", content[:4])
         body, content = content[4 : 4 + size], content[4 + size :]
         for envelope in decode_upload_request(body):
-            for closing, reports in answers_in(envelope, {asked.id: asked}, PRIVATE):
-                for report in reports:
-                    symbols[report.track, report.node][closing.id].add(report.symbol)
+            if head_of(envelope).survey != asked.id:
+                continue
+            _, answered, reports = read_upload(asked.plan, open_envelope(envelope, _PRIVATE))
+            ids = {closing.period: closing.id for closing in answered}
+            for report in reports:
+                end = asked.plan.tracks[report.track].node(report.node).end
+                symbols[report.track, report.node][ids[end]].add(report.symbol)
     return symbols
 
 

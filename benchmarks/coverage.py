@@ -1,162 +1,231 @@
-"""Measure 4 of the release plans: how often nominal 95% intervals and regions hold the truth.
+"""How often nominal 95% intervals and regions hold the truth, and how far estimates are biased.
 
-Forty thousand simulated surveys of one population for each plan, at an early, a middle and the last time. The truth
-is what the population holds; what is random is who is asked and what they respond.
+Measure 4 of the release plans and of joint responses: who is asked and what they respond is random, everybody is heard.
+Measure 2 of the field: things go wrong, one at a time. Two thousand surveys of each scenario, as the aggregator
+publishes them; what they are compared with is the share of each answer among all who have enrolled, heard or not.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
+from functools import partial
 
 import numpy as np
-from changeling_protocol import (
-    AtMost,
-    Calendar,
-    Group,
-    KaryResponse,
-    MutationSpace,
-    Odds,
-    ReleasePlan,
-    SignedSubset,
-    StateSpace,
-    Survey,
-    Track,
-)
-from changeling_simulations import Population
-from changeling_statistics import hierarchical_plan
+from changeling_protocol import Survey
+from changeling_simulations import Field, Population, sample_field, sample_tallies
+from changeling_statistics import Floats, NotEstimable, Solution, releases
 from scipy.stats import binomtest, chi2, norm
+from threadpoolctl import threadpool_limits
 
-from .replications import Floats, Replicated, View, published, replicate, tallies_of
-
-REPLICATIONS, BATCH, SEED = 40_000, 5_000, 4
-ANSWERS, PERIODS, HISTORIES, EACH = 4, 32, 60, 500
-"""60 histories of 500 entries each."""
-TIMES = (4, 16, 32)
-UNALIGNED = 21
-"""A time that no wide node ends at: where a sampled hierarchy's bound is loosest, and may cover more than it says."""
-LEVEL, FAMILY_WISE = 0.95, 1e-3
-CALENDAR, CONSTRAINT = Calendar(0, 86_400, PERIODS), AtMost(3)
+SURVEYS, BATCHES, SEED = 2_000, 4, 2
+LEVEL, FAMILY_WISE, MOST_BIAS = 0.95, 1e-3, 0.1
+"""A bias may be a tenth of the standard error."""
+OFTEN = SURVEYS // 2
+"""A bias is told from none if it was estimated so often."""
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """The share of replications whose interval, per answer, or region, last, holds the truth."""
+class View:
+    """A histogram that is looked at: as its period closes, or in retrospect."""
 
-    plan: str
-    view: View
-    shares: tuple[float, ...]
-    upper_bound: bool
+    period: int
+    retrospective: bool = False
 
 
-def measure() -> dict[str, float]:
-    """Least and largest coverage by plan, and the smallest p-value times the number of tests (Bonferroni).
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One survey of one population that is simulated again and again.
 
-    A survey's figures are not told apart from 95% while that product stays above 0.001.
+    name: of the figures. field: how its devices fare. views: the histograms that are looked at.
     """
-    views = [View(time, PERIODS) for time in (*TIMES, UNALIGNED)]
-    everything = list(coverages(surveys(), views, SEED))
-    found = [one for one in everything if one.view.period in TIMES]
-    unaligned = [one.shares for one in everything if one.plan == "sampled_hierarchy" and one.view.period == UNALIGNED]
-    return {f"4_coverage_most_sampled_hierarchy_at_{UNALIGNED}": max(unaligned[0]), **figures(found)}
+
+    name: str
+    survey: Survey
+    population: Population
+    field: Field
+    views: tuple[View, ...]
 
 
-def figures(found: Sequence[Coverage]) -> dict[str, float]:
-    """Least and largest coverage and the number of bounds, by plan; and what tests against 95% say of all of them."""
-    stated: dict[str, float] = {}
-    for name in dict.fromkeys(one.plan for one in found):
-        shares = [share for one in found if one.plan == name for share in one.shares]
-        stated[f"4_coverage_least_{name}"] = min(shares)
-        stated[f"4_coverage_most_{name}"] = max(shares)
-        stated[f"4_bounds_{name}"] = float(sum(one.upper_bound for one in found if one.plan == name))
-    shares = [share for one in found for share in one.shares]
-    tests = [float(binomtest(round(share * REPLICATIONS), REPLICATIONS, LEVEL).pvalue) for share in shares]
-    stated["4_family_wise_p"] = float(min(1.0, len(tests) * min(tests)))
-    stated["4_told_apart_from_95"] = float(sum(p * len(tests) < FAMILY_WISE for p in tests))
-    return stated
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """One scenario's surveys, for each view.
+
+    errors, standard_errors: of the published shares, shape (surveys, views, z); nan where nothing is estimated.
+    regions: whether the 95% ellipsoid holds the truth, shape (surveys, views); nan likewise.
+    bounded: how many of the published covariances say that they are upper bounds, shape (views,).
+    """
+
+    scenario: Scenario
+    errors: Floats
+    standard_errors: Floats
+    regions: Floats
+    bounded: Floats
+
+    @property
+    def estimated(self) -> Floats:
+        """How often there was an estimate, shape (views, z)."""
+        often: Floats = (~np.isnan(self.errors)).sum(0).astype(np.float64)
+        return often
+
+    @property
+    def held(self) -> Floats:
+        """How often the interval held the truth, shape (views, z)."""
+        inside = np.abs(self.errors) <= norm.ppf(0.5 + LEVEL / 2) * self.standard_errors
+        held: Floats = inside.sum(0).astype(np.float64)
+        return held
+
+    @property
+    def coverages(self) -> Floats:
+        """The shares of intervals and, last of each view, of regions that hold the truth, in no shape."""
+        often = self.estimated
+        intervals = self.held[often > 0] / often[often > 0]
+        return np.append(intervals, np.nanmean(self.regions, axis=0) if often.all() else [])
+
+    @property
+    def bias(self) -> Floats:
+        """The mean error as a share of the errors' standard deviation, shape (views, z); nan if rarely estimated."""
+        often = self.estimated >= OFTEN
+        bias = np.full(often.shape, np.nan)
+        bias[often] = np.nanmean(self.errors[:, often], axis=0) / np.nanstd(self.errors[:, often], axis=0, ddof=1)
+        return bias
 
 
-def coverages(surveys: Mapping[str, Survey], views: Sequence[View], seed: int) -> Iterator[Coverage]:
-    """Of each survey in each view. Raises ArithmeticError if the batches and the aggregator's front door disagree."""
-    generator = np.random.default_rng(seed)
-    for name, survey in surveys.items():
-        population = made_up(generator)
-        check(population, survey, views)
-        truth = population.frozen_histogram().astype(np.float64)
-        held = {view: np.zeros(ANSWERS + 1) for view in views}
-        bounded = dict.fromkeys(views, False)
-        for _ in range(REPLICATIONS // BATCH):
-            for view, replicated in replicate(population, survey, views, BATCH, generator).items():
-                held[view] += _held(replicated, truth[view.period])
-                bounded[view] = replicated.upper_bound
-        for view in views:
-            yield Coverage(name, view, tuple((held[view] / REPLICATIONS).tolist()), bounded[view])
+def simulated(scenarios: Sequence[Scenario], seed: int = SEED) -> Iterator[Outcome]:
+    """Simulates every scenario on all processors."""
+    numbers = [(number, batch) for number in range(len(scenarios)) for batch in range(BATCHES)]
+    with ProcessPoolExecutor(os.cpu_count()) as workers:
+        batches = list(workers.map(partial(_batch, scenarios, seed), numbers))
+    for number, scenario in enumerate(scenarios):
+        mine = [batch for (at, _), batch in zip(numbers, batches, strict=True) if at == number]
+        errors, deviations, regions = (np.concatenate([batch[part] for batch in mine]) for part in range(3))
+        yield Outcome(scenario, errors, deviations, regions, np.sum([batch[3] for batch in mine], axis=0))
 
 
-def surveys() -> dict[str, Survey]:
-    """The paper's plan, a hierarchy of one layer an entry at so large an epsilon that sampling dominates, and a
-    plan of the optimal kind: states at first and changes after them, beside a panel of one random node."""
-    paper = hierarchical_plan(ANSWERS, CALENDAR, CONSTRAINT, epsilon=Decimal(60), branching=2, layers=5)
-    response = KaryResponse(MutationSpace(ANSWERS), Odds(1000, 1))
-    layers = tuple(Group((Track(2**i, response, 0, PERIODS),)) for i in range(6))
-    states = KaryResponse(StateSpace(ANSWERS, null=False), Odds(30, 1))
-    changes = SignedSubset(MutationSpace(ANSWERS), Odds(40, 1), spoken=Fraction(1, 12))
-    anchored = Group((Track(1, states, 0, 1), Track(1, changes, 1, PERIODS)), share=3)
-    panel = Group((Track(4, states, 0, PERIODS, reported=1),), share=2)
-    return {
-        "paper": survey_of(paper, closed=False),
-        "sampled_hierarchy": survey_of(ReleasePlan(layers), closed=True),
-        "optimal": survey_of(ReleasePlan((anchored, panel)), closed=True),
+def coverage_figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Measure 4: least and largest coverage and the number of bounds, by plan, and what tests against 95% say.
+
+    A survey's figures are not told apart from 95% while the smallest p-value times the number of tests (Bonferroni)
+    stays above 0.001.
+    """
+    figures: dict[str, float] = {}
+    for outcome in outcomes:
+        figures[f"4_coverage_least_{outcome.scenario.name}"] = float(outcome.coverages.min())
+        figures[f"4_coverage_most_{outcome.scenario.name}"] = float(outcome.coverages.max())
+        bounds = outcome.errors.shape[2] + 1
+        figures[f"4_bounds_{outcome.scenario.name}"] = float(bounds * (outcome.bounded > 0).sum())
+    shares = np.concatenate([outcome.coverages for outcome in outcomes]).tolist()
+    tests = [float(binomtest(round(share * SURVEYS), SURVEYS, LEVEL).pvalue) for share in shares]
+    return figures | {
+        "4_family_wise_p": min(1.0, len(tests) * min(tests)),
+        "4_told_apart_from_95": float(sum(p * len(tests) < FAMILY_WISE for p in tests)),
     }
 
 
-def made_up(generator: np.random.Generator) -> Population:
-    """Histories with an answer from the first period on and up to two changes after it."""
-    states = np.zeros((HISTORIES, PERIODS + 1), np.uint16)
-    for row in states:
-        row[1:] = generator.choice(ANSWERS, p=[0.4, 0.3, 0.2, 0.1]) + 1
-        for period in sorted(generator.integers(2, PERIODS + 1, generator.choice(3, p=[0.6, 0.3, 0.1]))):
-            row[period:] = (row[period] + generator.integers(0, ANSWERS - 1)) % ANSWERS + 1
-    answers = tuple(f"answer {a}" for a in range(1, ANSWERS + 1))
-    return Population(answers, states, states, np.full(HISTORIES, EACH, np.int64))
+def plans() -> dict[str, float]:
+    """Measure 4 of the release plans."""
+    from .coverage_cases import UNALIGNED, plan_scenarios, unaligned
+
+    most = next(simulated([unaligned()], 4)).coverages.max()
+    return {
+        f"4_coverage_most_sampled_hierarchy_at_{UNALIGNED}": float(most),
+        **coverage_figures(list(simulated(plan_scenarios(), 4))),
+    }
 
 
-def check(population: Population, survey: Survey, views: Sequence[View], rows: int = 3) -> None:
-    """The same random numbers through both ways give the same values and covariances."""
-    batch = replicate(population, survey, views, rows, np.random.default_rng(SEED))
-    alone = tallies_of(population, survey, rows, np.random.default_rng(SEED))
-    for view, replicated in batch.items():
-        for at, tallies in enumerate(alone):
-            values, covariance = published(survey, tallies, view)
-            same = np.allclose(values, replicated.values[at]) and np.allclose(covariance, replicated.covariances[at])
-            if not same:
-                raise ArithmeticError(f"replication {at} at {view} is not what the aggregator publishes")
+def joint() -> dict[str, float]:
+    """Measure 4 of joint responses.
+
+    What tallies do not tell is bounded, and a bound may cover more than it says: beside the tests stands the most that
+    such a figure covers, of the plan of these whose bound is the loosest, at the last time.
+    """
+    from .coverage_cases import joint_scenarios, loosest_bound
+
+    most = next(simulated([loosest_bound()], 44)).coverages.max()
+    return {"4_coverage_most_loosest_bound": float(most), **coverage_figures(list(simulated(joint_scenarios(), 44)))}
 
 
-def _held(replicated: Replicated, truth: Floats) -> Floats:
-    """How many replications hold the truth, per answer, and in the ellipsoid."""
-    off = replicated.values - truth
-    deviations = np.sqrt(np.diagonal(replicated.covariances, axis1=1, axis2=2))
-    inside = np.abs(off) <= norm.ppf(0.5 + LEVEL / 2) * deviations
-    variances, axes = np.linalg.eigh(replicated.covariances)
-    kept = variances > 1e-9 * variances[:, -1:]
-    along = np.einsum("rza,rz->ra", axes, off)
-    distance = (np.where(kept, along, 0.0) ** 2 / np.where(kept, variances, 1.0)).sum(1)
-    ellipsoid = distance <= chi2.ppf(LEVEL, kept.sum(1))
-    return np.append(inside.sum(0), ellipsoid.sum()).astype(np.float64)
+def field() -> dict[str, float]:
+    """Measure 2 of the field, by scenario: coverage, and the largest bias in standard errors; then tests of all.
+
+    A figure's coverage is tested against 95% by an exact binomial test, on both sides if its covariance is unbiased,
+    for coverage below 95% if it is an upper bound. Figures are told apart if they are with the number of tests in mind.
+    """
+    from .coverage_cases import field_scenarios
+
+    outcomes = list(simulated(field_scenarios()))
+    figures: dict[str, float] = {}
+    for outcome in outcomes:
+        name, often = outcome.scenario.name, outcome.estimated
+        shares = outcome.held[often > 0] / often[often > 0]
+        figures |= {
+            f"2_coverage_least_{name}": float(shares.min(initial=1.0)),
+            f"2_coverage_most_{name}": float(shares.max(initial=0.0)),
+            f"2_estimates_{name}": float(often[:, 0].mean() / SURVEYS),
+        }
+        if not np.isnan(outcome.bias).all():
+            figures[f"2_bias_most_{name}"] = float(np.nanmax(np.abs(outcome.bias)))
+    p_values = [p for outcome in outcomes for p in _p_values(outcome)]
+    biases = np.concatenate([outcome.bias.ravel() for outcome in outcomes])
+    known = np.abs(biases[~np.isnan(biases)])
+    return figures | {
+        "2_tests": float(len(p_values)),
+        "2_family_wise_p": min(1.0, len(p_values) * min(p_values)),
+        "2_told_apart_from_95": float(sum(p * len(p_values) < FAMILY_WISE for p in p_values)),
+        "2_bounds": float(sum(outcome.bounded.sum() for outcome in outcomes) / SURVEYS),
+        "2_bias_most": float(known.max()),
+        "2_bias_standard_error": float(1 / np.sqrt(SURVEYS)),
+        "2_biases_above_a_tenth": float((known > MOST_BIAS).sum()),
+    }
 
 
-def survey_of(plan: ReleasePlan, *, closed: bool) -> Survey:
-    """A survey of the four answers with this plan."""
-    return Survey.at_cost(
-        question="Do intervals hold what they promise?",
-        answers=tuple(f"answer {a}" for a in range(1, ANSWERS + 1)),
-        calendar=CALENDAR,
-        constraint=CONSTRAINT,
-        plan=plan,
-        closed=closed,
-        skew=60,
-        spread=600,
-        grace=86_400,
-        minimum=10,
-    )
+def _p_values(outcome: Outcome) -> Iterator[float]:
+    for at, bounds in enumerate(outcome.bounded):
+        for held, often in zip(outcome.held[at], outcome.estimated[at], strict=True):
+            if often:
+                yield float(binomtest(int(held), int(often), LEVEL, "less" if bounds else "two-sided").pvalue)
+
+
+def _batch(scenarios: Sequence[Scenario], seed: int, numbers: tuple[int, int]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Errors, published standard errors and regions of some of a scenario's surveys, and how many are of bounds."""
+    scenario, size = scenarios[numbers[0]], SURVEYS // BATCHES
+    shape = (size, len(scenario.views), len(scenario.survey.answers))
+    errors, deviations = np.full(shape, np.nan), np.full(shape, np.nan)
+    regions, bounded = np.full(shape[:2], np.nan), np.zeros(shape[1])
+    generator = np.random.default_rng([seed, *numbers])
+    with threadpool_limits(1):
+        for row in range(size):
+            solutions, truth = _solved(scenario, generator)
+            for at, view in enumerate(scenario.views):
+                solution = solutions[view.retrospective]
+                try:
+                    estimate = solution.estimate(view.period)
+                except NotEstimable:
+                    continue
+                enrolled = solution.releases.enrolment.enrolled[view.period]
+                errors[row, at] = estimate.values / enrolled - truth[view.period]
+                deviations[row, at] = np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0)) / enrolled
+                regions[row, at] = _in_region(errors[row, at] * enrolled, estimate.covariance)
+                bounded[at] += estimate.upper_bound
+    return errors, deviations, regions, bounded
+
+
+def _solved(scenario: Scenario, generator: np.random.Generator) -> tuple[dict[bool, Solution], Floats]:
+    """One survey's solutions, online and in retrospect, and the true shares at times 0 to T, shape (T+1, z)."""
+    survey, population = scenario.survey, scenario.population
+    if scenario.field == Field():
+        tallies = sample_tallies(population, survey, generator)
+        truth: Floats = population.frozen_histogram() / population.entries
+    else:
+        drawn = sample_field(population, survey, scenario.field, generator)
+        tallies, truth = drawn.tallies, drawn.frozen[:, 1:] / np.maximum(drawn.frozen.sum(1, keepdims=True), 1)
+    known = releases(survey, tallies)
+    return {each: Solution(known, each) for each in {view.retrospective for view in scenario.views}}, truth
+
+
+def _in_region(off: Floats, covariance: Floats) -> bool:
+    """Whether the 95% ellipsoid holds the truth, along the axes that have any variance."""
+    variances, axes = np.linalg.eigh(covariance)
+    kept = variances > 1e-9 * variances[-1]
+    distance = ((axes.T @ off)[kept] ** 2 / variances[kept]).sum()
+    return bool(distance <= chi2.ppf(LEVEL, kept.sum()))

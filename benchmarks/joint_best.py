@@ -11,22 +11,40 @@ large they do not (three times from ε = 2 on, four at ε = 4): the base of a jo
 spends itself also on sequences of symbols that agree with no history, 2 of 8 and 8 of 16.
 """
 
-from collections.abc import Iterable
-from functools import cache
-from itertools import combinations, product
-from math import exp
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache, partial
+from itertools import combinations, pairwise, product
+from math import exp, gcd
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Group, Randomizer
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    Randomizer,
+    SignedSubset,
+    StateSpace,
+    Track,
+    agreeing,
+    group_cost,
+    most_telling,
+)
 from changeling_statistics import Floats
 from numpy.typing import NDArray
 
-from tests.enumeration import changelogs, group_inputs, probability
-from tests.joint_enumeration import agrees, base, density, joint_of
+SHRINK = 0.2
+"""By how much the barrier falls once it is solved."""
+MOST_STEPS = 500
 
-from .best_mix import Mix, best_mix
-from .joint_best_candidates import joint_groups, plain_groups
 
 CASES = ((2, 1), (3, 1), (3, 2), (4, 1))
 """T, k."""
@@ -36,6 +54,20 @@ GAP = 1e-5
 
 Histories: TypeAlias = list[tuple[int, ...]]
 """The states at times 0 to T."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """A mix of channels.
+
+    weights: of each channel, shape (N,).
+    square: Σ_t x_t' I⁻¹ x_t / T of this mix, the mean square of the best estimator.
+    bound: no mix has less. A number that was checked, whatever the search did.
+    """
+
+    weights: Floats
+    square: float
+    bound: float
 
 
 def measure() -> dict[str, float]:
@@ -69,7 +101,8 @@ def measure() -> dict[str, float]:
 
 def all_histories(T: int, k: int) -> Histories:
     """Every history of two answers over T periods with at most k changes after the first."""
-    return list(changelogs(2, Calendar(0, 1, T), AtMost(k + 1), closed=True))
+    every = ((0, *states) for states in product((1, 2), repeat=T))
+    return [states for states in every if sum(old != new for old, new in pairwise(states[1:])) <= k]
 
 
 def held(histories: Histories) -> Floats:
@@ -115,23 +148,26 @@ Drawn: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def _joint_rows(group: Group, histories: Histories, drawn: Drawn) -> Floats:
-    """Pr(o | h) from the definition of a joint response: the base, and the density of what agrees."""
+    """Pr(o | h): the base, and the density of what agrees, by the kernel that tests hold to its definition."""
+    assert group.joint is not None  # noqa: S101
     inputs = [_drawn_inputs(group, states, drawn) for states in histories]
     chances, scores = np.ones(1), np.zeros((len(histories), 1), dtype=np.intp)
     for place, track in enumerate(group.tracks):
-        weight = joint_of(group).weights[place]
-        of_symbols, agreeing = _agreements(track.randomizer)
+        weight = group.joint.weights[place]
+        of_symbols, agreed = _agreements(track.randomizer)
         for node in range(track.reports):
             chances = np.outer(chances, of_symbols).ravel()
-            gained = weight * agreeing[[trues[place][node] for trues in inputs]]
+            gained = weight * agreed[[trues[place][node] for trues in inputs]]
             scores = (scores[:, :, None] + gained[:, None, :]).reshape(len(histories), -1)
     rows = np.empty((len(chances), len(histories)))
     for number, trues in enumerate(inputs):
-        used = tuple(
-            sum(bool(_agreements(track.randomizer)[1][true].any()) for true in of_track)
+        used = [
+            sum(agreeing(track.randomizer).tells(true) for true in of_track)
             for track, of_track in zip(group.tracks, trues, strict=True)
-        )
-        by_score = np.array([float(density(group, used, score)) for score in range(joint_of(group).heaviest + 1)])
+        ]
+        whole, kernel = group.kernel.density([0] * len(used), 0), group.kernel
+        scored = (min(score, group.joint.threshold) for score in range(group.joint.heaviest + 1))
+        by_score = np.array([float(kernel.density(used, score) / whole) for score in scored])
         rows[:, number] = chances * by_score[scores[number]]
     return rows
 
@@ -139,9 +175,11 @@ def _joint_rows(group: Group, histories: Histories, drawn: Drawn) -> Floats:
 @cache
 def _agreements(randomizer: Randomizer) -> tuple[Floats, NDArray[np.bool_]]:
     """How likely the base sends each symbol, and whether it agrees with each input, shape (inputs, symbols)."""
-    symbols, inputs = range(randomizer.symbols), range(randomizer.space.size)
-    of_symbols = np.array([float(base(randomizer, o)) for o in symbols])
-    return of_symbols, np.array([[agrees(randomizer, o, u) for o in symbols] for u in inputs])
+    joint, symbols, inputs = agreeing(randomizer), range(randomizer.symbols), range(randomizer.space.size)
+    of_symbols = np.full(len(symbols), 1 / len(symbols))
+    if not joint.tells(0):
+        of_symbols = np.array([randomizer.weight(o, 0) / randomizer.total(0) for o in symbols])
+    return of_symbols, np.array([[joint.tells(u) and joint.agrees(o, u) for o in symbols] for u in inputs])
 
 
 def _plain_rows(group: Group, histories: Histories, drawn: Drawn) -> Floats:
@@ -152,7 +190,7 @@ def _plain_rows(group: Group, histories: Histories, drawn: Drawn) -> Floats:
         randomizer = track.randomizer
         inputs_by_symbols = np.array(
             [
-                [float(probability(randomizer, o, u)) for u in range(randomizer.space.size)]
+                [randomizer.weight(o, u) / randomizer.total(u) for u in range(randomizer.space.size)]
                 for o in range(randomizer.symbols)
             ]
         )
@@ -163,9 +201,167 @@ def _plain_rows(group: Group, histories: Histories, drawn: Drawn) -> Floats:
 
 
 def _drawn_inputs(group: Group, states: tuple[int, ...], drawn: Drawn) -> list[list[int]]:
-    return [[trues[i] for i in nodes] for (_, trues), nodes in zip(group_inputs(group, states), drawn, strict=True)]
+    inputs = []
+    for track, numbers in zip(group.tracks, drawn, strict=True):
+        spans = [track.nodes()[number] for number in numbers]
+        inputs.append([track.randomizer.space.index(states[node.start], states[node.end]) for node in spans])
+    return inputs
 
 
 def distinct(informations: Iterable[Floats]) -> Floats:
     """Those that differ, shape (N, n, n): thresholds and weights often mean the same."""
     return np.array(list({np.round(each, 9).tobytes(): each for each in informations}.values()))
+
+
+STATES, MOVES = StateSpace(2, null=False), MutationSpace(2, null=False)
+ANY = Odds(2, 1)
+"""The odds of randomizers before they are joint: `Group.jointly` sets their own."""
+SPOKEN = (Fraction(1), Fraction(1, 4))
+"""u of signed subsets; k-RR of changes is 2/3 of two answers."""
+HEAVIEST = 3
+"""The largest weight of a state."""
+SHARES = (0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
+"""Of a budget in slices, what goes to states where there are changes as well."""
+
+
+def joint_groups(T: int, k: int, epsilon: float) -> Iterator[Group]:
+    """States at every choice of times, with every choice of weights and threshold, and with a cadence of changes.
+
+    T: periods. k: changes after the first period.
+    """
+    odds = Odds.within(epsilon)
+    for weights in _weights(T, HEAVIEST):
+        yield from _thresholds(_states(weights), _positive(weights), odds, T, k)
+    for weights, changes, cadence in product(_weights(T, 1, none=True), _changes(), cadences(T)):
+        track = cadence(changes)
+        for weight in (1, 2) if any(weights) else (1,):
+            yield from _thresholds([*_states(weights), track], (*_positive(weights), weight), odds, T, k)
+
+
+def plain_groups(T: int, k: int, epsilon: float) -> Iterator[Group]:
+    """States at every choice of times, and changes on every cadence, each report at a slice of the budget."""
+    for times in product((0, 1), repeat=T):
+        if any(times):
+            yield _sliced(_states(times), None, 1.0, epsilon, T, k)
+        for cadence, kind in product(cadences(T), range(4)):
+            for share in SHARES if any(times) else (0.0,):
+                changes = cadence(SignedSubset(MOVES, ANY))
+                left = (1 - share) * epsilon
+                most = most_telling(changes, Calendar(0, 1, T), AtMost(k + 1), closed=True)
+                one, twice = Odds.within(left / most), Odds.within(left / min(2 * most, changes.reports))
+                randomizer: Randomizer = (
+                    SignedSubset(MOVES, one),
+                    SignedSubset(MOVES, one, spoken=_quietest(one)),
+                    KaryChange(MOVES, one),
+                    KaryResponse(MOVES, twice),
+                )[kind]
+                yield _sliced(_states(times), cadence(randomizer), share, epsilon, T, k)
+
+
+def cadences(T: int) -> list[Callable[[Randomizer], Track]]:
+    """Every row of nodes of one width after the first period, with all of its nodes or with some drawn.
+
+    Each takes a randomizer and gives its track.
+    """
+    rows = [(w, first, first + w * n) for w in range(1, T) for first in range(1, T) for n in range(1, T)]
+    return [
+        partial(Track, width, first=first, last=last, reported=reported)
+        for width, first, last in rows
+        if last <= T
+        for reported in (None, *range(1, (last - first) // width))
+    ]
+
+
+def _changes() -> list[Randomizer]:
+    return [KaryChange(MOVES, ANY), *(SignedSubset(MOVES, ANY, spoken=spoken) for spoken in SPOKEN)]
+
+
+def _quietest(odds: Odds) -> Fraction:
+    """u = min(1, 1/K), K = (a/b - 1)/2, at which an entry without a change is least noisy."""
+    return min(Fraction(1), Fraction(2 * odds.other, odds.favoured - odds.other).limit_denominator(10**6))
+
+
+def _weights(T: int, heaviest: int, none: bool = False) -> Iterator[tuple[int, ...]]:
+    """A weight for the state at every time, 0 where it is not reported; without a common factor."""
+    for weights in product(range(heaviest + 1), repeat=T):
+        if gcd(*weights) == 1 or (none and not any(weights)):
+            yield weights
+
+
+def _positive(weights: Sequence[int]) -> tuple[int, ...]:
+    return tuple(weight for weight in weights if weight)
+
+
+def _states(weights: Sequence[int]) -> list[Track]:
+    return [Track(1, KaryResponse(STATES, ANY), t, t + 1) for t, weight in enumerate(weights) if weight]
+
+
+def _thresholds(tracks: Sequence[Track], weights: tuple[int, ...], odds: Odds, T: int, k: int) -> Iterator[Group]:
+    """The group at every threshold at which all of its tracks matter and which is a sum of weights."""
+    slots = tuple(most_telling(track, Calendar(0, 1, T), AtMost(k + 1), closed=True) for track in tracks)
+    every = [weight for weight, times in zip(weights, slots, strict=True) for _ in range(times)]
+    sums = {sum(some) for n in range(1, len(every) + 1) for some in combinations(every, n)}
+    for threshold in sorted(sums):
+        try:
+            yield Group.jointly(tracks, Joint(odds, threshold, weights, slots))
+        except ValueError:  # a track that says nothing at this threshold
+            continue
+
+
+def _sliced(states: Sequence[Track], changes: Track | None, share: float, epsilon: float, T: int, k: int) -> Group:
+    odds = Odds.within(share * epsilon / len(states)) if states else ANY
+    tracks = [Track(1, KaryResponse(STATES, odds), track.first, track.last) for track in states]
+    group = Group((*tracks, *([changes] if changes else [])))
+    if group_cost(group, Calendar(0, 1, T), AtMost(k + 1), closed=True) > Decimal(epsilon) + Decimal("1e-12"):
+        raise AssertionError("slices of the budget cost more than it")
+    return group
+
+
+def best_mix(informations: Floats, wanted: Floats, charges: Floats, gap: float) -> Mix:
+    """The weights w >= 0 with charges·w = 1 that give the least mean square, by an interior-point method.
+
+    informations: of each channel, shape (N, n, n).
+    wanted: x, what is estimated of each history, shape (n, T).
+    charges: shape (c, N), positive; every row of charges·w is to be 1, and is so at some multiple of (1, …, 1).
+    gap: how far from the bound the result may be.
+    f is the mean square, φ = -∂f/∂w. As f(w) is convex and f(cw) = f(w)/c, f >= f(w)²/M for all weights, M being the
+    largest φ·w. And M <= Σ y for every y with charges'·y >= φ, such as the multipliers of the search, scaled up.
+    """
+    N, n, _ = informations.shape
+    T, flat = wanted.shape[1], informations.reshape(N, n * n)
+    weights = np.full(N, 1 / charges.sum(axis=1).max())
+    barrier, bound = np.inf, 0.0
+    for _ in range(MOST_STEPS):
+        solved = np.linalg.solve((weights @ flat).reshape(n, n), wanted)
+        square = float((wanted * solved).sum()) / T
+        barrier = min(barrier, square / N)
+        answers = informations @ solved  # I_g I⁻¹ x_t, shape (N, n, T)
+        phi = (answers * solved).sum(axis=(1, 2)) / T
+        # Newton's step, in parts of each weight: (barrier + B B') step = φw + barrier - (charges·w)'ν, with no change
+        # of charges·w.
+        root = np.linalg.inv(np.linalg.cholesky((weights @ flat).reshape(n, n)))
+        bends = np.sqrt(2 / T) * weights[:, None] * (root @ answers).reshape(N, n * T)
+        axes, lengths, _ = np.linalg.svd(bends, full_matrices=False)
+        shares = 1 / (barrier + lengths**2) - 1 / barrier
+        charged = (charges * weights).T
+        rising = phi * weights + barrier
+        both = np.column_stack((rising, charged))
+        both = both / barrier + axes @ (shares[:, None] * (axes.T @ both))
+        multipliers = np.linalg.solve(charged.T @ both[:, 1:], charged.T @ both[:, 0])
+        step = both[:, 0] - both[:, 1:] @ multipliers
+        bound = max(bound, _certified(square, phi, charges, multipliers))
+        if square - bound <= gap:
+            break
+        if np.abs(step).max() < 1 / 2:
+            barrier *= SHRINK
+        weights = weights * (1 + step * min(1.0, 0.9 / max(1e-300, float(np.abs(step).max()))))
+        weights /= (charges @ weights).max()
+    return Mix(weights, square, bound)
+
+
+def _certified(square: float, phi: Floats, charges: Floats, multipliers: Floats) -> float:
+    """f²/M, for the multipliers scaled up until they cover every φ; 0 if they cannot."""
+    covering = charges.T @ multipliers
+    if covering.min() <= 0:
+        return 0.0
+    return square**2 / float(multipliers.sum() * (phi / covering).max())

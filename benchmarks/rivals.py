@@ -26,8 +26,7 @@ from changeling_simulations import Population, exact_error
 from changeling_statistics import counterpart_of, hierarchical_plan, optimal_plan
 from numpy.typing import NDArray
 
-from .accuracy import ANSWERS, ENTRIES, MOST_CHANGES, PERIODS, cohort_wish
-from .cohort import cohort
+from .plans import ANSWERS, MOST_CHANGES, PERIODS, cohort_wish, populations
 
 Floats = NDArray[np.float64]
 EPSILON = 8
@@ -40,10 +39,10 @@ SHARE_OF_FIRST = 0.5
 
 def measure(seeds: int = SEEDS, transcripts: int = TRANSCRIPTS) -> dict[str, float]:
     """Per method: rms error of the fractions over times, answers and seeds, loss, advantage and stated epsilon."""
-    populations = [cohort(ENTRIES, ANSWERS, PERIODS, MOST_CHANGES, np.random.default_rng(s)) for s in range(seeds)]
+    tried = populations(seeds)
     figures: dict[str, float] = {}
     for name, memo in MEMOISED.items():
-        errors = [_rms(memo, each, np.random.default_rng([11, seed])) for seed, each in enumerate(populations)]
+        errors = [_rms(memo, each, np.random.default_rng([11, seed])) for seed, each in enumerate(tried)]
         figures[f"{name}_rms_error"] = float(np.sqrt(np.mean(np.square(errors))))
         if isfinite(loss := memo.loss()):
             figures[f"{name}_loss"] = loss
@@ -53,7 +52,7 @@ def measure(seeds: int = SEEDS, transcripts: int = TRANSCRIPTS) -> dict[str, flo
     paper = hierarchical_plan(ANSWERS, wish.calendar, wish.constraint, epsilon=wish.epsilon, branching=2, layers=7)
     for name, plan in (("paper_hierarchy", paper), ("optimal", optimal_plan(wish).plan)):
         survey = wish.survey(plan)
-        squares = [exact_error(each, survey).mean ** 2 for each in populations]
+        squares = [exact_error(each, survey).mean ** 2 for each in tried]
         figures[f"{name}_rms_error"] = float(np.sqrt(np.mean(squares)))
         if any(group.joint is not None for group in plan.groups):  # transcripts are not drawn here: what is proved
             figures[f"{name}_loss"] = float(survey.cost)

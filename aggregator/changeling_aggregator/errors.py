@@ -10,8 +10,7 @@
     ├── SegmentLost        a segment that the catalogue names is not where it was written, or is damaged
     ├── TurnedDown         a request that the server answers with an error
     ├── SpoolError         a relay's folder that another process uses, or that is of another authority
-    ├── UpstreamTrouble    a relay's server did not do what the relay asked of it
-    └── ServerAnswered     what an operator's command raises when a server answered it with an error
+    └── UpstreamTrouble    a relay's server did not do what the relay asked of it
 
 A refused report is a member of the protocol's Refusal, not an exception. A bad argument is a ValueError with the
 value in it.
@@ -79,14 +78,3 @@ class UpstreamTrouble(AggregatorError):
     def __init__(self, sentence: str, status: int | None = None, silence: int = 0) -> None:
         super().__init__(sentence)
         self.status, self.silence = status, silence
-
-
-class ServerAnswered(AggregatorError):
-    """A server answered an operator's request with an error.
-
-    code: why, or None where what answered is no server of ours.
-    """
-
-    def __init__(self, status: int, code: ErrorCode | None, detail: str) -> None:
-        super().__init__(f"the server answered {status}: {detail}")
-        self.code = code

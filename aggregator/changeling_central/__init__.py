@@ -4,72 +4,58 @@
     drawn_ahead(query, calendar, constraint, Fraction(1)), square_root(…)                 the mechanisms behind it
 
 Every mechanism is a `Mechanism`: it states its guarantee, and `state, release = step(state, value, noise)`. Noise comes
-from `OpenDPNoise()`. What goes wrong is a `CentralError`, or a ValueError for a bad argument.
+from `OpenDPNoise()`. What goes wrong is a `CentralError`, or a ValueError for a bad argument. A mechanism of another
+package is offered to `changeling release` by `register`, and proves itself with `changeling_central.testing`.
 """
 
-from .ahead import AheadTree, Shape, drawn_ahead
-from .changes import (
-    Advice,
+from .afterwards import COLOURS
+from .ahead import AheadTree, drawn_ahead
+from .api import Frame, Released, ReleaseOptions, release, release_with
+from .budget import ENTRY, check_output, check_periods, pure_of, total_of, whole
+from .composition import Composition, Cost, Loss, parallel, supremum
+from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
+from .guard import first_breach, frozen
+from .intervals import Interval, ahead_interval, online_interval, square_root_interval, sum_interval
+from .ledger import Account, Charge, ledger_beside, read_ledger
+from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
+from .mechanism import Guarantee, Mechanism, State, check_counts, read_state, written_state
+from .nodes import (
+    NEIGHBOURS,
     BestEstimates,
-    Dcr,
     Hdcr,
     Level,
-    LinearQuery,
     NodeRelease,
     Swcr,
     Windows,
-    advise,
-    answer_query,
     best_hierarchy,
-    clipped_sum,
-    counting,
     cover_sum,
-    disjoint_release,
     hierarchy,
-    histogram_query,
+    layer_bounds,
     retrospective,
     sliding_windows,
 )
-from .changes.dcr import NEIGHBOURS
-from .changes.hdcr import layer_bounds
-from .colours import COLOURS
-from .composition import Composition, Loss, parallel, supremum
-from .concentrated import ABOVE, concentrated_budget, gaussian_scale
-from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
-from .frames import Frame
-from .guard import first_breach, frozen
-from .intervals import Interval, online_interval, sum_interval
-from .matrix import SquareRoot, square_root, square_root_concentrated
-from .mechanism import Guarantee, Mechanism, State
-from .node_noise import Law, NodeNoise, calibrated, total
-from .noise import Noise, OpenDPNoise
-from .pooled_noise import PooledNoise
-from .predicate import Comparison, Mask, Predicate, Value, comparisons, evaluated, parsed
-from .releasing import (
-    Asked,
-    Made,
-    Offer,
-    Option,
-    PeriodChange,
-    Released,
-    ReleaseMechanism,
-    Row,
-    all_offers,
-    read_about,
-    read_rows,
-    register,
-    release,
+from .noise import (
+    ABOVE,
+    Law,
+    NodeNoise,
+    Noise,
+    OpenDPNoise,
+    PooledNoise,
+    calibrated,
+    concentrated_budget,
+    gaussian_scale,
+    implied_delta,
+    total,
 )
-from .releasing.account import Account
-from .releasing.header import spent
-from .releasing.ledger import Charge
-from .releasing.limits import check_output, check_periods
-from .releasing.source import ledger_beside
-from .releasing.spending import pure_of, total_of
-from .releasing.unit import ENTRY
+from .offers import Asked, Made, MechanismChoice, Offer, Option, PeriodChange, ReleaseMechanism, all_offers, register
+from .output import Row, read_about, read_rows
+from .queries import Comparison, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
+from .release_mechanisms import compared
 from .saved import held, replaced
-from .states import check_counts, read_state, written_state
-from .whole import whole
+from .sensitivity import square_root_coefficients
+from .shape import Blocks, Shape
+from .square_root import SquareRoot, square_root, square_root_concentrated
+from .statement import spent
 
 __all__ = [
     "ABOVE",
@@ -77,18 +63,18 @@ __all__ = [
     "ENTRY",
     "NEIGHBOURS",
     "Account",
-    "Advice",
     "AheadTree",
     "Asked",
     "BadState",
     "BestEstimates",
+    "Blocks",
     "BudgetExhausted",
     "CentralError",
     "Charge",
     "Comparison",
     "Composition",
     "ConstraintBroken",
-    "Dcr",
+    "Cost",
     "Frame",
     "Guarantee",
     "Hdcr",
@@ -100,6 +86,7 @@ __all__ = [
     "Made",
     "Mask",
     "Mechanism",
+    "MechanismChoice",
     "NodeNoise",
     "NodeRelease",
     "Noise",
@@ -110,6 +97,7 @@ __all__ = [
     "PooledNoise",
     "Predicate",
     "ReleaseMechanism",
+    "ReleaseOptions",
     "Released",
     "Row",
     "Shape",
@@ -120,20 +108,21 @@ __all__ = [
     "UnusableChangelog",
     "Value",
     "Windows",
-    "advise",
+    "ahead_interval",
     "all_offers",
     "answer_query",
     "best_hierarchy",
+    "best_weight",
     "calibrated",
     "check_counts",
     "check_output",
     "check_periods",
     "clipped_sum",
+    "compared",
     "comparisons",
     "concentrated_budget",
     "counting",
     "cover_sum",
-    "disjoint_release",
     "drawn_ahead",
     "evaluated",
     "first_breach",
@@ -142,6 +131,7 @@ __all__ = [
     "held",
     "hierarchy",
     "histogram_query",
+    "implied_delta",
     "layer_bounds",
     "ledger_beside",
     "online_interval",
@@ -149,16 +139,20 @@ __all__ = [
     "parsed",
     "pure_of",
     "read_about",
+    "read_ledger",
     "read_rows",
     "read_state",
     "register",
     "release",
+    "release_with",
     "replaced",
     "retrospective",
     "sliding_windows",
     "spent",
     "square_root",
+    "square_root_coefficients",
     "square_root_concentrated",
+    "square_root_interval",
     "sum_interval",
     "supremum",
     "total",

@@ -15,10 +15,9 @@ from functools import lru_cache
 import numpy as np
 from changeling_statistics import Floats
 
-from .ahead import AheadTree
-from .ahead.noise_ahead import level_weights
-from .matrix import SquareRoot
-from .node_noise import Law, NodeNoise
+from .ahead import AheadTree, level_weights
+from .noise import Law, NodeNoise
+from .square_root import SquareRoot
 
 GRID = 2**15
 REACH = 24.0

@@ -5,27 +5,26 @@ So the help of all commands is there whichever extra is installed, and says whic
 
 import typer
 from changeling_aggregator.cli import (
-    authority,
     backup,
-    clock,
     doctor,
     fold,
     keys,
     relay,
+    remote,
     results,
     segments,
     serve,
     store,
     survey,
-    tokens,
 )
 from changeling_aggregator.cli.settings import SettingsCommand
-from changeling_central.releasing import command as release
+from changeling_central import command as release
 from changeling_papers import commands as papers
 
 from .dev import dev
 from .notice import notice
 from .running import VERSION_HINT
+from .survey_new import new
 
 SERVER, CURATOR = "A server and its surveys", "A database of your own"
 OF_SERVER, OF_CENTRAL, OF_PAPERS = (rf'Part of "changeling\[{extra}]".' for extra in ("server", "central", "papers"))
@@ -39,10 +38,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+survey.app.command()(new)
 survey.app.command()(notice)
-groups = {"authority": authority, "survey": survey, "keys": keys, "token": tokens, "clock": clock, "store": store}
-for name, group in {**groups, "segments": segments}.items():
-    app.add_typer(group.app, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
+groups = {
+    "authority": keys.authority,
+    "survey": survey.app,
+    "keys": keys.app,
+    "token": keys.tokens,
+    "clock": remote.app,
+}
+for name, group in {**groups, "clock": remote.app, "store": store.app, "segments": segments.app}.items():
+    app.add_typer(group, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)
 kept = (backup.backup, backup.restore, doctor.doctor)
 configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}

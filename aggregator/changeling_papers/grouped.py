@@ -110,13 +110,18 @@ def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, 
         return gain
 
     table = np.array([gains(row) for row in range(len(groups))])
-    while table.max(initial=-np.inf) > 1e-9:
-        one, other = map(int, divmod(int(table.argmax()), len(groups)))
+    best = table.max(1)  # of each row, so that a joining looks at few others
+    while best.max() > 1e-9:
+        one = int(best.argmax())
+        other = int(table[one].argmax())
+        changed = ((table[:, one] == best) | (table[:, other] == best)) & (sizes > 0)
         pieces[one], bits[one] = joined(one)[other], np.maximum(bits[one], bits[other])
         sizes[one], sizes[other] = sizes[one] + sizes[other], 0
         groups[one], groups[other] = groups[one] + groups[other], []
         table[other, :] = table[:, other] = -np.inf
         table[one, :] = table[:, one] = gains(one)
+        best = np.maximum(best, table[:, one])
+        best[changed] = table[changed].max(1)
 
 
 def _pieces(query: Query, classes: dict[int, Classes]) -> float:

@@ -6,10 +6,26 @@ with Reader("https://surveys.example.org") as reader:
     series = reader.series("0a1b…", method="retrospective")
     series.frame()
     series.plot()
+
+`ServerClient` is what commands and fleets ask a server with; where the server answers an error it raises
+`ServerAnswered`, and httpx's own errors where it cannot be reached.
 """
 
-from .errors import ReaderError
-from .estimates import Estimates
-from .reader import Reader
+from typing import TYPE_CHECKING
 
-__all__ = ["Estimates", "Reader", "ReaderError"]
+from .client import ServerAnswered, ServerClient
+
+if TYPE_CHECKING:
+    from .estimates import Estimates
+    from .reader import Reader
+
+__all__ = ["Estimates", "Reader", "ServerAnswered", "ServerClient"]
+
+
+def __getattr__(name: str) -> object:
+    """The names that need numpy are imported where they are asked for: commands do without."""
+    if name in ("Estimates", "Reader"):
+        from . import estimates, reader
+
+        return {"Estimates": estimates.Estimates, "Reader": reader.Reader}[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

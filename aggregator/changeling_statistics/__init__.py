@@ -21,7 +21,7 @@ from .accounting.curves import (
     randomizer_curve,
     worst_curve,
 )
-from .accounting.shuffled import Figure, LossStatement, loss_statement
+from .accounting.shuffled import Figure, LossStatement, loss_statement, shuffled_loss
 from .accounting.transcript import delta_at, epsilon_at
 from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States
 from .changelog.reading import read_csv, read_frame, read_parquet, read_rows
@@ -46,25 +46,35 @@ from .estimation.gaps import Gap
 from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series, smoothing
 from .estimation.network import Indices, Network
 from .estimation.recursion import Closing, Frontier, advance
-from .estimation.regions import NORMAL, Ellipsoid, bands, intervals, region
-from .estimation.releases import UsedNode, histogram_change, planned_variances, releases, superpopulation_change
+from .estimation.regions import NORMAL, Ellipsoid, bands, half_width, intervals, region
+from .estimation.releases import (
+    Releases,
+    UsedNode,
+    histogram_change,
+    planned_variances,
+    releases,
+    superpopulation_change,
+)
 from .estimation.solution import Solution
 from .planning.outages import PRICE, gap_after_loss, outage
-from .planning.plans import (
-    Comparison,
-    Planned,
-    compare_plans,
-    hierarchical_plan,
-    optimal_plan,
-    plan_in_words,
-    sliding_plan,
-)
+from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
 from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
-from .publishing import Cell, StratifiedTallies, batches_to_show, select
-from .randomizers.counterpart import Counterpart, agreement_chance
-from .randomizers.registry import counterpart_of
-from .succession import check_successor, next_calendar, offsets, total_cost
+from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
+from .randomizers.counted import Counted
+from .randomizers.counterpart import (
+    Blanket,
+    Counterpart,
+    DecodedNodes,
+    Likelihoods,
+    PairKind,
+    agreement_chance,
+    merged,
+    one_pair,
+)
+from .randomizers.kary import KaryCounterpart
+from .randomizers.registry import ChangeOffers, Offer, class_variances, counterpart_of, offer_of, register_counterpart
+from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
 from .words import (
     SECONDS,
     constraint_in_words,
@@ -90,15 +100,20 @@ __all__ = [
     "SILENT",
     "Attendance",
     "BadChangelog",
+    "Blanket",
     "Cell",
     "Change",
+    "ChangeOffers",
     "Changelog",
     "Closing",
+    "ClosingCell",
     "Columns",
     "Comparison",
     "Corner",
+    "Counted",
     "Counterpart",
     "Counts",
+    "DecodedNodes",
     "Ellipsoid",
     "EmptyNode",
     "Estimate",
@@ -110,19 +125,25 @@ __all__ = [
     "GroupClosing",
     "Histogram",
     "Indices",
+    "KaryCounterpart",
+    "Likelihoods",
     "LossStatement",
     "Moments",
     "Mutations",
     "Network",
+    "NodeCell",
     "NodeTally",
     "NotEstimable",
     "Objective",
+    "Offer",
     "Option",
+    "PairKind",
     "PlanNode",
     "Planned",
     "Point",
     "Prediction",
     "PrivacyCurve",
+    "Releases",
     "Smoothed",
     "Solution",
     "States",
@@ -136,7 +157,9 @@ __all__ = [
     "bands",
     "batches_to_show",
     "change",
+    "change_across",
     "check_successor",
+    "class_variances",
     "compare_plans",
     "composed",
     "conserves",
@@ -152,14 +175,19 @@ __all__ = [
     "format_instant",
     "gap_after_loss",
     "grid_interval",
+    "half_width",
     "hierarchical_plan",
     "histogram",
     "histogram_change",
     "histogram_figures",
     "intervals",
+    "joined_series",
     "loss_statement",
+    "merged",
     "next_calendar",
+    "offer_of",
     "offsets",
+    "one_pair",
     "optimal_plan",
     "outage",
     "parse_count",
@@ -176,10 +204,11 @@ __all__ = [
     "read_rows",
     "read_survey",
     "region",
+    "register_counterpart",
     "releases",
     "select",
     "series",
-    "sliding_plan",
+    "shuffled_loss",
     "smoothed_series",
     "smoothing",
     "span_figures",

@@ -1,7 +1,4 @@
-"""Durations as people write them on a command line: `10s`, `15m`, `1h`, `90d`, `13w`.
-
-A duration is a fixed number of seconds. There are no months or years, whose lengths differ.
-"""
+"""What people write on a command line and in files: durations, instants, counts, epsilons, constraints, surveys."""
 
 import json
 import re
@@ -24,24 +21,31 @@ from changeling_protocol import (
 )
 
 SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+LONG = {"mo": 2_628_000, "y": 31_536_000}
+"""A month as a twelfth of a year, and a year of 365 days: good for a length of time, not for a calendar."""
 
-_FORM = re.compile(r"(\d{1,12})\s*([smhdw])", re.ASCII)
+_FORM = re.compile(r"(\d{1,12})\s*(mo|[smhdwy])", re.ASCII)
 
 
-def parse_duration(text: str) -> int:
+def parse_duration(text: str, *, months: bool = False) -> int:
     """The seconds of a whole number and its unit: s, m (minutes), h, d or w.
 
+    months: whether months (mo, 365/12 days) and years (y, 365 days) will do as well, as they do for how long something
+    may take. The periods of a calendar have one length, which months and years have not.
     Raises ValueError for anything else, and for a duration of zero.
 
-    >>> parse_duration("13w")
-    7862400
+    >>> parse_duration("13w"), parse_duration("12mo", months=True)
+    (7862400, 31536000)
     """
     match = _FORM.fullmatch(text.strip())
     if match is None:
+        units = "s, m (minutes), h, d, w" + ", mo (months), y" * months
+        raise ValueError(f"a duration is a whole number and one of {units}, such as 90d or 13w: got {text!r}")
+    if match[2] in LONG and not months:
         raise ValueError(
-            f"a duration is a whole number and one of s, m (minutes), h, d, w, such as 90d or 13w: got {text!r}"
+            f"months and years differ in length, so a duration is in d or w here, as 30d or 52w: got {text!r}"
         )
-    seconds = int(match[1]) * SECONDS[match[2]]
+    seconds = int(match[1]) * (SECONDS | LONG)[match[2]]
     if seconds == 0:
         raise ValueError(f"a duration must be at least one second, got {text!r}")
     return seconds

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .field import Field
     from .field_sampler import FieldTallies, sample_field
     from .plots import save_plan_plot, save_plot
-    from .population import Population, fitted_expectation, paper_survey
+    from .population import Population, closed_cohort, fitted_expectation, paper_survey
     from .sampler import full_attendance, sample_tallies
 
 _MODULES = {
@@ -42,6 +42,7 @@ _MODULES = {
     "save_plan_plot": "plots",
     "save_plot": "plots",
     "Population": "population",
+    "closed_cohort": "population",
     "fitted_expectation": "population",
     "paper_survey": "population",
     "full_attendance": "sampler",
@@ -56,6 +57,7 @@ __all__ = [
     "bundled_names",
     "calendar_for",
     "changelog_path",
+    "closed_cohort",
     "compare",
     "epsilon_text",
     "exact_error",

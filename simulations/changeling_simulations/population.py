@@ -190,3 +190,30 @@ def paper_survey(
         grace=2,
         minimum=1,
     )
+
+
+def closed_cohort(
+    entries: int, answers: int, periods: int, most_changes: int, generator: np.random.Generator
+) -> Population:
+    """Entries who all answer from the first period on and change their answer 0 to `most_changes` times, a row each.
+
+    The first answer is uniform. Every number of changes is equally likely, at independent uniform periods from the
+    second to the last, each to a uniformly random other answer. Two may fall into one period; a node sees their sum.
+    """
+    state = generator.integers(1, answers + 1, entries)
+    changes = generator.integers(0, most_changes + 1, entries)
+    times = np.sort(
+        np.where(
+            np.arange(most_changes) < changes[:, None],
+            generator.integers(2, periods + 1, (entries, most_changes)),
+            periods + 1,
+        )
+    )
+    states = np.zeros((entries, periods + 1), np.uint16)
+    states[:, 1:] = state[:, None]
+    for change in range(most_changes):
+        state = 1 + (state - 1 + generator.integers(1, answers, entries)) % answers
+        after = np.arange(periods + 1) >= times[:, change, None]
+        states = np.where(after, state[:, None], states).astype(np.uint16)
+    names = tuple(f"answer {i}" for i in range(1, answers + 1))
+    return Population(names, states, states, np.ones(entries, np.int64))

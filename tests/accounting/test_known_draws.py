@@ -3,18 +3,18 @@
 import pytest
 from changeling_protocol import KaryResponse, Odds, StateSpace
 
-from benchmarks.field_shuffled import checked_cases
-
 from .exactly import against, histogram_law
 from .known_draws import group_deltas, worst_deltas
+from .shuffled_cases import checked_cases
 from .test_shuffled import exact_curve, flat, kary, surveyed
 
 EPSILONS = (0.0, 0.2, 0.7, 1.5)
 
 
-def test_random_surveys_stay_within_every_stated_figure():
-    """40 small surveys of every kind: of no figure the exact δ exceeds the stated one, and many are reached."""
-    found = [ratios for _, ratios in checked_cases(seed=3, count=40)]
+@pytest.mark.parametrize(("seed", "count"), [(3, 40), pytest.param(11, 500, marks=pytest.mark.heavy)])
+def test_random_surveys_stay_within_every_stated_figure(seed, count):
+    """Small surveys of every kind: of no figure the exact δ exceeds the stated one, and many are reached."""
+    found = [ratios for _, ratios in checked_cases(seed, count)]
     assert max(ratios.largest for ratios in found) <= 1
     assert sum(ratios.approximate > 0.999 for ratios in found) > 10
     assert any(ratios.helps for ratios in found)

@@ -56,8 +56,8 @@ def killed_at(statement: int, store: Store) -> Callable[[], None]:
         if left <= 0:  # also where threads count at once
             os.kill(os.getpid(), signal.SIGKILL)
 
-    event.listen(store.engine, "before_cursor_execute", count)
-    event.listen(store.engine, "commit", count)
+    event.listen(store._database.engine, "before_cursor_execute", count)
+    event.listen(store._database.engine, "commit", count)
     return count
 
 

@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from changeling_aggregator.fold import count
+from changeling_aggregator.fold.counting import count
 from changeling_aggregator.opening import open_requests
-from changeling_aggregator.store import IN_CLEAR, ClosingKey, LoggedRequest, View
+from changeling_aggregator.store import ClosingKey, LoggedRequest, View
 from changeling_protocol import Survey
 from changeling_statistics import Tallies
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import Connection
 
 
-def whole_log(view: View | Connection) -> list[LoggedRequest]:
+def whole_log(view: View) -> list[LoggedRequest]:
     """Every request that is not deleted, in the log's order."""
-    return sorted((view if isinstance(view, View) else View(view, IN_CLEAR)).kept_requests())
+    return sorted(view.kept_requests())
 
 
 def refold(

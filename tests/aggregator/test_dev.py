@@ -12,7 +12,7 @@ from queue import Empty, Queue
 from threading import Thread
 
 import pytest
-from changeling_aggregator.cli import development
+from changeling_aggregator.cli import dev as development
 from changeling_aggregator.cli.files import read_public_key
 from changeling_commands.__main__ import main
 from changeling_protocol import BadSignature, Survey
@@ -22,7 +22,7 @@ from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, survey
 
 SHORT = (
-    "import sys; from changeling_aggregator.cli import development; development.PERIOD_SECONDS = 2; "
+    "import sys; from changeling_aggregator.cli import dev as development; development.PERIOD_SECONDS = 2; "
     "from changeling_commands.__main__ import main; sys.exit(main())"
 )
 """The command with periods of two seconds, so that a test need not wait for ten."""

@@ -18,3 +18,10 @@ def test_anything_else_is_refused_with_the_text_in_the_error(text):
     """Months and years too, whose lengths differ."""
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
+
+
+def test_a_length_of_time_may_be_in_months():
+    """A twelfth of 365 days each. Where they are no unit, as for a period, the error says why."""
+    assert parse_duration("12mo", months=True) == parse_duration("1y", months=True) == parse_duration("365d")
+    with pytest.raises(ValueError, match="months and years differ in length"):
+        parse_duration("12mo")

@@ -20,7 +20,6 @@ from changeling_protocol import Calendar, UnixSeconds
 from ..processes import offspring, running
 from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
-from .refolding import whole_log
 from .serving import ServerProcess, eventually
 
 START, END = 1_800_000_000, 1_800_000_480
@@ -242,10 +241,13 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
     """What does not open is deleted at once, but not from beside what counts; the refusals tell."""
     sound = envelope(log.survey, log.key, [report(1)])
     altered = sound[:-1] + bytes([sound[-1] ^ 1])
-    log.store.append(log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
+    with log.store.transaction() as writing:
+        writing.append(log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
     fold(log.store, END)
     assert log.refused() == {"unopenable": 4}
     with log.store.view() as view:
+        from .refolding import whole_log
+
         assert [each.body for each in whole_log(view)] == [body(sound, altered)]
     log.append_reports(END, [report(1)])
     fold(log.store, END)

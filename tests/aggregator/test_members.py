@@ -78,7 +78,7 @@ def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Pat
     random = Random(seed)
     store = Store.open(tmp_path / f"{os.urandom(8).hex()}.db")
     log = Log.of(store, ASKED)
-    streams = [log.stream, store.open_stream()]
+    streams = [log.stream, store.open_stream(None)]
     devices = [Device(random) for _ in range(12)]
     sent = [device.upload(log, run) for device in devices for run in packings(device, random)]
     random.shuffle(sent)

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from changeling_protocol import SealingKey, Survey
-from changeling_reader import Reader, ReaderError
+from changeling_reader import Reader, ServerAnswered
 
 from .devices import envelope, report
 from .serving import ServerProcess
@@ -87,12 +87,12 @@ def test_what_has_not_changed_is_not_sent_again(server: ServerProcess, asked: Su
 
 
 def test_a_refusal_says_why_and_a_token_stays_off_plain_http(reader: Reader, asked: Survey) -> None:
-    with pytest.raises(ReaderError, match="period 7 has not closed") as refused:
+    with pytest.raises(ServerAnswered, match="period 7 has not closed") as refused:
         reader.histogram(asked.id.hex(), period=7)
     assert (refused.value.status, refused.value.code) == (409, "not_estimable")
-    with pytest.raises(ReaderError, match="declares the breakdowns"):
+    with pytest.raises(ServerAnswered, match="declares the breakdowns"):
         reader.series(asked.id.hex(), strata={"system": ["linux"]})
-    with pytest.raises(ValueError, match="over https only"):
+    with pytest.raises(ValueError, match="use https"):
         Reader("http://surveys.example.org", token="secret")
     with pytest.raises(ValueError, match="time zone"):
         reader.histogram(asked.id.hex(), at=datetime(2027, 1, 1))

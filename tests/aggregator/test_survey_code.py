@@ -11,8 +11,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pytest
-from changeling_aggregator.cli.identifiers import classes, constants, literal, parameters
-from changeling_aggregator.cli.survey_module import survey_module
+from changeling_aggregator.cli.survey_code import classes, constants, literal, parameters, survey_module
 from changeling_commands.__main__ import main
 from changeling_protocol import Breakdown
 from changeling_statistics import write_survey

@@ -1,6 +1,7 @@
 """Who may do what on a server, and what is kept of those who ask."""
 
 import logging
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -8,12 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.cli.remote import put
 from changeling_aggregator.server import Service, Settings, operations
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.tokens import TokenScope, add_token, new_token
+from changeling_aggregator.store import Store, TokenScope, new_token
 from changeling_commands.__main__ import main as run
 from changeling_protocol import UnixSeconds
+from changeling_reader import Reader, ServerClient
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log
@@ -163,18 +163,32 @@ def test_a_token_has_a_name_and_known_scopes(
 
 @pytest.mark.parametrize("server", ["http://surveys.example.org", "http://192.0.2.1:8080", "http://127.0.0.1.example"])
 def test_a_token_is_never_sent_in_the_clear(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over plain HTTP only to this machine, and there past every proxy."""
-    monkeypatch.setattr(httpx, "request", lambda *_, **__: pytest.fail("sent"))
-    with pytest.raises(ValueError, match="use https"):
-        put(server, "/v1/keys", b"", "token")
+    """Neither by the reader nor by a command; over plain HTTP only to this machine."""
+    for ask in (lambda: ServerClient(server, token="token"), lambda: Reader(server, token="token")):
+        with pytest.raises(ValueError, match="use https"):
+            ask()
+    monkeypatch.setenv("CHANGELING_TOKEN", "token")
+    assert run(["clock", "confirm", "--server", server]) == 1
 
-    def answered(_: str, url: httpx.URL, **options: object) -> httpx.Response:
-        assert options["trust_env"] is (url.scheme == "https")
-        return httpx.Response(201, request=httpx.Request("PUT", url))
 
-    monkeypatch.setattr(httpx, "request", answered)
-    for safe in ("https://surveys.example.org", "http://127.0.0.1:8080", "http://localhost", "http://[::1]:1"):
-        assert put(safe, "/v1/keys", b"", "token")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_token_for_this_machine_goes_past_every_proxy(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever proxies the environment names: a command, the reader, a fleet; nobody connects to the proxy."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy, socket.create_server(("127.0.0.1", 0)) as nobody:
+        for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        url = f"{scheme}://localhost:{nobody.getsockname()[1]}"
+        nobody.close()
+        with ServerClient(url, token="token") as client, pytest.raises(httpx.ConnectError):
+            client.fold()
+        with Reader(url, token="token") as reader, pytest.raises(httpx.ConnectError):
+            reader.series("00" * 16)
+        monkeypatch.setenv("CHANGELING_TOKEN", "token")
+        assert run(["clock", "confirm", "--server", url]) == 1
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 @pytest.mark.parametrize(
@@ -202,8 +216,8 @@ def test_no_log_holds_a_secret_or_a_report(
 ) -> None:
     """Not even where the server fails: the answer and the log have the request's id in common."""
     token = new_token()
-    with store.writing() as connection:
-        add_token(connection, token, "me", {TokenScope.READ}, UnixSeconds(0.0))
+    with store.transaction() as writing:
+        writing.add_token(token, "me", {TokenScope.READ}, UnixSeconds(0.0))
     log = Log.of(store, survey())
 
     def broken(_: object) -> str:

@@ -7,9 +7,21 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar, Group, Joint, KaryResponse, Odds, SignedSubset, Track, group_cost
 
-from benchmarks.best_mix import best_mix
-from benchmarks.joint_best import all_histories, best_of, distinct, held, information, optimum, response_variance
-from benchmarks.joint_best_candidates import ANY, MOVES, STATES, joint_groups, plain_groups
+from benchmarks.joint_best import (
+    ANY,
+    MOVES,
+    STATES,
+    all_histories,
+    best_mix,
+    best_of,
+    distinct,
+    held,
+    information,
+    joint_groups,
+    optimum,
+    plain_groups,
+    response_variance,
+)
 from tests.enumeration import all_inputs
 from tests.joint_enumeration import defined_law
 

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 import numpy as np
-from changeling_central.node_noise import Law
+from changeling_central import Law
 
 REACH = 9
 """Gaussian draws are followed to so many scales."""

@@ -3,10 +3,9 @@
 from itertools import product
 
 import numpy as np
+from changeling_central.testing import NoNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import MICROSECONDS, Mutations
-
-from .stand_ins import NoNoise
 
 CALENDAR = Calendar(0, 2, 4)
 """Four periods of two seconds, so that a mutation can fall inside one."""

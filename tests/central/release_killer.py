@@ -10,9 +10,8 @@ from .test_release import release_in
 
 if __name__ == "__main__":
     folder, step, period, together = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    from changeling_central import saved
-    from changeling_central.noise import OpenDPNoise
-    from changeling_central.releasing.run import run
+    from changeling_central import OpenDPNoise, saved
+    from changeling_central.testing import run
 
     at = {"period": 0}
 

@@ -2,11 +2,16 @@
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, CentralError, ConstraintBroken, release
-from changeling_central.noise import OpenDPNoise
-from changeling_central.releasing.ledger import read_ledger
-
-from .stand_ins import Forbidden
+from changeling_central import (
+    BadState,
+    BudgetExhausted,
+    CentralError,
+    ConstraintBroken,
+    OpenDPNoise,
+    read_ledger,
+    release,
+)
+from changeling_central.testing import Forbidden
 
 ROWS = {
     "entry": [str(n % 20) for n in range(30)],
@@ -22,7 +27,7 @@ def log(tmp_path, monkeypatch):
     """A changelog of which a release was made; from then on any draw fails the test."""
     path = tmp_path / "log.csv"
     pl.DataFrame(ROWS).write_csv(path)
-    release(path, "any answer", **GIVEN, mechanism="dcr", output=tmp_path / "first.csv", total=2, changelog_id="tea")
+    release(path, "any answer", **GIVEN, mechanism="dcr", output=tmp_path / "first.csv", budget=2, changelog_id="tea")
     monkeypatch.setattr(OpenDPNoise, "laplace", Forbidden().laplace)
     monkeypatch.setattr(OpenDPNoise, "gaussian", Forbidden().laplace)
     return path

@@ -12,18 +12,25 @@ from threading import Barrier, Thread
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, release
-from changeling_central.changes import counting
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.composition import Composition, Loss
-from changeling_central.matrix import square_root
-from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
-from changeling_central.releasing.sums import Cost, total
-from changeling_central.releasing.unit import Unit
+from changeling_central import (
+    BadState,
+    BudgetExhausted,
+    Charge,
+    Composition,
+    Cost,
+    Loss,
+    answer_query,
+    counting,
+    read_ledger,
+    release,
+    square_root,
+    total,
+)
+from changeling_central.budget import Unit
+from changeling_central.ledger import Ledger
+from changeling_central.testing import Forbidden
 from changeling_protocol import AtMost, Calendar
 from scipy.special import log_ndtr
-
-from .stand_ins import Forbidden
 
 ROWS = {
     "entry": [str(n % 20) for n in range(30)],
@@ -60,7 +67,7 @@ def test_a_delta_that_is_none_is_refused_by_mechanisms_that_need_none_too(log, m
 def test_a_ledger_that_is_a_link_stays_one_ledger(log):
     """Charged by either of its names, it adds up, so that a third release is too much."""
     real, link = log.parent / "real.ledger", log.parent / "link.ledger"
-    one(log, "a.csv", ledger=real, total=2)
+    one(log, "a.csv", ledger=real, budget=2)
     link.symlink_to(real)
     assert one(log, "b.csv", ledger=link).ledger.spent == (2, 0)
     assert link.is_symlink()
@@ -87,7 +94,7 @@ def test_a_copy_of_a_state_does_not_draw_for_what_is_charged_once(log, monkeypat
 
 def test_of_two_releases_at_once_that_are_too_much_together_one_draws(log):
     """Both see that there is enough before either is charged."""
-    one(log, "first.csv", total=2)
+    one(log, "first.csv", budget=2)
     done, start = [], Barrier(2)
 
     def run(name):

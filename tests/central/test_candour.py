@@ -6,14 +6,11 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, read_about, release
-from changeling_central.changes.linear_query import counting
-from changeling_central.releasing.candour import expected_error
-from changeling_central.releasing.choice import MechanismChoice
+from changeling_central import BadState, MechanismChoice, counting, read_about, release
+from changeling_central.offers import root_mean_square
+from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
-
-from .stand_ins import Forbidden
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "b", "a", "d"],
@@ -31,7 +28,7 @@ def released(folder, query="any answer", rows=ROWS, name="out.csv", **given):
 def test_freezing_says_how_many_entries_it_froze_and_how_far_off_that_is(tmp_path):
     """By the truth of both changelogs at every period; before anything is drawn, and never in the output."""
     told = []
-    one = released(tmp_path, at_most=1, freeze=True, told=told.append)
+    one = released(tmp_path, at_most=1, freeze=True, on_note=told.append)
     said = "--freeze froze 2 entries of 4 and left out 3 mutations of 7: what is counted is off by up to +2"
     assert one.asides[0].startswith(said + " (any answer, at 2026-01-01T06:00:00Z)")
     assert f"not private, for the curator alone: {one.asides[0]}" in told
@@ -131,7 +128,7 @@ def test_a_mechanism_for_something_else_says_what_it_is_good_for_before_anything
     told = []
     monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
     with pytest.raises(AssertionError, match="drew"):
-        released(tmp_path, at_most=2, freeze=True, mechanism=mechanism, told=told.append)
+        released(tmp_path, at_most=2, freeze=True, mechanism=mechanism, on_note=told.append)
     (said,) = [sentence for sentence in told if "is good for" in sentence]
     assert words in said
     assert "here expect it to err by about" in said
@@ -142,7 +139,9 @@ def test_the_expected_error_is_the_root_mean_square_of_the_variances():
     """Of the binary counter, whose variance differs from period to period."""
     query, calendar = counting(["x"], ["x"], "x"), Calendar(0, 1, 40)
     made = MechanismChoice("counter").made(query, calendar, AtMost(2), 1)
-    assert expected_error(made, query, 40) ** 2 == pytest.approx(np.mean([made.variance(t) for t in range(1, 41)]))
+    assert root_mean_square(made.expected_variance, query, 40) ** 2 == pytest.approx(
+        np.mean([made.variance(t) for t in range(1, 41)])
+    )
 
 
 def test_the_command_prints_what_stands_at_the_head_and_marks_what_is_not_private(tmp_path, capsys):

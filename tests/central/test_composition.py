@@ -3,7 +3,7 @@
 from math import comb, e, exp, log, sqrt, tanh
 
 import pytest
-from changeling_central.composition import Composition, Loss, parallel, supremum
+from changeling_central import Composition, Loss, parallel, supremum
 from dp_accounting.pld import common, privacy_loss_distribution
 
 

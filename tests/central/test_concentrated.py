@@ -4,7 +4,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import pytest
-from changeling_central.concentrated import concentrated_budget, implied_delta
+from changeling_central import concentrated_budget, implied_delta
 
 
 def least_delta(rho: float, epsilon: Fraction) -> Decimal:

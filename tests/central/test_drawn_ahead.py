@@ -6,22 +6,28 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks, weights
-from changeling_central.ahead.noise_ahead import estimated_changes, level_weights
-from changeling_central.ahead.shape import laplace_variance, reached_at_most
-from changeling_central.ahead.shape_choice import best_shape, mean_variance
-from changeling_central.changes import LinearQuery, best_hierarchy, clipped_sum, counting, histogram_query
-from changeling_central.intervals import ahead_interval, square_root_interval
-from changeling_central.matrix import square_root
-from changeling_central.matrix.reach import Reach
-from changeling_central.node_noise import Law, NodeNoise
+from changeling_central import (
+    Blocks,
+    Law,
+    LinearQuery,
+    NodeNoise,
+    Shape,
+    ahead_interval,
+    best_hierarchy,
+    clipped_sum,
+    counting,
+    drawn_ahead,
+    histogram_query,
+    square_root,
+    square_root_interval,
+)
+from changeling_central.ahead import estimated_changes, level_weights
+from changeling_central.linear_query import Reach
+from changeling_central.shape import best_shape, laplace_variance, mean_variance, reached_at_most, weights
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 
-from tests.seeded_noise import SeededNoise
-
 from .examples import histories
-from .stand_ins import Forbidden, NoNoise
 
 ONE = Fraction(1)
 COUNT = counting(["a", "b"], ["a"], "a")
@@ -133,7 +139,7 @@ def test_what_many_mutations_reach_in_a_long_window_is_bounded(monkeypatch):
         exact = max(np.sort(apart[first : first + span])[-more:].sum() for first in range(61 - span))
         assert reached_at_most(apart, reach) == pytest.approx(exact)
         with monkeypatch.context() as few:
-            few.setattr("changeling_central.ahead.shape.MOST_LOOKED_AT", 0)
+            few.setattr("changeling_central.shape.MOST_LOOKED_AT", 0)
             assert reached_at_most(apart, reach) >= exact * (1 - 1e-12)
 
 

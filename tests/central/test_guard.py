@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from changeling_central.errors import ConstraintBroken
-from changeling_central.guard import admitted, first_breach, frozen
+from changeling_central import ConstraintBroken, first_breach, frozen
+from changeling_central.guard import admitted
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 from changeling_statistics import Changelog, read_rows
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from changeling_central.changes.hdcr import NodeRelease, layer_widths
-from changeling_central.changes.release_graph import network_of, online_variance
-from changeling_central.intervals import _online_weights, online_interval, sum_interval, weighted_interval
-from changeling_central.node_noise import Law, NodeNoise
-from changeling_protocol import Node
+from changeling_central import Law, NodeNoise, online_interval, sum_interval
+from changeling_central.intervals import _online_weights, weighted_interval
+from changeling_central.nodes import layer_widths, online_variance
+from changeling_statistics import Network
 
 
 def exact_level(noise, draws, half_width):
@@ -39,8 +38,8 @@ def test_a_sum_of_draws_stays_within_its_interval_as_often_as_is_stated(law, sca
 def test_the_weights_of_the_online_estimate_are_those_of_the_network(c, h):
     """Sorted, at every time; their squares add up to the variance."""
     T, widths = 40, layer_widths(c, h)
-    nodes = [NodeRelease(Node(s, s + w), np.zeros(1, np.int64), 1.0) for w in widths for s in range(0, T - w + 1, w)]
-    network, variance = network_of(nodes, T), online_variance(c, h, T)
+    spans = np.array([(s, s + w) for w in widths for s in range(0, T - w + 1, w)])
+    network, variance = Network(T, spans[:, 0], spans[:, 1], np.ones(len(spans))), online_variance(c, h, T)
     for t in range(1, T + 1):
         weights, counts = _online_weights(c, h, t)
         row = network.closed_by(t).row(t)

@@ -5,12 +5,10 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, release
-from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
-from changeling_central.releasing.sums import Cost
+from changeling_central import BadState, BudgetExhausted, Charge, Cost, read_ledger, release
+from changeling_central.ledger import Ledger
+from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
-
-from .stand_ins import Forbidden
 
 ROWS = {
     "entry": [str(n % 20) for n in range(30)],
@@ -56,7 +54,7 @@ def test_releases_of_a_changelog_add_up_beside_it_and_each_is_charged_once(log):
 
 def test_what_is_more_than_the_budget_is_refused_before_anything_is_drawn_or_written(log, monkeypatch):
     """The first may go, the second is too much; no file of it is left, and the ledger is as it was."""
-    one(log, total=2, epsilon="1.5")
+    one(log, budget=2, epsilon="1.5")
     forbid(monkeypatch)
     before = log.with_name("log.csv.ledger").read_bytes()
     with pytest.raises(BudgetExhausted, match=r"costs epsilon 1, delta 0; left are 0.5"):
@@ -67,15 +65,15 @@ def test_what_is_more_than_the_budget_is_refused_before_anything_is_drawn_or_wri
 
 def test_a_budget_is_set_once_and_lowered_at_most(log):
     """What would raise it is refused, and what is less than is spent already."""
-    one(log, total=(3, 1e-6))
+    one(log, budget=(3, 1e-6))
     with pytest.raises(ValueError, match="never raised"):
-        one(log, "two.csv", total=4)
-    assert one(log, total=2).ledger.budget == Cost(Fraction(2))
+        one(log, "two.csv", budget=4)
+    assert one(log, budget=2).ledger.budget == Cost(Fraction(2))
     with pytest.raises(BudgetExhausted, match="more than the budget"):
-        one(log, total="1/2")
+        one(log, budget="1/2")
     for bad in (0, -1, (1, 1)):
         with pytest.raises(ValueError, match="a budget of all releases"):
-            one(log, "two.csv", total=bad)
+            one(log, "two.csv", budget=bad)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "no ledger"])
@@ -137,7 +135,7 @@ def test_a_release_killed_before_it_was_charged_is_charged_when_it_goes_on(log, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("changeling_central.releasing.account.Account.settled", killed)
+    monkeypatch.setattr("changeling_central.ledger.Account.settled", killed)
     forbid(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         one(log)
@@ -164,7 +162,7 @@ def test_a_frame_has_a_ledger_only_where_one_is_named(log):
     assert one(frame).ledger is None
     assert one(frame, "two.csv", ledger=log.parent / "frame.ledger").ledger.spent == (1, 0)
     with pytest.raises(ValueError, match="a frame has no ledger"):
-        one(frame, "three.csv", total=3)
+        one(frame, "three.csv", budget=3)
 
 
 def test_the_command_says_what_all_releases_cost(log, capsys):

@@ -6,9 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central.changes import linear_query
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.linear_query import LinearQuery, clipped_sum, counting, histogram_query
+from changeling_central import LinearQuery, answer_query, clipped_sum, counting, histogram_query, linear_query
 from changeling_protocol import AtMost
 from changeling_statistics import read_rows
 

@@ -6,15 +6,21 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from changeling_central.ahead import drawn_ahead
-from changeling_central.changes import LinearQuery, Windows, disjoint_release, hierarchy, sliding_windows
-from changeling_central.changes.answer_query import answer_query, column_of, mean_of, names_in
-from changeling_central.changes.body import check_within
-from changeling_central.changes.hdcr import hierarchy_shifts
-from changeling_central.changes.mean_query import best_weight, mean_query
-from changeling_central.changes.release_graph import Level
-from changeling_central.matrix import square_root
-from changeling_central.node_noise import Law
+from changeling_central import (
+    Law,
+    Level,
+    LinearQuery,
+    Windows,
+    answer_query,
+    best_weight,
+    drawn_ahead,
+    hierarchy,
+    sliding_windows,
+    square_root,
+)
+from changeling_central.linear_query import check_within
+from changeling_central.nodes import hierarchy_shifts
+from changeling_central.queries import column_of, mean_of, mean_query, names_in
 from changeling_protocol import AtMost, Calendar
 
 from .examples import histories
@@ -111,7 +117,7 @@ def test_a_mean_errs_less_than_with_columns_that_know_nothing_of_each_other(rele
     for form, query in ((plain, of_today(plain, fixed)), (mean, mean_query(mean, {}, [], fixed))):
         match release:
             case "dcr":
-                drawn = disjoint_release(query, range(33), constraint, *budget, Law(law or "laplace"))
+                drawn = hierarchy(query, calendar, constraint, *budget, law=Law(law or "laplace"))
             case "swcr":
                 drawn = sliding_windows(query, Windows(0, 4, 1, 29), constraint, *budget)
             case "hdcr":

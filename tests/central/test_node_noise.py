@@ -5,7 +5,8 @@ from math import exp, sqrt
 from statistics import NormalDist
 
 import pytest
-from changeling_central.node_noise import Law, NodeNoise, calibrated, least_delta
+from changeling_central import Law, NodeNoise, calibrated
+from changeling_central.noise import least_delta
 
 from .exact_losses import exact_delta
 

@@ -4,11 +4,8 @@ from math import exp, sqrt
 
 import numpy as np
 import pytest
-from changeling_central.noise import OpenDPNoise
-
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import NoNoise
+from changeling_central import OpenDPNoise
+from changeling_central.testing import NoNoise, SeededNoise
 
 
 def test_noise_of_opendp_does_not_stop_at_32_bits():
@@ -23,7 +20,7 @@ def test_noise_of_opendp_does_not_stop_at_32_bits():
 
 def test_a_pool_hands_out_every_draw_once_and_keeps_none():
     """In the source's order, by law and scale; what was handed out is wiped."""
-    from changeling_central.pooled_noise import PooledNoise
+    from changeling_central import PooledNoise
 
     class Counting(NoNoise):
         last = 0
@@ -43,7 +40,7 @@ def test_a_child_process_never_repeats_its_parents_draws():
     """After a fork the pool is drawn anew."""
     import os
 
-    from changeling_central.pooled_noise import PooledNoise
+    from changeling_central import PooledNoise
 
     pool = PooledNoise(OpenDPNoise(), batch=64)
     pool.laplace(1000.0, 1)

@@ -4,11 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from changeling_central.matrix import patterns
-from changeling_central.matrix.products import products
-from changeling_central.matrix.reach import Reach
-from changeling_central.matrix.sensitivity import _alternating, _between_columns
-from changeling_central.matrix.toeplitz import square_root_coefficients
+from changeling_central import sensitivity, square_root_coefficients
+from changeling_central.linear_query import Reach
+from changeling_central.sensitivity import _alternating, _between_columns, products
 from scipy.linalg import toeplitz
 
 COUNTED = ((0,), (1,))
@@ -23,7 +21,7 @@ T = 7
 
 def searched(*arguments):
     """Not remembered, so that what a test changes has its effect."""
-    return patterns.most_of_patterns.__wrapped__(*arguments)
+    return sensitivity.most_of_patterns.__wrapped__(*arguments)
 
 
 def strategy(periods, band):
@@ -49,8 +47,8 @@ def most(states, k, periods, band, span):
 @pytest.mark.parametrize("name", STATES)
 def test_the_search_ends_at_the_most_of_all_patterns(name, band, monkeypatch):
     """Every way through the states over five or seven periods, up to five mutations, every window."""
-    monkeypatch.setattr(patterns, "MOST_WAYS", 0)
-    monkeypatch.setattr(patterns, "MOST_MUTATIONS", (5, 5))
+    monkeypatch.setattr(sensitivity, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(sensitivity, "MOST_MUTATIONS", (5, 5))
     states, periods = STATES[name], T if len(STATES[name]) < 3 else 5
     for k, span in product(range(1, 6), range(1, periods)):
         found, stated = most(states, k, periods, min(band, periods), span), searched(states, k, periods, band, span)
@@ -66,7 +64,7 @@ def test_three_and_four_mutations_are_exact_within_every_window(name, band, monk
         found = most(STATES[name], k, T, band, span)
         assert searched(STATES[name], k, T, band, span).bound == pytest.approx(found, rel=1e-9)
         with monkeypatch.context() as all_searched:
-            all_searched.setattr(patterns, "MOST_WAYS", 0)
+            all_searched.setattr(sensitivity, "MOST_PATTERNS", 0)
             stated = searched(STATES[name], k, T, band, span)
         assert (stated.bound, stated.attained) == pytest.approx((found, found), rel=1e-9)
 
@@ -103,7 +101,7 @@ def test_with_columns_left_out_the_search_stays_on_the_safe_side(band, monkeypat
     exact = searched(COUNTED, 3, 40, band, 39).bound
     within = searched(COUNTED, 3, 40, band, 21).bound
     for points in (14, 9, 5):
-        monkeypatch.setattr("changeling_central.matrix.products.MOST_POINTS", points)
+        monkeypatch.setattr("changeling_central.sensitivity.MOST_COLUMNS", points)
         for span, found in ((39, exact), (21, within)):
             stated = searched(COUNTED, 3, 40, band, span)
             assert stated.attained <= found * (1 + 1e-12)
@@ -114,7 +112,7 @@ def test_a_search_that_is_cut_short_is_a_bound(monkeypatch):
     """However few boxes are looked at."""
     exact = searched(COUNTED, 4, 100, 100, 99)
     for boxes in (1, 100, 3000):
-        monkeypatch.setattr(patterns, "MOST_BOXES", boxes)
+        monkeypatch.setattr(sensitivity, "MOST_BOXES", boxes)
         stated = searched(COUNTED, 4, 100, 100, 99)
         assert stated.attained <= exact.bound * (1 + 1e-9)
         assert exact.bound <= stated.bound * (1 + 1e-9)

@@ -7,15 +7,22 @@ from math import exp
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, ConstraintBroken, UnusableChangelog, hierarchy, release
-from changeling_central.changes.linear_query import counting, histogram_query
-from changeling_central.persons import beyond, first_beyond
-from changeling_central.releasing.unit import Unit
+from changeling_central import (
+    BadState,
+    ConstraintBroken,
+    UnusableChangelog,
+    counting,
+    hierarchy,
+    histogram_query,
+    release,
+)
+from changeling_central.budget import Unit
+from changeling_central.guard import beyond, first_beyond
+from changeling_central.testing import Forbidden
 from changeling_protocol import AtMost
 from changeling_statistics import Columns, read_frame
 
 from .examples import CALENDAR, histories, transcript
-from .stand_ins import Forbidden
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "d", "b"],

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.changes.hdcr import hierarchy
-from changeling_central.errors import BadState, ConstraintBroken, TimeReversed
-from changeling_central.node_noise import Law
-from changeling_central.releasing.hierarchies import HierarchyRelease
-from changeling_central.releasing.output import Output, read_rows
-from changeling_central.releasing.run import Release, run
-from changeling_central.releasing.terms import begun
-from changeling_central.saved import held, load, save
+from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, held, hierarchy, read_rows
+from changeling_central.saved import load, save
+from changeling_central.statement import Statement, begun
+from changeling_central.testing import (
+    CountedNoise,
+    Forbidden,
+    HierarchyRelease,
+    NoNoise,
+    Output,
+    Release,
+    SeededNoise,
+    run,
+)
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows as changelog_of
-
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import CountedNoise, Forbidden, NoNoise
 
 ROOT = Path(__file__).parents[2]
 ROWS = [("a", 3, "x"), ("b", 4, "y"), ("c", 12, "x"), ("a", 15, "y"), ("b", 25, ""), ("c", 31, ""), ("d", 55, "x")]
@@ -37,7 +37,14 @@ def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY, periods=6):
     counted = answer_query(query, changelog.answers)
     method = HierarchyRelease(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
     output = Output(folder / name, counted.names, 1.0)
-    return Release(changelog, counted, query, calendar, constraint, method, output, folder / f"{name}.state")
+    statement = Statement(query, counted, calendar, constraint, (Fraction(1), Fraction(0)))
+    return Release(changelog, statement, method, output)
+
+
+def by(release, mechanism):
+    """The release by another mechanism, at its budget."""
+    budget = mechanism.guarantee.epsilon, mechanism.guarantee.delta
+    return replace(release, statement=replace(release.statement, budget=budget), mechanism=mechanism)
 
 
 def finish(release, noise, until=None):
@@ -105,8 +112,11 @@ def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
     finish(release, NoNoise(), 2)
 
     def made(epsilon, layers):
-        method = hierarchy(release.query, release.calendar, AtMost(2), Fraction(epsilon), layers=layers)
-        return replace(release, mechanism=HierarchyRelease(method))
+        asked = release.statement
+        return by(
+            release,
+            HierarchyRelease(hierarchy(asked.query, asked.calendar, AtMost(2), Fraction(epsilon), layers=layers)),
+        )
 
     others = [
         (release_in(tmp_path, k=3), "constraint, mechanism"),
@@ -124,17 +134,20 @@ def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
 def test_a_guarantee_about_something_else_is_never_released_with(tmp_path, law, delta):
     """Noise for one mutation where the guard lets entries make two; another query or calendar. More is enough."""
     release = release_in(tmp_path)
+    asked = release.statement
 
-    def method(k, query=release.query, calendar=release.calendar):
+    def method(k, query=asked.query, calendar=asked.calendar):
         made = hierarchy(query, calendar, AtMost(k), Fraction(1), Fraction(delta), layers=3, law=law)
         return HierarchyRelease(made)
 
     for k in (2, 3):
-        assert replace(release, mechanism=method(k)).mechanism.covers(release.query, release.calendar, AtMost(2))
+        assert by(release, method(k)).mechanism.covers(asked.query, asked.calendar, AtMost(2))
     fixed = answer_query(QUERY, release.changelog.answers, fixed=True)
     for other in (method(1), method(2, calendar=Calendar(0, 10, 5)), method(2, fixed)):
         with pytest.raises(ValueError, match="another query, calendar or constraint"):
-            replace(release, mechanism=other)
+            by(release, other)
+    with pytest.raises(ValueError, match="more than the budget"):
+        replace(release, mechanism=HierarchyRelease(hierarchy(asked.query, asked.calendar, AtMost(2), Fraction(2))))
 
 
 def test_lost_files_are_never_a_fresh_start(tmp_path):
@@ -244,7 +257,7 @@ def test_a_torn_last_row_is_written_again(tmp_path):
 
 def test_real_noise_is_added_to_every_column(tmp_path):
     """OpenDP's sampler: each column is off the truth in some period (all six right: chance below (1/10)⁶)."""
-    from changeling_central.noise import OpenDPNoise
+    from changeling_central import OpenDPNoise
 
     release = release_in(tmp_path)
     finish(release, OpenDPNoise())

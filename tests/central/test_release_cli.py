@@ -5,7 +5,7 @@ import gzip
 import os
 
 import pytest
-from changeling_central.releasing.output import read_rows
+from changeling_central import read_rows
 from changeling_commands.__main__ import main as run
 
 LOG = "entry,time,answer\n" + "".join(
@@ -119,7 +119,7 @@ def test_what_differs_from_the_begun_release_is_listed(log, capsys):
 def test_a_begun_release_goes_on_without_a_choice(log, monkeypatch):
     """Its shape and noise are read back."""
     assert release(log, "--at-most", 2, *DATES, "--through", "2013-01-01T10:00", "--layers", 6) == 0
-    monkeypatch.setattr("changeling_central.releasing.hierarchies.best_hierarchy", None)
+    monkeypatch.setattr("changeling_central.release_mechanisms.best_hierarchy", None)
     assert release(log, "--at-most", 2, *DATES) == 0
     assert len(read_rows(log.parent / "out.csv")) == 48
 

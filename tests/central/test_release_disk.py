@@ -6,18 +6,12 @@ from itertools import islice
 
 import msgspec
 import pytest
-from changeling_central import saved
-from changeling_central.errors import BadState, ConstraintBroken
-from changeling_central.releasing import output
-from changeling_central.releasing.output import read_rows
-from changeling_central.releasing.run import run
-from changeling_central.releasing.terms import begun
+from changeling_central import BadState, ConstraintBroken, output, read_rows, saved
 from changeling_central.saved import load, save
+from changeling_central.statement import begun
+from changeling_central.testing import CountedNoise, Forbidden, NoNoise, SeededNoise, run
 from changeling_papers import overwrite
 
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import CountedNoise, Forbidden, NoNoise
 from .test_release import ROWS, finish, release_in
 
 

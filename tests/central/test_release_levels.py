@@ -1,18 +1,13 @@
 """The tree drawn ahead and the square root in a release: resumed, they go on with the noise that was drawn."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from changeling_central.errors import BadState
-from changeling_central.releasing import MechanismChoice
-from changeling_central.releasing.output import read_rows
+from changeling_central import BadState, MechanismChoice, read_rows
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_protocol import AtMost
 
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import Forbidden, NoNoise
-from .test_release import finish, release_in
+from .test_release import by, finish, release_in
 
 SMALL = Fraction(1, 10**6)
 KINDS = [("ahead", Fraction(0)), ("ahead", SMALL), ("square-root", SMALL)]
@@ -21,8 +16,8 @@ KINDS = [("ahead", Fraction(0)), ("ahead", SMALL), ("square-root", SMALL)]
 def released_by(folder, kind, delta, name="out.csv", periods=60):
     """Sixty periods, so that a tree draws ahead."""
     plain = release_in(folder, name=name, periods=periods)
-    made = MechanismChoice(kind).made(plain.query, plain.calendar, AtMost(2), Fraction(1), delta)
-    return replace(plain, mechanism=made)
+    made = MechanismChoice(kind).made(plain.statement.query, plain.statement.calendar, AtMost(2), Fraction(1), delta)
+    return by(plain, made)
 
 
 @pytest.mark.parametrize(("kind", "delta"), KINDS)

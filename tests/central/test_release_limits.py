@@ -76,7 +76,7 @@ def test_periods_that_have_not_ended_are_not_released_unless_asked_for(log, monk
         (1357045199, 12),
         (1357045201, 13),
     ]:  # 2013-01-01T12:00, just before 13:00, after
-        monkeypatch.setattr("changeling_central.releasing.front.time.time", lambda now=now: now + 0.5)
+        monkeypatch.setattr("changeling_central.api.time.time", lambda now=now: now + 0.5)
         assert release(log, *TWICE, *DATES) == 0
         assert len(read_rows(written)) == rows
     assert "calendar's end" not in capsys.readouterr().err

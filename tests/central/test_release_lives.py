@@ -15,17 +15,9 @@ from itertools import combinations, count
 from pathlib import Path
 
 import pytest
-from changeling_central.errors import BadState
-from changeling_central.releasing.account import Account
-from changeling_central.releasing.ledger import Charge, read_ledger
-from changeling_central.releasing.output import Output, read_rows
-from changeling_central.releasing.run import run
-from changeling_central.releasing.sums import Cost
-from changeling_central.releasing.unit import ENTRY
+from changeling_central import ENTRY, Account, BadState, Charge, Cost, read_ledger, read_rows
+from changeling_central.testing import Forbidden, Output, SeededNoise, run
 
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import Forbidden
 from .test_release import release_in
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +32,7 @@ class Killed(BaseException):
 
 def charged_in(folder, name="out.csv"):
     release = release_in(folder, name=name, periods=PERIODS)
-    charge = Charge("", str(release.output.path), release.asked, "1", "0")
+    charge = Charge("", str(release.output.path), release.statement.text, "1", "0")
     return replace(release, account=Account(folder / "ledger", ENTRY, charge, budget=Cost(Fraction(9))))
 
 

@@ -5,13 +5,10 @@ from collections import Counter
 from random import Random
 
 import pytest
-from changeling_central.errors import BadState
-from changeling_central.releasing.run import run
-from changeling_central.releasing.terms import begun
+from changeling_central import BadState
+from changeling_central.statement import begun
+from changeling_central.testing import Forbidden, SeededNoise, run
 
-from tests.seeded_noise import SeededNoise
-
-from .stand_ins import Forbidden
 from .test_release_lives import Killed, charged_in, files, go_on, put, spy
 
 

@@ -3,16 +3,22 @@
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, OpenDPNoise, read_rows, release, sliding_windows
-from changeling_central.changes import Windows
-from changeling_central.changes.linear_query import counting
-from changeling_central.changes.release_graph import retrospective
-from changeling_central.matrix.toeplitz import square_root_coefficients, window_variances
-from changeling_central.releasing import MechanismChoice
+from changeling_central import (
+    BadState,
+    MechanismChoice,
+    OpenDPNoise,
+    Windows,
+    counting,
+    read_rows,
+    release,
+    retrospective,
+    sliding_windows,
+    square_root_coefficients,
+)
+from changeling_central.square_root import window_variances
+from changeling_central.testing import NoNoise
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
-
-from .stand_ins import NoNoise
 
 HOURS = 24
 ROWS = {

@@ -4,14 +4,18 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from changeling_central.changes.hierarchy_choice import BRANCHINGS, best_hierarchy
-from changeling_central.changes.linear_query import counting
-from changeling_central.errors import BadState
-from changeling_central.node_noise import Law
-from changeling_central.releasing import MechanismChoice, hierarchies
-from changeling_central.releasing.best import compared, in_words
-from changeling_central.releasing.hierarchies import HierarchyRelease
-from changeling_central.releasing.offer import Asked
+from changeling_central import (
+    Asked,
+    BadState,
+    Law,
+    MechanismChoice,
+    best_hierarchy,
+    compared,
+    counting,
+    release_mechanisms,
+)
+from changeling_central.nodes import BRANCHINGS
+from changeling_central.release_mechanisms import HierarchyRelease, in_words
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
@@ -58,8 +62,8 @@ def test_a_begun_release_keeps_its_shape_and_its_noise_whatever_would_be_chosen_
     first = wished.made(COUNT, CALENDAR, TWICE, ONE, delta)
     wider = replace(first.mechanism.noise, scale=first.mechanism.noise.scale * (1 + 1e-15))
     begun = HierarchyRelease(replace(first.mechanism, noise=wider)).made_with()
-    monkeypatch.setattr(hierarchies, "best_hierarchy", None)
-    monkeypatch.setattr(hierarchies, "hierarchy", None)
+    monkeypatch.setattr(release_mechanisms, "best_hierarchy", None)
+    monkeypatch.setattr(release_mechanisms, "hierarchy", None)
     for asked in (
         wished,
         MechanismChoice("hdcr", law),
@@ -154,7 +158,7 @@ def test_what_was_chosen_goes_on_as_it_began_without_choosing_again(monkeypatch,
     """To the last bit, be it asked for by its name or left open; noise that breaks the promise is not taken."""
     first = compared(asked(delta, 744))[0]
     begun = first.made.made_with()
-    monkeypatch.setattr("changeling_central.releasing.best.compared", None)
+    monkeypatch.setattr("changeling_central.release_mechanisms.compared", None)
     calendar = Calendar(0, 3600, 744)
     for choice in (MechanismChoice(), MechanismChoice("best"), MechanismChoice(first.name)):
         again = choice.made(COUNT, calendar, TWICE, ONE, delta, begun)

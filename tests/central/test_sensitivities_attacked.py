@@ -5,13 +5,18 @@ from random import Random
 
 import numpy as np
 import pytest
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes import clipped_sum, counting, histogram_query
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.matrix.gaussian import implied_epsilon, told_apart
-from changeling_central.matrix.sensitivity import most_moved, squared_sensitivity
-from changeling_central.matrix.toeplitz import square_root_coefficients
+from changeling_central import (
+    Blocks,
+    Shape,
+    answer_query,
+    clipped_sum,
+    counting,
+    drawn_ahead,
+    histogram_query,
+    square_root_coefficients,
+)
+from changeling_central.sensitivity import most_moved, squared_sensitivity
+from changeling_central.square_root import implied_epsilon, told_apart
 from changeling_papers import Layered, PanPrivateCounter
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz

@@ -6,19 +6,31 @@ from math import exp, sqrt
 
 import numpy as np
 import pytest
-from changeling_central.ahead.shape_choice import best_shape
-from changeling_central.changes import LinearQuery, clipped_sum, counting, histogram_query
-from changeling_central.changes.answer_query import answer_query
-from changeling_central.matrix import square_root, square_root_concentrated
-from changeling_central.matrix.gaussian import SLACK, gaussian_delta, implied_epsilon, told_apart
-from changeling_central.matrix.sensitivity import _within, squared_sensitivity
-from changeling_central.matrix.square_root import lattice_coefficients, lattice_sensitivity
-from changeling_central.matrix.toeplitz import level_variances, square_root_coefficients
+from changeling_central import (
+    LinearQuery,
+    answer_query,
+    clipped_sum,
+    counting,
+    histogram_query,
+    square_root,
+    square_root_coefficients,
+    square_root_concentrated,
+)
+from changeling_central.sensitivity import _within, squared_sensitivity
+from changeling_central.shape import best_shape
+from changeling_central.square_root import (
+    SLACK,
+    gaussian_delta,
+    implied_epsilon,
+    lattice_coefficients,
+    lattice_sensitivity,
+    level_variances,
+    told_apart,
+)
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.stats import norm
-
-from tests.seeded_noise import SeededNoise
 
 from .examples import histories
 
@@ -70,7 +82,7 @@ def test_no_entry_moves_more_than_is_stated_and_one_moves_as_much(name, constrai
 def test_the_intervals_that_fit_into_a_window_are_a_bound_whatever_its_width(monkeypatch):
     """Cut into pieces, a wide window is bounded by no less than in one piece."""
     whole = _within.__wrapped__(40, 39)
-    monkeypatch.setattr("changeling_central.matrix.sensitivity.LARGEST_WINDOW", 10)
+    monkeypatch.setattr("changeling_central.sensitivity.LARGEST_WINDOW", 10)
     assert _within.__wrapped__(40, 39) >= whole
 
 

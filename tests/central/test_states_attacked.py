@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from changeling_central.changes import Windows, counting, disjoint_release, hierarchy, sliding_windows
-from changeling_central.errors import BadState, CentralError
-from changeling_central.node_noise import Law
+from changeling_central import BadState, CentralError, Law, Windows, counting, hierarchy, sliding_windows
+from changeling_central.testing import SeededNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
@@ -27,15 +26,10 @@ from changeling_papers import (
 from changeling_protocol import AtMost, Calendar
 
 from tests.contracts.mechanisms import EXAMPLES
-from tests.seeded_noise import SeededNoise
 
 ONE = Fraction(1)
 A, B = counting(["a", "b"], ["a"], "a"), counting(["a", "b"], ["b"], "b")
 TABLE = np.array([[1, 1, 0], [0, 1, 1]])
-
-
-def dcr(query=A, bounds=(0, 5, 7, 20), k=1, **given):
-    return disjoint_release(query, bounds, AtMost(k), ONE, **given)
 
 
 def hdcr(query=A, calendar=Calendar(0, 1, 6), k=1):  # noqa: B008
@@ -51,9 +45,6 @@ def dynamic(protects):
 
 
 ALIKE = {
-    "entries that mutate oftener": (dcr(), dcr(k=3)),
-    "another query": (dcr(), dcr(query=B)),
-    "other nodes": (dcr(), dcr(bounds=(0, 6, 7, 20))),
     "a hierarchy of entries that mutate oftener": (hdcr(), hdcr(k=3)),
     "a hierarchy of another query": (hdcr(), hdcr(query=B)),
     "a hierarchy of another calendar": (hdcr(), hdcr(calendar=Calendar(0, 2, 6))),
@@ -68,7 +59,10 @@ ALIKE = {
     "another threshold": (SparseVector(9.0, ONE), SparseVector(-(10.0**9), ONE)),
     "a longer sparse release": tuple(sparse_release(BasicCounting(), Fraction(20), periods=t) for t in (7, 700)),
     "entries and not updates": (dynamic(Protects.ENTRY), dynamic(Protects.UPDATE)),
-    "other noise": tuple(dcr(delta=Fraction(1, 10**6), law=law) for law in (Law.LAPLACE, Law.GAUSSIAN)),
+    "other noise": tuple(
+        hierarchy(A, Calendar(0, 1, 6), AtMost(1), ONE, Fraction(1, 10**6), law=law)
+        for law in (Law.LAPLACE, Law.GAUSSIAN)
+    ),
 }
 """Two mechanisms of one kind, budget and shape of state, whose noise, query or end differs."""
 

@@ -7,21 +7,30 @@ from math import log, sqrt
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, release
-from changeling_central.changes import counting
-from changeling_central.composition import Composition, Loss
-from changeling_central.concentrated import concentrated_epsilon, implied_delta, pure_epsilon
-from changeling_central.releasing import MechanismChoice
-from changeling_central.releasing.ledger import Charge, Ledger, read_ledger
-from changeling_central.releasing.run import Release
-from changeling_central.releasing.spending import spending, total_of
-from changeling_central.releasing.sums import Cost, number, refuse_beyond, total
-from changeling_central.releasing.unit import ENTRY, Unit
+from changeling_central import (
+    ENTRY,
+    BadState,
+    BudgetExhausted,
+    Charge,
+    Composition,
+    Cost,
+    Loss,
+    MechanismChoice,
+    counting,
+    implied_delta,
+    read_ledger,
+    release,
+    total,
+    total_of,
+)
+from changeling_central.budget import Unit, spending
+from changeling_central.composition import number, refuse_beyond
+from changeling_central.ledger import Ledger
+from changeling_central.noise import concentrated_epsilon, pure_epsilon
+from changeling_central.testing import Forbidden, Release, Statement
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
-
-from .stand_ins import Forbidden
 
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
 ROWS = {
@@ -95,7 +104,7 @@ def test_the_largest_and_the_least_epsilons_of_a_release_add_up_too(epsilons):
 
 def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
     """The Gaussian's exact delta at the epsilon that is stated, alone and many together; squared lengths add up."""
-    from changeling_central.matrix.gaussian import gaussian_delta
+    from changeling_central.square_root import gaussian_delta
 
     for rho, times in ((Fraction(1, 2), 1), (Fraction(1, 50), 40)):
         composed = Composition((), rho) * times
@@ -188,8 +197,8 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
     if mechanism is None:
         assert made.made_with()["kind"] == "square-root", "less noise than a pure epsilon of 1 over 40 periods"
     changelog = read_rows([("x", 1, "a")])
-    with pytest.raises(ValueError, match="more than rho"):
-        Release(changelog, query, "q", calendar, AtMost(2), made, None, None, rho=Fraction(1, 4))
+    with pytest.raises(ValueError, match="more than the budget"):
+        Release(changelog, Statement("q", query, calendar, AtMost(2), spent.each, Fraction(1, 4)), made, None)
 
 
 def released(log, name, **more):
@@ -198,7 +207,7 @@ def released(log, name, **more):
 
 def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch):
     """In its head with the epsilon that follows, in its ledger; another rho, or epsilon, is another release."""
-    first = released(log_, "one.csv", rho="1/2", total="rho=1", through="2026-01-01T08:00")
+    first = released(log_, "one.csv", rho="1/2", budget="rho=1", through="2026-01-01T08:00")
     again = released(log_, "one.csv", rho=0.5)
     assert dict(first.about) == dict(again.about)
     assert dict(first.about)["guarantee"].startswith("rho 0.5 (zCDP), so epsilon 5.2")
@@ -212,7 +221,7 @@ def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch
     with pytest.raises(BudgetExhausted, match=r"costs rho 0\.6; left is 0\.5"):
         released(log_, "two.csv", rho="0.6")
     with pytest.raises(ValueError, match="set once, as rho 1"):
-        released(log_, "two.csv", epsilon="0.1", total=3)
+        released(log_, "two.csv", epsilon="0.1", budget=3)
     assert len(read_ledger(log_.with_name("log.csv.ledger")).charges) == 1
 
 

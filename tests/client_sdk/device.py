@@ -9,12 +9,12 @@ from email.utils import formatdate
 
 import httpx
 from changeling_client import Client
+from changeling_client.testing import read_upload
 from changeling_protocol import Closing, Coins, Node, Odds, Report, SealingKey, Survey, encode, head_of, open_envelope
 from changeling_protocol.wire import KEYS, UPLOADS, decode_upload_request, encode_key_list, survey_path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
-from ..protocol.reading import read_upload
 
 TRUTHFUL = Odds(2**63, 1)
 PLAIN = survey(hierarchical(3, 8, (1, 2, 4), TRUTHFUL), grace=10**6)

@@ -28,10 +28,11 @@ from changeling_protocol import (
     Track,
     UnaryEncoding,
 )
+from changeling_statistics.testing import name, possible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..contracts.randomizers import LARGER, RANDOMIZERS, name, possible
+from ..contracts.randomizers import LARGER, RANDOMIZERS
 from ..enumeration import all_inputs, changelogs, literal_transcript_ratio, probability, worst_transcript_ratio
 from ..joint_enumeration import agrees, defined_law, worst_joint_ratio
 from ..protocol.examples import joint_plan, mixed, survey

@@ -16,7 +16,7 @@ from changeling_commands.fleet import answer_at
 
 DEVICES = 12
 SHORT = (
-    "import sys; from changeling_aggregator.cli import development as d; d.PERIOD_SECONDS, d.FLEET_PAST = 3, 8; "
+    "import sys; from changeling_aggregator.cli import dev as d; d.PERIOD_SECONDS, d.FLEET_PAST = 3, 8; "
     "from changeling_commands.__main__ import main; sys.exit(main())"
 )
 """The command with periods of three seconds, of which eight have passed."""

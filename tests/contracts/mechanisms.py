@@ -1,24 +1,23 @@
 """Every central mechanism with inputs for all its steps, small and quick; several of a kind where forms differ."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from changeling_central.ahead import Shape, drawn_ahead
-from changeling_central.ahead.blocks import Blocks
-from changeling_central.changes import (
+from changeling_central import (
+    Blocks,
+    Law,
+    MechanismChoice,
+    PeriodChange,
+    Shape,
     Windows,
     counting,
-    disjoint_release,
+    drawn_ahead,
     hierarchy,
     histogram_query,
     sliding_windows,
+    square_root,
 )
-from changeling_central.matrix import square_root
-from changeling_central.mechanism import Mechanism
-from changeling_central.node_noise import Law
-from changeling_central.releasing import MechanismChoice, PeriodChange
+from changeling_central.testing import Example
 from changeling_papers import (
     Algebra,
     Assumed,
@@ -54,27 +53,6 @@ from changeling_statistics import read_rows
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
 
 
-@dataclass(frozen=True)
-class Example:
-    """A mechanism and inputs for its steps.
-
-    epsilon, delta: the budget it was made with. ends: whether one step more than `values` is beyond the budget.
-    beyond: that step's input, if not the last one again. bad: inputs that are refused at the start. other: the same
-    mechanism at another budget. numbers: those that a release holds, whose variance is the stated one.
-    """
-
-    name: str
-    mechanism: Mechanism
-    values: list
-    epsilon: Fraction = ONE
-    delta: Fraction = Fraction(0)
-    ends: bool = True
-    beyond: object = None
-    bad: list = field(default_factory=list)
-    other: Mechanism | None = None
-    numbers: Callable = lambda release: np.ravel(release).tolist()
-
-
 def nothing(release):  # noqa: ARG001
     """For releases that are no truth with noise of a known variance."""
     return []
@@ -102,7 +80,7 @@ def changes(*pairs):
 
 
 def dcr(epsilon=ONE, **given):
-    return disjoint_release(HISTOGRAM, [0, 5, 7, 20], TWICE, epsilon, **given)
+    return hierarchy(HISTOGRAM, CALENDAR, TWICE, epsilon, **given)
 
 
 def hdcr(epsilon=ONE, **given):
@@ -117,8 +95,8 @@ PAIRS = changes((3, 0), (-1, 2), (0, 0), (5, -2), (1, 1), (0, 7))
 BAD_CHANGES = [np.array([1.5, 2]), np.array([1]), None]
 
 OF_CHANGES = [
-    Example("dcr", dcr(), PAIRS[:3], bad=BAD_CHANGES, other=dcr(Fraction(2))),
-    Example("dcr, gaussian", dcr(delta=SMALL, law=Law.GAUSSIAN), PAIRS[:3], delta=SMALL),
+    Example("dcr", dcr(), PAIRS, bad=BAD_CHANGES, other=dcr(Fraction(2)), numbers=of_nodes),
+    Example("dcr, gaussian", dcr(delta=SMALL, law=Law.GAUSSIAN), PAIRS, delta=SMALL, numbers=of_nodes),
     Example("hdcr", hdcr(), PAIRS, bad=BAD_CHANGES, other=hdcr(Fraction(2)), numbers=of_nodes),
     Example("hdcr, a delta", hdcr(delta=SMALL), PAIRS, delta=SMALL, numbers=of_nodes),
     Example(

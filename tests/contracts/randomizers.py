@@ -1,9 +1,7 @@
-"""Every randomizer, several parameters each, small enough to enumerate; and what enumeration says of one."""
+"""Every randomizer, several parameters each, small enough to enumerate."""
 
 from fractions import Fraction
-from math import lcm
 
-import numpy as np
 from changeling_protocol import (
     BALANCED,
     CustomResponse,
@@ -16,7 +14,6 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics import counterpart_of, histogram_change
 
 
 def steep(space):
@@ -85,70 +82,3 @@ LARGER = [
     UnaryEncoding(StateSpace(5), Odds(3, 1)),
 ]
 """Where vectors and sets have rests of more than two states, which z <= 3 never shows."""
-
-
-def name(randomizer) -> str:
-    space = randomizer.space
-    kind = f"{type(space).__name__[0]}{space.answers}{'+' * getattr(space, 'repeats', False)}"
-    rest = [randomizer.kind, *(f"{value}" for value in randomizer.as_fields().values())]
-    return f"{kind}{'' if getattr(space, 'null', True) else '-closed'}-{'-'.join(rest)}"[:60].replace(" ", "")
-
-
-def possible(space) -> list[int]:
-    """The inputs that occur: all but the pairs (r, r) of the paper's alphabet."""
-    return [u for u in range(space.size) if u == 0 or not space.reports_changes or space.pair(u)[0] != space.pair(u)[1]]
-
-
-def matrices(randomizer):
-    """P (symbols, inputs) and M_δv (z, inputs), spelled out."""
-    space = randomizer.space
-    P = np.array(
-        [[randomizer.weight(o, u) / randomizer.total(u) for u in range(space.size)] for o in range(randomizer.symbols)]
-    )
-    M = np.zeros((space.answers + 1, space.size))
-    for u in range(space.size):
-        old, new = space.pair(u)
-        M[new, u] += 1
-        M[old, u] -= 1
-    return P, M[1:]
-
-
-def one_report(randomizer, symbol):
-    return histogram_change(counterpart_of(randomizer).tally(np.array([symbol], dtype=np.uint64)), randomizer)
-
-
-def worst_fraction(randomizer, above, below) -> Fraction:
-    """The largest Pr(o|u)/Pr(o|v) over all symbols, u of `above`, v of `below`; 1 where there are none."""
-    common = lcm(*(randomizer.total(u) for u in {*above, *below}))
-    rows = [
-        {u: randomizer.weight(o, u) * (common // randomizer.total(u)) for u in {*above, *below}}
-        for o in range(randomizer.symbols)
-    ]
-    return max((Fraction(row[u], row[v]) for row in rows for u in above for v in below), default=Fraction(1))
-
-
-def covariance_around(decoded, chances, truth):
-    """Of decoded values, a row per outcome, with these chances."""
-    away = decoded - truth
-    return (away * chances[:, None]).T @ away
-
-
-def expected_covariance(counterpart) -> bool:
-    """Check the estimated covariance of one report for every true input; returns whether it is labelled as a bound.
-
-    Unbiased; or, where labelled, never below the exact one in any direction.
-    """
-    randomizer = counterpart.randomizer
-    P, M = matrices(randomizer)
-    tallies = [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
-    estimates = [counterpart.estimate(tally) for tally in tallies]
-    decoded = np.array([estimate.values for estimate in estimates])
-    for u in possible(randomizer.space):
-        expected = sum(P[o, u] * estimate.covariance for o, estimate in enumerate(estimates))
-        exact = covariance_around(decoded, P[:, u], M[:, u])
-        scale = max(1, abs(exact).max())
-        if estimates[0].upper_bound:
-            assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9 * scale
-        else:
-            np.testing.assert_allclose(expected, exact, atol=1e-9 * scale)
-    return estimates[0].upper_bound

@@ -11,16 +11,27 @@ from typing import ClassVar
 import changeling_central as central
 import numpy as np
 import pytest
-from changeling_central import Guarantee, Level, LinearQuery, NodeNoise, Noise, Offer, calibrated
-from changeling_central.errors import BadState, BudgetExhausted
-from changeling_central.releasing import Asked, Made, PeriodChange, ReleaseMechanism
-from changeling_central.releasing import offers as table
-from changeling_central.states import check_counts
+from changeling_central import (
+    Asked,
+    BadState,
+    BudgetExhausted,
+    Guarantee,
+    Level,
+    LinearQuery,
+    Made,
+    NodeNoise,
+    Noise,
+    Offer,
+    PeriodChange,
+    ReleaseMechanism,
+    calibrated,
+    check_counts,
+)
+from changeling_central.testing import MechanismContract, registered
 from changeling_commands.__main__ import main
 from changeling_protocol import AtMost, Calendar, Constraint
 from changeling_statistics import read_rows
 
-from .mechanism_contract import MechanismContract
 from .mechanisms import CALENDAR, HISTOGRAM, TWICE, Example, of_level, periods_of
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -116,9 +127,8 @@ class TestEverySecondLevel(MechanismContract):
 @pytest.fixture
 def offered():
     """Registered while a test runs."""
-    central.register(TOY)
-    yield
-    del table._OFFERS[TOY.name]
+    with registered(TOY):
+        yield
 
 
 LOG = [(str(n), 10 * n + 1, "ab"[n % 2]) for n in range(20)]

@@ -5,10 +5,9 @@ import inspect
 from pathlib import Path
 
 import changeling_central
-from changeling_central.mechanism import Mechanism
-from changeling_central.releasing import all_offers
+from changeling_central import Mechanism, all_offers
+from changeling_central.testing import MechanismContract
 
-from .mechanism_contract import MechanismContract
 from .mechanisms import EXAMPLES
 
 PACKAGE = Path(changeling_central.__file__).parent

@@ -28,10 +28,10 @@ from changeling_protocol import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.joint_loss import lived
-from benchmarks.joint_loss_cases import joint_loss_cases
 from tests.enumeration import all_inputs, changelogs, enumerated_lives_loss, enumerated_loss
 from tests.joint_enumeration import defined_law, worst_joint_ratio
+
+from .joint_loss_cases import joint_loss_cases, lived
 
 pytestmark = pytest.mark.heavy
 

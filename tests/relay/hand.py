@@ -45,7 +45,7 @@ class Hand:
     async def turn(self, seconds=10):
         """The next round begins: forward what is due."""
         self.now += seconds
-        for forwarded, _ in self.relay._forwarding.values():
+        for forwarded in self.relay._forwarding.values():
             await forwarded.forward_due(self.now // 10)
 
 

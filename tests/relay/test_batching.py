@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from changeling_aggregator.relay.batching import Batching
+from changeling_aggregator.relay.forwarding import Batching
 from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request
 
 from ..protocol.examples import survey

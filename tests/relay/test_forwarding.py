@@ -104,7 +104,7 @@ def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstream, c
             heard = [await hand.take(sealed(number=number)) for number in range(10)]
             await hand.turn()
             heard += [await hand.take(sealed(number=number)) for number in range(10)]
-            forwarded, _ = hand.relay._forwarding[FIRST.id]
+            forwarded = hand.relay._forwarding[FIRST.id]
             return heard, forwarded.refused, len(hand.relay.copies.surveys[FIRST.id].spool.waiting())
 
     heard, refused, waiting = asyncio.run(run())

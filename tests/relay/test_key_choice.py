@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 
-from changeling_aggregator.relay.key_choice import choose
+from changeling_aggregator.relay.copies import choose
 from changeling_protocol import SealingKey
 
 REST = 100

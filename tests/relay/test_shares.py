@@ -3,7 +3,7 @@
 import asyncio
 
 import httpx
-from changeling_aggregator.relay.shares import SHARE, Shares
+from changeling_aggregator.relay.spool import SHARE, Shares
 
 from ..aggregator.devices import body
 from .hand import Hand, asked, sealed

@@ -3,7 +3,7 @@
 from itertools import permutations, product
 
 from changeling_aggregator.relay import Batching, Settings
-from changeling_aggregator.relay.shuffling import shuffled
+from changeling_aggregator.relay.forwarding import shuffled
 from changeling_protocol import SystemCoins
 
 from ..coins import ListedCoins

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import FoldReport
-from changeling_aggregator.store.id_files import registered_files
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_spark import folding as running
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble

@@ -9,7 +9,6 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.runs import runs_of
 from changeling_spark import folding as running
 from changeling_spark.folding import fold_once
 from changeling_spark.shuffle import Spread

@@ -11,25 +11,18 @@ import pytest
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
-from changeling_aggregator.segments import place_at
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.id_files import read_ids
-from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.store.counted import sealed_period
-from changeling_aggregator.store.id_files import IdFile, registered_files
-from changeling_aggregator.store.log import append, kept_requests, open_stream
-from changeling_aggregator.store.runs import read_run
-from changeling_aggregator.store.schema import runs
-from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.segments import Folder, place_at
+from changeling_aggregator.segments.parquet import read_ids
+from changeling_aggregator.store import IdFile, LoggedRequest, Store
+from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds
 from changeling_spark import folding as running
 from changeling_spark import inputs as pieces
 from changeling_spark.folding import fold_once
 from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from ..aggregator import segmented
 from ..aggregator.devices import body
 from .here import Here
 from .hostile_log import SURVEYS, contents, prepared
@@ -65,10 +58,10 @@ class Life:
         self.place = str(Folder(folder / "place", make=True).path)
         segments = Folder(folder / "segments", make=True)
         with self.ours.transaction() as writing:
-            self._segments = [open_stream(connection, segments.name, token_hex(8)) for _ in range(2)]
+            self._segments = [writing.open_stream(segments.name, token_hex(8)) for _ in range(2)]
         with self.theirs.transaction() as writing:
             for _ in range(2):
-                open_stream(connection)
+                writing.open_stream(None)
         self.ever: dict[tuple[int, int], LoggedRequest] = {}
         with self.ours.view() as view:
             self._keys = view.private_keys()
@@ -79,14 +72,12 @@ class Life:
         for at, _, request in self.log.requests[self._at : self._at + requests]:
             stream = self.chance.choice([*self.rows, *self._segments])
             for store in (self.ours, self.theirs):
-                write = segmented.append if store is self.ours and stream in self._segments else append
-                with store.transaction() as writing:
-                    write(connection, stream, [request], UnixMilliseconds(int(at * 1000)))
+                write = append_segment if store is self.ours and stream in self._segments else Store.append
+                write(store, stream, [request], UnixMilliseconds(int(at * 1000)))
         self._at += requests
         with self.theirs.view() as view:
-            for stream in (*self.rows, *self._segments):
-                for each in kept_requests(connection, stream):
-                    self.ever[each.stream, each.position] = each
+            for each in view.kept_requests():
+                self.ever[each.stream, each.position] = each
 
     @property
     def now(self) -> float:
@@ -110,7 +101,7 @@ def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
     """All ids of closings that are not sealed, wherever they lie; each as often as it does."""
     ids: dict[tuple[bytes, int], list[bytes]] = {}
     with store.view() as view:
-        keys = connection.execute(select(runs.c.survey, runs.c.period, runs.c.number).distinct()).all()
+        keys = [(survey, *run) for survey in view.signed_surveys() for run in view.runs_of_survey(survey)]
         packed = [
             ((survey, period), b"".join(view.read_run((survey, period), number))) for survey, period, number in keys
         ]
@@ -165,9 +156,9 @@ def troubles(life: Life) -> Iterator[Callable[[], object]]:
             def lost() -> Iterator[Connection]:
                 times[0] += 1
                 with life.ours.transaction() as writing:
-                    yield connection
+                    yield writing
                     if times[0] == 2 and not kept:
-                        raise OSError("the connection is lost")
+                        raise OSError("the writing is lost")
                 if times[0] == 2:
                     raise OSError("the connection is lost")
 

@@ -7,19 +7,14 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.place import Kept
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import IdFile, registered_files
-from changeling_aggregator.store.log import advance_arrival, open_stream
-from changeling_aggregator.store.run_files import begin_run
-from changeling_aggregator.store.schema import segments
+from changeling_aggregator.segments import Folder, PlacedFile
+from changeling_aggregator.store import IdFile, Store
+from changeling_aggregator.testing import open_stream_at, sql
 from changeling_spark.folding import fold_once
 from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection
 
-from ..aggregator import segmented
 from .here import Here
 from .hostile_log import AFTER, contents, prepared
 
@@ -106,13 +101,13 @@ def test_a_place_is_listed_once_for_all_runs(case: Case, monkeypatch: pytest.Mon
         case.begin(f"killed{number}")
         (case.place.path / f"killed{number}-ids-67.parquet").write_bytes(b"?")
     case.append()
-    listed, kept = [0], Folder.kept
+    listed, kept = [0], Folder.list
 
-    def counted(folder: Folder, *prefixes: str) -> Iterator[Kept]:
+    def counted(folder: Folder, *prefixes: str) -> Iterator[PlacedFile]:
         listed[0] += 1
         return kept(folder, *prefixes)
 
-    monkeypatch.setattr(Folder, "kept", counted)
+    monkeypatch.setattr(Folder, "list", counted)
     case.run()
     assert listed == [2]
     assert case.lying() == case.named()
@@ -144,7 +139,7 @@ def test_who_has_lost_its_turn_deletes_nothing_of_who_has_it(case: Case) -> None
             (case.place.path / theirs).write_bytes(b"?")
             raise Overtaken("the connection that held the turn to fold was lost")
         with case.store.transaction() as writing:
-            yield connection
+            yield writing
 
     fold_once(case.store, Here(), case.place.name, AFTER, then_lost)
     assert case.lying() >= case.named() | {theirs}
@@ -160,9 +155,9 @@ def test_where_nobody_knows_whether_a_run_counts_its_ids_stay(case: Case, kept: 
     def lost() -> Iterator[Connection]:
         times[0] += 1
         with case.store.transaction() as writing:
-            yield connection
+            yield writing
             if times[0] == 3 and not kept:
-                raise OSError("the connection is lost")
+                raise OSError("the writing is lost")
         if times[0] == 3:
             raise OSError("the connection is lost")
 
@@ -208,13 +203,10 @@ def test_a_line_that_the_catalogue_lost_is_told_by_both_engines(case: Case, tmp_
     """Of three segments each in turn: nothing that lies behind it is counted as if nothing had been before."""
     bodies = [body for _, _, body in case.log.requests[:6]]
     folder = Folder(tmp_path / "segments", make=True)
-    with case.store.transaction() as writing:
-        stream = open_stream(connection, folder.name, "0123456789abcdef")
+    append = open_stream_at(case.store, folder.name)
     for at in range(0, 6, 2):
-        with case.store.transaction() as writing:
-            segmented.append(connection, stream, bodies[at : at + 2], advance_arrival(connection, stream, 10**12))
-    with case.store.transaction() as writing:
-        connection.execute(delete(segments).where(segments.c.first == 1 + 2 * gone))
+        append(bodies[at : at + 2], 10**12)
+    sql(case.store, "DELETE FROM files WHERE first = :first", first=1 + 2 * gone)
     before = contents(case.store)
     if gone == 2:  # the last: all that is before it counts
         case.run()

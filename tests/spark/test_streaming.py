@@ -13,9 +13,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.store.id_files import registered_files
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster

@@ -2,16 +2,12 @@
 
 import itertools
 from collections import Counter
-from fractions import Fraction
 
-import pytest
 from changeling_protocol import NodeNumber, TrackNumber
 from changeling_statistics import batches_to_show
-from changeling_statistics.publishing import MINIMUMS, enough, snapshot_cost
+from changeling_statistics.publishing import MINIMUMS, enough
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ..protocol.examples import survey
 
 WHOLE, DRAWN = (TrackNumber(0), NodeNumber(3)), (TrackNumber(1), NodeNumber(1))
 """A node that all of a group report, and one that some do."""
@@ -93,13 +89,3 @@ def test_a_closing_is_shown_once_all_its_cells_are_large() -> None:
     assert batches_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=False) == set()
     assert batches_to_show({}, {"a": large, "b": small}, MINIMUM, sealed=True) == {"a", "b"}
     assert batches_to_show({"a": large}, {"a": large, "b": {WHOLE: 2}}, MINIMUM, sealed=True) == set()
-
-
-@pytest.mark.parametrize(
-    ("reports", "delay", "left_out"),
-    [(989, 600, Fraction(0)), (990, 15, Fraction(1, 10)), (9900, 15, Fraction(1, 100))],
-)
-def test_the_cost_of_snapshots_is_a_delay_or_a_share(reports: int, delay: int, left_out: Fraction) -> None:
-    """Skew and spread, and fewer than the minimum of reports; or the whole grace, and none."""
-    cost = snapshot_cost(survey(minimum=100), reports)
-    assert (cost.delay, cost.left_out) == (delay, left_out)

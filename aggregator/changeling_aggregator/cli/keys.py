@@ -1,5 +1,10 @@
-"""`changeling keys`: sealing keys, made on the server, signed where the authority is, published."""
+"""Keys and tokens: `changeling authority`, `changeling keys` and `changeling token`.
 
+Sealing keys are made on the server, signed where the authority is, and published. The authority's keys stay off the
+server.
+"""
+
+import os
 import time
 from contextlib import closing
 from pathlib import Path
@@ -9,12 +14,46 @@ import typer
 from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds
 from changeling_protocol.wire import KEYS
 from changeling_statistics import format_instant, parse_instant
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 
-from .files import read_private_key, read_public_key, read_signed_key, read_store_key, write_public_key
+from .files import (
+    read_private_key,
+    read_public_key,
+    read_signed_key,
+    read_store_key,
+    write_private_key,
+    write_public_key,
+)
 from .remote import TokenFile, put, token_in
 from .store import STORE_HELP
 from .tables import console
+
+authority = typer.Typer(help="Make the key pair that signs surveys and sealing keys.", no_args_is_help=True)
+
+
+@authority.callback()
+def authority_group() -> None:
+    """Make the key pair that signs surveys and sealing keys."""
+
+
+@authority.command("new")
+def new_authority(
+    directory: Annotated[Path, typer.Option("--output", "-o", help="Folder for the two files; made if missing.")],
+) -> None:
+    """Make an authority: authority.key (private, PEM) and authority.pub (public, hexadecimal).
+
+    The private key signs; keep it on a machine of its own. Apps pin the public key, and servers are started with
+    it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    key = Ed25519PrivateKey.generate()
+    write_private_key(directory / "authority.key", key)
+    public = key.public_key().public_bytes_raw()
+    write_public_key(directory / "authority.pub", public)
+    typer.echo(f"private key: {directory / 'authority.key'}")
+    typer.echo(f"public key:  {directory / 'authority.pub'}  {public.hex()}")
+
 
 app = typer.Typer(help="Make, sign and publish the keys that uploads are sealed to.", no_args_is_help=True)
 
@@ -121,3 +160,65 @@ def publish(
 
 def _shown(time: int) -> str:
     return format_instant(min(time, LAST_INSTANT))
+
+
+tokens = typer.Typer(help="Make, list and revoke the tokens of a server.", no_args_is_help=True)
+
+_Store = Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")]
+
+
+@tokens.command("new")
+def add_token(
+    store: _Store,
+    name: Annotated[str, typer.Option(help="Whose it is; for uploads the app's, never a person's.")],
+    scope: Annotated[list[str], typer.Option(help="survey:write, fold, read or upload; again for more.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File for it, instead of the screen.")] = None,
+) -> None:
+    """Make a token, and print it: this is the only time. The store keeps its hash. A running server knows it soon.
+
+    survey:write is for publishing surveys, their ends and sealing keys; fold for folding at once and for the clock;
+    read for results that are not public, and for status; upload for apps, where the server asks for that.
+    """
+    from ..store import Store, TokenScope, new_token
+
+    unknown = [each for each in scope if each not in TokenScope.__members__.values()]
+    if unknown:
+        raise ValueError(f"a scope is one of {', '.join(TokenScope)}, got {unknown[0]!r}")
+    text = new_token()
+    with closing(Store.open(store)) as opened, opened.transaction() as writing:
+        writing.add_token(text, name, {TokenScope(each) for each in scope}, UnixSeconds(time.time()))
+        if output is not None:
+            with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text + "\n")
+    typer.echo(text if output is None else f"wrote {output}")
+
+
+@tokens.command("list")
+def list_tokens(store: _Store) -> None:
+    """Show every token: its id, name and scopes, and when it was made. The token itself is nowhere."""
+    from ..store import Store
+
+    with closing(Store.open(store)) as opened, opened.view() as view:
+        known = view.tokens().values()
+    table = Table()
+    for column in ("token", "name", "scopes", "made"):
+        table.add_column(column)
+    for token in known:
+        table.add_row(token.id.hex(), token.name, ", ".join(sorted(token.scopes)), format_instant(token.created))
+    console().print(table)
+
+
+@tokens.command("revoke")
+def revoke_token(
+    token: Annotated[str, typer.Argument(help="Its id, as `changeling token list` shows it.")], store: _Store
+) -> None:
+    """Take a token away. A running server knows it no more within seconds."""
+    from ..store import Store
+
+    try:
+        id_ = bytes.fromhex(token)
+    except ValueError:
+        raise ValueError(f"a token's id is 8 hexadecimal digits, got {token!r}") from None
+    with closing(Store.open(store)) as opened, opened.transaction() as writing:
+        revoked = writing.revoke_token(id_)
+    typer.echo(f"token {revoked.id.hex()} of {revoked.name} is revoked")

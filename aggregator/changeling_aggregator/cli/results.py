@@ -1,18 +1,21 @@
 """`changeling histogram`, `series`, `change` and `status`: what a server shows, as tables, JSON or CSV."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, STATUS, WINDOWS, survey_path
+from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, WINDOWS, survey_path
 from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 
-from .remote import TokenFile, get_csv, get_json, token_in
-from .result_tables import changes_table, histogram_table, notes, series_table, status_table
-from .tables import console
+from .remote import TokenFile, asking, token_in
+from .tables import console, shown_error
+
+Answer = Mapping[str, Any]
+Query = list[tuple[str, str]]
 
 
 class Method(StrEnum):
@@ -49,7 +52,7 @@ def histogram(
 
     By default at the last period of which anything is shown.
     """
-    query = _query(method, stratum, confidence) | _moment("period", at, period)
+    query = _query(method, stratum, confidence, *_moment("period", at, period))
     _print(survey, server, HISTOGRAM, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
@@ -66,7 +69,7 @@ def series(
     token_file: TokenFile = None,
 ) -> None:
     """Print how many entries hold each answer at the end of every period."""
-    query = _query(method, stratum, confidence) | _moment("until", at, until)
+    query = _query(method, stratum, confidence, *_moment("until", at, until))
     _print(survey, server, SERIES, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
@@ -86,15 +89,16 @@ def change(
     """Print by how many entries each answer changed: over one window (--after), or over all of a width (--width)."""
     if (after is None) == (width is None):
         raise ValueError("choose one of --after and --width")
-    query = _query(method, stratum, confidence) | _moment("until", None, until)
-    query |= {"after": str(after)} if width is None else {"width": str(width)}
+    window = ("after", str(after)) if width is None else ("width", str(width))
+    query = _query(method, stratum, confidence, *_moment("until", None, until), window)
     path = CHANGE if width is None else WINDOWS
     _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
 def status(survey: _Survey, server: _Server, as_json: _AsJson = False, token_file: TokenFile = None) -> None:
     """Print how far a survey is, and who answers; with an operator's token also what was refused."""
-    answer = get_json(server, survey_path(_id(survey)) + STATUS, token=token_in(token_file))
+    with asking(server, token_in(token_file)) as client:
+        answer = client.status(_id(survey))
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -106,7 +110,7 @@ def _print(
     survey: str,
     server: str,
     path: str,
-    query: dict[str, str | list[str]],
+    query: Query,
     token: str | None,
     *,
     as_json: bool,
@@ -115,10 +119,11 @@ def _print(
     if as_json and as_csv:
         raise ValueError("choose one of --json and --csv")
     path = survey_path(_id(survey)) + path
-    if as_csv:
-        typer.echo(get_csv(server, path, query, token), nl=False)
-        return
-    answer = get_json(server, path, query, token)
+    with asking(server, token) as client:
+        if as_csv:
+            typer.echo(client.request("GET", path, [*query, ("format", "csv")]).text, nl=False)
+            return
+        answer = client.json(path, query)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
@@ -139,14 +144,145 @@ def _id(survey: str) -> str:
     return read_survey(path).id.hex() if path.is_file() else survey
 
 
-def _query(method: Method, stratum: list[str] | None, confidence: float) -> dict[str, str | list[str]]:
-    query: dict[str, str | list[str]] = {"method": method.value, "confidence": str(confidence)}
-    return query | ({"stratum": stratum} if stratum else {})
+def _query(method: Method, stratum: list[str] | None, confidence: float, *more: tuple[str, str]) -> Query:
+    return [
+        ("method", method.value),
+        ("confidence", str(confidence)),
+        *(("stratum", each) for each in stratum or ()),
+        *more,
+    ]
 
 
-def _moment(name: str, at: str | None, period: int | None) -> dict[str, str | list[str]]:
+def _moment(name: str, at: str | None, period: int | None) -> Query:
     if at is not None and period is not None:
         raise ValueError(f"choose one of --at and --{name}")
     if period is not None:
-        return {name: str(period)}
-    return {} if at is None else {"time": format_instant(parse_instant(at))}
+        return [(name, str(period))]
+    return [] if at is None else [("time", format_instant(parse_instant(at)))]
+
+
+def histogram_table(answer: Answer) -> Table:
+    """One histogram, or one change, with shares of those who are enrolled."""
+    table = Table(title=f"{answer['question']}\n{_when(answer)}", show_footer=True)
+    total, enrolled = sum(answer["values"]), answer["enrolled"]
+    level = f"{answer['confidence']:.0%} interval"
+    table.add_column("answer", footer="all answers")
+    table.add_column("estimate", justify="right", footer=f"{total:,.1f}")
+    table.add_column("± standard error", justify="right")
+    table.add_column("share", justify="right", footer=_share(total, enrolled))
+    table.add_column(level, justify="right")
+    for name, value, error, ends in zip(
+        answer["answers"], answer["values"], answer["standard_errors"], answer["intervals"], strict=True
+    ):
+        table.add_row(name, f"{value:,.1f}", shown_error(error), _share(value, enrolled), _ends(ends))
+    return table
+
+
+def series_table(answer: Answer) -> Table:
+    """A series of histograms, a row each; a gap names the node that is missing."""
+    table = Table(title=answer["question"])
+    table.add_column("period", justify="right")
+    table.add_column("at")
+    for name in answer["answers"]:
+        table.add_column(name, justify="right")
+    table.add_column("total", justify="right")
+    table.add_column("heard", justify="right")
+    for at in answer["series"]:
+        table.add_row(f"{at['period']}{_mark(at)}", at["time"], *_cells(answer, at))
+    return table
+
+
+def changes_table(answer: Answer) -> Table:
+    """Changes over windows, a row each."""
+    table = Table(title=f"{answer['question']}\nchanges")
+    table.add_column("periods", justify="right")
+    for name in answer["answers"]:
+        table.add_column(name, justify="right")
+    table.add_column("total", justify="right")
+    table.add_column("heard", justify="right")
+    for at in answer["series"]:
+        table.add_row(f"{at['after']} to {at['until']}{_mark(at)}", *_cells(answer, at))
+    return table
+
+
+def status_table(answer: Answer) -> Iterator[Table]:
+    """How far a survey is, who was heard at each closing, and, for operators, what was refused."""
+    table = Table(title=f"{answer['question']}\nsurvey {answer['survey']}", show_header=False)
+    for name, said in (
+        ("an entry loses at most", f"epsilon {answer['epsilon']:g}"),
+        ("periods closed", f"{answer['closed_periods']} of {answer['last_period']}"),
+        ("shown, and for good", f"up to {answer['shown_periods']}, and up to {answer['final_periods']}"),
+        ("shown at once", f"{answer['minimum']} reports at least"),
+        ("reports shown", f"{sum(node['reports'] for node in answer['nodes']):,} on {len(answer['nodes'])} nodes"),
+    ):
+        table.add_row(name, said)
+    if "unfolded_requests" in answer:
+        table.add_row("waiting to be counted", f"{answer['unfolded_requests']:,} requests")
+    yield table
+    closings = Table(title="Who was heard, at the latest closings")
+    for column in ("period", "heard", "of them new", "reports"):
+        closings.add_column(column, justify="right")
+    for closing in answer["closings"][-20:]:
+        reports = sum(node["reports"] for node in answer["nodes"] if node["end"] == closing["period"])
+        closings.add_row(str(closing["period"]), f"{closing['heard']:,}", f"{closing['new']:,}", f"{reports:,}")
+    yield closings
+    if "refused" in answer:
+        refused = Table(title="Refused", show_footer=True)
+        refused.add_column("reason", footer="all")
+        refused.add_column("", justify="right", footer=f"{sum(answer['refused'].values()):,}")
+        for reason, count in answer["refused"].items():
+            refused.add_row(reason, f"{count:,}")
+        yield refused
+
+
+def notes(answer: Answer) -> Iterator[str]:
+    """What to know of the figures above, a line each."""
+    last = next((at for at in reversed(answer.get("series", [answer])) if at["values"] is not None), None)
+    if last is None:
+        yield "Nothing can be estimated yet."
+        return
+    yield (
+        f"About {last['enrolled']:,} entries, of which {last['heard']:,} ({last['response_rate']:.0%}) were heard; "
+        f"an entry loses at most epsilon {answer['epsilon']:g}."
+    )
+    yield f"{last['false_entries']:,} false entries could move a share by one percentage point."
+    if last["provisional"]:
+        yield "* provisional: late reports may still change it."
+    if answer["biased"]:
+        yield "Smoothed: less noise, some bias, of which the intervals say nothing."
+    if answer["diagnostics"]["impossible"]:
+        suspects = ", ".join(
+            f"({each['start']}, {each['end']}] of track {each['track']}" for each in answer["diagnostics"]["suspects"]
+        )
+        yield f"[bold red]These tallies cannot come from honest devices:[/] {suspects}"
+
+
+def _cells(answer: Answer, at: Answer) -> list[str]:
+    if at["values"] is None:
+        missing = at["missing"]
+        why = f"needs ({missing['start']}, {missing['end']}]" if missing else "no node leads there"
+        return [why, *[""] * (len(answer["answers"]) - 1), "", ""]
+    cells = [
+        f"{value:,.1f} ± {shown_error(error)}" for value, error in zip(at["values"], at["standard_errors"], strict=True)
+    ]
+    return [*cells, f"{sum(at['values']):,.1f}", f"{at['heard']:,} ({at['response_rate']:.0%})"]
+
+
+def _when(answer: Answer) -> str:
+    mark = _mark(answer)
+    if "after" in answer:
+        return f"change from the end of period {answer['after']} to that of {answer['until']}{mark}"
+    return f"at {answer['time']}, the end of period {answer['period']}{mark}"
+
+
+def _mark(at: Answer) -> str:
+    return "*" if at.get("provisional") else ""
+
+
+def _share(value: float, enrolled: int) -> str:
+    return f"{value / enrolled:.1%}" if enrolled else "?"
+
+
+def _ends(ends: Sequence[float | None]) -> str:
+    low, high = ends
+    return "?" if low is None or high is None else f"{low:,.1f} to {high:,.1f}"

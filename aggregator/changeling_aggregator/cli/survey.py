@@ -1,26 +1,32 @@
-"""`changeling survey`: write a survey, sign it, publish it, look at it, make code of it, go on from it, end it."""
+"""`changeling survey`: sign it, publish it, look at it, make code of it, go on from it, end it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import EarlyEnd
+from changeling_protocol import BadSignature, EarlyEnd, MalformedBytes, Survey
 from changeling_protocol.wire import END, survey_path
-from changeling_statistics import constraint_in_words, format_duration, format_instant, parse_count, read_survey
+from changeling_statistics import (
+    check_successor,
+    constraint_in_words,
+    format_duration,
+    format_instant,
+    next_calendar,
+    offsets,
+    parse_count,
+    parse_epsilon,
+    read_survey,
+    write_survey,
+)
 
-from .code import code
-from .expectations import MANY_DEVICES, ask_if_hopeless
-from .extend import extend
-from .files import read_private_key
+from .files import read_private_key, read_public_key
 from .remote import TokenFile, put, token_in
-from .tables import console, cost_table
-from .wish import new
+from .survey_code import survey_module
+from .tables import MANY_DEVICES, ask_if_hopeless, console, cost_table, total_table
 
 app = typer.Typer(help="Write, sign, publish and show surveys.", no_args_is_help=True)
 
-app.command()(new)
-app.command()(extend)
-app.command()(code)
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 
@@ -98,3 +104,109 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
     console().print(cost_table(survey))
+
+
+@app.command()
+def code(
+    file: Annotated[Path, typer.Argument(help="A signed survey.")],
+    authority: Annotated[
+        list[Path], typer.Option(help="Public key that apps pin, which signed it; again for the next one.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+) -> None:
+    """Write a signed survey as a typed Python module: its id, its answers as an enum, and the authority's keys.
+
+    With it a misspelt answer is a type error. The signature must be of one of the keys.
+    """
+    keys = [read_public_key(key) for key in authority]
+    survey = read_survey(file)
+    try:
+        Survey.from_signed(file.read_bytes(), keys)
+    except (BadSignature, MalformedBytes) as error:  # a draft is no signed object
+        raise BadSignature(f"{file} is signed by none of these keys: sign it with `changeling survey sign`") from error
+    output.write_text(survey_module(survey, keys), encoding="utf-8")
+    typer.echo(f"wrote {output}, survey {survey.id.hex()}")
+
+
+@app.command()
+def extend(
+    files: Annotated[
+        list[Path], typer.Argument(help="The surveys so far, signed or not, in order; it goes on from the last.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    periods: Annotated[int | None, typer.Option(help="How many periods there are; as many as before.")] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="A survey that `changeling-sim plan` wrote: its plan, length and constraint are taken."),
+    ] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Plan anew, as `survey new` does, so that an entry loses at most so much.")
+    ] = None,
+    devices: Annotated[str | None, typer.Option(help="With --epsilon: how many are expected to answer.")] = None,
+) -> None:
+    """Write the successor of a survey, with a budget of its own, and print what all of them cost a person.
+
+    Question, answers, breakdowns and all else are those of the survey before, and so is the plan unless another is
+    asked for. Nothing is signed yet.
+    """
+    before = [read_survey(file) for file in files]
+    offsets(before)
+    last = before[-1]
+    if plan is not None and epsilon is not None:
+        raise ValueError("choose one of --plan and --epsilon")
+    if (epsilon is None) != (devices is None):
+        raise ValueError("--epsilon and --devices go together")
+    if plan is not None:
+        survey = _with_plan(last, read_survey(plan), periods)
+    elif epsilon is not None and devices is not None:
+        length = last.calendar.periods if periods is None else periods
+        survey = _planned_anew(last, length, epsilon, devices)
+    elif periods not in (None, last.calendar.periods):
+        raise ValueError(
+            f"the plan is made for {last.calendar.periods} periods: for {periods} give --plan, "
+            "or --epsilon and --devices"
+        )
+    else:
+        survey = replace(last, calendar=next_calendar(last, last.calendar.periods), follows=last.id)
+    check_successor(last, survey)
+    write_survey(output, survey)
+    console().print(cost_table(survey))
+    console().print(total_table([*before, survey]))
+    typer.echo(f"wrote {output}, which follows survey {last.id.hex()}; not signed yet")
+
+
+def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
+    """The successor that takes from `planned` what the planner decides, and its cost."""
+    if planned.calendar.period != last.calendar.period:
+        raise ValueError(
+            f"the plan is made for periods of {planned.calendar.period} s, the survey has {last.calendar.period} s"
+        )
+    if periods not in (None, planned.calendar.periods):
+        raise ValueError(f"the plan is made for {planned.calendar.periods} periods, got {periods}")
+    return replace(
+        last,
+        calendar=next_calendar(last, planned.calendar.periods),
+        constraint=planned.constraint,
+        plan=planned.plan,
+        epsilon_micro=planned.epsilon_micro,
+        closed=planned.closed,
+        expected=planned.expected,
+        follows=last.id,
+    )
+
+
+def _planned_anew(last: Survey, periods: int, epsilon: str, devices: str) -> Survey:
+    """The successor with the best plan for a budget and so many devices, who change as often as before."""
+    from changeling_statistics import Wish, optimal_plan
+
+    wish = Wish(
+        answers=len(last.answers),
+        calendar=next_calendar(last, periods),
+        constraint=last.constraint,
+        epsilon=parse_epsilon(epsilon),
+        devices=parse_count(devices),
+        closed=last.closed,
+        expected=last.expected,
+        minimum=last.minimum,
+    )
+    return _with_plan(last, wish.survey(optimal_plan(wish).plan), None)

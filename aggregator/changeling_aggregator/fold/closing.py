@@ -110,7 +110,7 @@ def _to_seal(view: View, now: UnixSeconds) -> list[ClosingKey]:
 
 
 def _graces(view: View) -> dict[SurveyId, int]:
-    """For how many milliseconds what could still be folded again is kept, by survey: not at all where all is sealed."""
+    """For how many milliseconds each survey needs its requests: its grace, or 0 where all that counts is sealed."""
     return {
         id_: 1000 * min(survey.grace, MOST_RETENTION_SECONDS) if view.sealed_period(id_) < _last(view, survey) else 0
         for id_, survey in view.surveys().items()
@@ -118,11 +118,12 @@ def _graces(view: View) -> dict[SurveyId, int]:
 
 
 def _retention(view: View) -> int:
-    """For how many seconds expired keys are kept: the longest grace of a survey with something left to seal."""
-    graces = _graces(view)
-    if len(graces) < len(view.signed_surveys()):  # another version, perhaps on another server, may need them longer
+    """For how many seconds what could still be folded again is kept: the longest grace with something left to seal."""
+    surveys = view.surveys()
+    if len(surveys) < len(view.signed_surveys()):  # another version, perhaps on another server, may need them longer
         return MOST_RETENTION_SECONDS
-    return max(graces.values(), default=0) // 1000
+    graces = (survey.grace for survey in surveys.values() if view.sealed_period(survey.id) < _last(view, survey))
+    return min(max(graces, default=0), MOST_RETENTION_SECONDS)
 
 
 def _last(view: View, survey: Survey) -> int:

@@ -227,7 +227,7 @@ def take_over_files(store: Store, turn: Turn) -> None:
         for file in files:
             add_ids(writing, _ids_of(file, writing.sealed_period(file.survey)))
     for file in files:
-        place_at(file.place).remove(file.name)
+        place_at(file.place).delete(file.name)
 
 
 def _ids_of(file: IdFile, sealed: int) -> Mapping[ClosingKey, bytes]:

@@ -1,7 +1,7 @@
 """The relay: it stands between devices and a server, so that the server cannot tell devices apart."""
 
 from .app import make_app
-from .batching import Batching
+from .forwarding import Batching
 from .relay import Relay, Settings
 from .upstream import Upstream
 

@@ -1,14 +1,20 @@
 """The copies that a relay serves: surveys and one sealing key, checked, the same bytes to every device.
 
 They are fetched by the relay's own clock, never because a device asks, and kept in its folder: while the server is
-away, and after a restart, the last that were good are served. Surveys never change; keys are `key_choice`'s business.
+away, and after a restart, the last that were good are served. Surveys never change.
+
+A key's id stands in the open on every envelope, so who holds which key must not tell devices apart. The relay serves
+one key and takes envelopes that are sealed to it alone, so a key's id tells nothing but the time. It stays with its key
+as long as it may. When it needs another it takes the one that expires first: keys that the server adds later do not
+change the choice, and private halves are destroyed as early as can be. However the server's offers change, a relay
+changes its key at most once in a given time, so that batches, which are of one key each, have time to fill.
 """
 
 import fcntl
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from changeling_protocol import (
@@ -26,8 +32,49 @@ from changeling_protocol.wire import encode_key_list
 
 from ..errors import SpoolError
 from ..ingest.registry import most_envelope_bytes
-from .key_choice import KeyChoice, choose
 from .spool import Spool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChoice:
+    """A key that was chosen.
+
+    signed: as the authority signed it. key: what that says. chosen: when, in Unix seconds.
+    offered: whether the server offers it still.
+    """
+
+    signed: bytes
+    key: SealingKey
+    chosen: int
+    offered: bool = True
+
+    def serves_at(self, now: UnixSeconds) -> bool:
+        """Whether it is served, and taken, at this Unix time, in seconds."""
+        return self.offered and self.key.valid_at(now)
+
+
+def choose(
+    before: KeyChoice | None, offered: Mapping[bytes, SealingKey], now: UnixSeconds, rest: int
+) -> KeyChoice | None:
+    """Choose the key that is served from now on.
+
+    before: the choice so far. offered: the server's keys, by their signed bytes. now: Unix seconds.
+    rest: for so many seconds after a choice there is no other; and a key is given up so long before it expires, if
+    there is another, as envelopes that are sealed to it may wait so long.
+    """
+    valid = {signed: key for signed, key in offered.items() if key.valid_at(now)}
+    lasting = {signed: key for signed, key in valid.items() if now + rest <= key.expires}
+    usable = lasting or valid
+    if before is not None:
+        if before.signed in usable:
+            return replace(before, offered=True)
+        if 0 <= now - before.chosen < rest:
+            return replace(before, offered=before.signed in offered)
+    if not usable:
+        return before and replace(before, offered=before.signed in offered)
+    signed, key = min(usable.items(), key=lambda item: (item[1].expires, item[1].id))
+    return KeyChoice(signed, key, int(now))
+
 
 MOST_SURVEYS = 64
 """The most surveys of one relay, as each takes room on its disk."""
@@ -53,7 +100,7 @@ class Copy:
 
 
 class Copies:
-    """What a relay knows of its server, in a folder of its own.
+    """Surveys and keys of a relay's server, in a folder of the relay's own.
 
     folder: made if there is none, readable by its owner alone. authority: public keys, one of which signed whatever is
     served. surveys: the ids that are relayed; None for all that declare `url`. room: bytes of each survey's spool.

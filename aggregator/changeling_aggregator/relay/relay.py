@@ -1,27 +1,162 @@
-"""What one relay process is made of: its copies, its intake, and who forwards. Knows no HTTP of devices."""
+"""A relay: it keeps envelopes that come, serves copies of surveys and keys, and forwards. Knows no HTTP of devices.
+
+Envelopes are checked from outside, kept in a spool, and acknowledged when they are on disk. The answer depends on the
+envelope, the relay's clock and its copies, the same for all devices; never on what the server said of others, nor on
+who sends, but that a network may have its share of the room already. Requests that come at the same time share a write
+to the disk.
+"""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from changeling_protocol import Coins, SurveyId, SystemCoins, UnixSeconds
+from changeling_protocol import VERSION, Coins, MalformedBytes, Refusal, SurveyId, SystemCoins, UnixSeconds, head_of
 from starlette.concurrency import run_in_threadpool
 
-from ..errors import UpstreamTrouble
+from ..errors import Overloaded, UpstreamTrouble
 from ..server import Bodies, Clock, real_time
-from .batching import Batching
-from .copies import Copies
-from .forwarding import Forwarding
-from .intake import Intake
+from .copies import Copies, Copy
+from .forwarding import Batching, Forwarding
 from .upstream import Upstream
+
+MOST_PENDING_BYTES = 64 * 2**20
+"""The most bytes of envelopes that wait for the disk."""
+_log = logging.getLogger(__name__)
+
+
+def refusal_of(envelope: bytes, copies: Copies, now: UnixSeconds) -> Refusal | None:
+    """Give the reason not to take an envelope; None where it is to be kept. now: Unix seconds."""
+    try:
+        head = head_of(envelope)
+    except MalformedBytes:
+        return Refusal.MALFORMED
+    if head.version != VERSION:
+        return Refusal.MALFORMED
+    copy = copies.surveys.get(head.survey)
+    if copy is None:
+        return Refusal.UNKNOWN_SURVEY
+    if not copy.is_open(now):
+        return Refusal.CLOSED
+    if head.key != copies.key_at(now):
+        return Refusal.UNKNOWN_KEY
+    return Refusal.TOO_LARGE if len(envelope) > copy.most_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Envelopes of one survey with the slots that are reserved for them. network, round: whose share they are of."""
+
+    copy: Copy
+    slots: list[int]
+    envelopes: list[bytes]
+    network: str | None
+    round: int
+
+    def give_back(self) -> None:
+        """Free what was not written."""
+        self.copy.spool.release(self.slots)
+        if self.network is not None:
+            self.copy.spool.shares.give_back(self.network, len(self.slots), self.round)
+
+
+class Intake:
+    """Keeps envelopes. clock: Unix seconds."""
+
+    def __init__(self, copies: Copies, batching: Batching, clock: Callable[[], UnixSeconds]) -> None:
+        self._copies, self._batching, self._clock = copies, batching, clock
+        self._pending: list[tuple[list[_Placed], asyncio.Future[None]]] = []
+        self._pending_bytes = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    async def take(self, envelopes: Sequence[bytes], network: str | None = None) -> Mapping[int, Refusal]:
+        """Keep the envelopes of one request; returns why any were refused, by place, when all others are on disk.
+
+        network: that they came from, as `network_of` names it; None for one that may have all the room.
+        Raises Overloaded where there is no room or the disk fails; then any of them may have been kept.
+        """
+        now, refused = self._clock(), {}
+        accepted: dict[SurveyId, list[bytes]] = defaultdict(list)
+        for index, envelope in enumerate(envelopes):
+            if (refusal := refusal_of(envelope, self._copies, now)) is not None:
+                refused[index] = refusal
+            else:
+                accepted[head_of(envelope).survey].append(envelope)
+        if accepted:
+            await self._keep(accepted, network)
+        return refused
+
+    async def close(self) -> None:
+        """Finish what is being written."""
+        if self._writing is not None:
+            await self._writing
+
+    async def _keep(self, accepted: Mapping[SurveyId, list[bytes]], network: str | None) -> None:
+        size = sum(len(envelope) for envelopes in accepted.values() for envelope in envelopes)
+        if self._pending_bytes + size > MOST_PENDING_BYTES:
+            raise Overloaded("more envelopes wait for the disk than this relay keeps: come again later")
+        placed: list[_Placed] = []
+        try:
+            for id_, envelopes in accepted.items():
+                placed.append(self._place(self._copies.surveys[id_], envelopes, network))
+        except Overloaded:
+            for each in placed:
+                each.give_back()
+            raise
+        kept = asyncio.get_running_loop().create_future()
+        self._pending.append((placed, kept))
+        self._pending_bytes += size
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        try:
+            await asyncio.shield(kept)
+        finally:
+            self._pending_bytes -= size
+
+    def _place(self, copy: Copy, envelopes: list[bytes], network: str | None) -> _Placed:
+        round_ = self._batching.round_at(self._clock())
+        if network is not None and not copy.spool.shares.take(network, len(envelopes), round_):
+            raise Overloaded("more envelopes of your network wait here than this relay keeps of one: come again later")
+        try:
+            slots = copy.spool.reserve(len(envelopes))
+        except Overloaded:
+            if network is not None:
+                copy.spool.shares.give_back(network, len(envelopes), round_)
+            raise
+        return _Placed(copy, slots, envelopes, network, round_)
+
+    async def _write(self) -> None:
+        while self._pending:
+            together, self._pending = self._pending, []
+            try:
+                await run_in_threadpool(self._put, [each for placed, _ in together for each in placed])
+            except Exception:  # the disk fails: each sender hears it, and the next are tried again
+                _log.exception("what came could not be kept")
+                for placed, kept in together:
+                    for each in placed:
+                        each.give_back()
+                    kept.set_exception(Overloaded("the disk of this relay fails: come again later"))
+                    kept.exception()  # whether or not its sender is still there to hear it
+            else:
+                for _, kept in together:
+                    kept.set_result(None)
+
+    def _put(self, placed: Sequence[_Placed]) -> None:
+        round_ = self._batching.round_at(self._clock())
+        for each in placed:
+            each.copy.spool.write(each.slots, each.envelopes, round_)
+        for spool in {id(each.copy.spool): each.copy.spool for each in placed}.values():
+            spool.flush()
+        for each in placed:
+            each.copy.spool.admit(each.slots, each.envelopes, round_)
+
 
 REFRESH_SECONDS = 60.0
 """How often the server is asked for surveys and keys."""
 MOST_AGE_SECONDS = 86_400
 """The copies of keys are served so long after the server last told them."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +197,20 @@ class Relay:
         self.intake = Intake(self.copies, batching, self.clock)
         self.bodies = Bodies()
         self._upstream = upstream
-        self._forwarding: dict[SurveyId, tuple[Forwarding, asyncio.Task[None]]] = {}
-        self._refreshing: asyncio.Task[None] | None = None
+        self._forwarding: dict[SurveyId, Forwarding] = {}
+        self._tasks: dict[SurveyId | None, asyncio.Task[None]] = {}  # that forward a survey; None: that asks the server
         self._surveys_asked = bool(self.copies.surveys)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there are copies to serve, from now or from before a restart."""
-        return self._surveys_asked and self.keys_are_fresh
-
-    @property
-    def keys_are_fresh(self) -> bool:
-        """Whether the server told its keys not too long ago."""
+        """Whether there are copies to serve, not too old, from now or from before a restart."""
         asked = self.copies.asked
-        return asked is not None and self.clock() - asked <= MOST_AGE_SECONDS
+        return self._surveys_asked and asked is not None and self.clock() - asked <= MOST_AGE_SECONDS
 
     @property
     def trouble(self) -> str | None:
-        """Why this relay cannot do its work; None where it can."""
-        tasks = [task for _, task in self._forwarding.values()]
-        if any(task.done() for task in [*tasks, *([self._refreshing] if self._refreshing else [])]):
+        """Give the reason why this relay cannot do its work; None where it can."""
+        if any(task.done() for task in self._tasks.values()):
             return "a task has died: the log says why"
         if not self.is_ready:
             return "the server could not be asked for surveys and keys"
@@ -92,21 +221,19 @@ class Relay:
     @property
     def notice(self) -> str:
         """How it stands with a relay that is in no trouble."""
-        failing = any(forwarding.failures for forwarding, _ in self._forwarding.values())
+        failing = any(forwarding.failures for forwarding in self._forwarding.values())
         return "forwarding fails at present: what comes is kept" if failing else "ok"
 
     def start(self) -> None:
         """Begin to forward what waits, and to ask the server."""
         self._forward_all()
-        self._refreshing = asyncio.create_task(self._refresh_for_ever())
-        self._refreshing.add_done_callback(_tell)
+        self._begin(None, self._refresh_for_ever())
 
     async def close(self) -> None:
         """Finish what is being written, stop forwarding; what waits stays on disk. Stopping forwards nothing early."""
-        tasks = [task for _, task in self._forwarding.values()]
-        for task in (*tasks, *([self._refreshing] if self._refreshing else ())):
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, *([self._refreshing] if self._refreshing else []), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self.intake.close()
         await self._upstream.close()
         self.copies.close()
@@ -145,15 +272,20 @@ class Relay:
     def _forward_all(self) -> None:
         for id_, copy in self.copies.surveys.items():
             if id_ not in self._forwarding:
-                forwarding = Forwarding(copy, self._upstream, self.settings.batching, self.settings.coins, self.clock)
-                task = asyncio.create_task(forwarding.run())
-                task.add_done_callback(_tell)
-                self._forwarding[id_] = forwarding, task
+                settings = self.settings
+                forwarding = Forwarding(copy, self._upstream, settings.batching, settings.coins, self.clock)
+                self._forwarding[id_] = forwarding
+                self._begin(id_, forwarding.run())
+
+    def _begin(self, name: SurveyId | None, work: Coroutine[None, None, None]) -> None:
+        self._tasks[name] = asyncio.create_task(work)
+        self._tasks[name].add_done_callback(_tell)
 
     def _end_over(self) -> None:
         self.copies.drop_ended(self.clock())
         for id_ in self._forwarding.keys() - self.copies.surveys.keys():
-            self._forwarding.pop(id_)[1].cancel()
+            del self._forwarding[id_]
+            self._tasks.pop(id_).cancel()
 
 
 def _tell(task: asyncio.Task[None]) -> None:

@@ -4,20 +4,85 @@ A spool is one file of equal slots, its room taken from the disk when it is made
 drawn from all that are free, and zeros go over it when it leaves. So whatever came when, the places of what waits are
 uniform, and nothing else is in the file. An envelope is kept once `flush` returns; what a crash tore in two does not
 have the digest that stands before it, and was never acknowledged.
+
+No network can shut the others out: it may take a share of the room. It is known, in memory alone, by a keyed hash of
+its address's prefix, under a key of each round that goes with the round; only how many of a round it sent is kept.
 """
 
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import dataclass, field
+from hashlib import blake2b, sha256
 from pathlib import Path
 from threading import Lock
 
 from changeling_protocol import Coins, head_of
 
 from ..errors import Overloaded
-from .shares import Shares
+
+SHARE = 8
+"""One network has at most this part of the room."""
+MOST_NETWORKS = 100_000
+"""So many are remembered of a round, those that sent last."""
+
+
+@dataclass(slots=True)
+class _Round:
+    key: bytes = field(default_factory=lambda: os.urandom(32))
+    taken: Counter[bytes] = field(default_factory=Counter)
+
+    def name(self, network: str) -> bytes:
+        return blake2b(network.encode(), key=self.key, digest_size=16).digest()
+
+
+class Shares:
+    """The shares of all networks in one spool. Threads may share it.
+
+    slots: how many envelopes the spool holds. nameless: how many were there at the start, of networks that nobody knows
+    any more: shares are of the rest, so that no network fills the room over many starts.
+    """
+
+    def __init__(self, slots: int, nameless: int = 0) -> None:
+        self._slots, self._nameless = slots, nameless
+        self._lock = Lock()
+        self._rounds: dict[int, _Round] = {}
+
+    def take(self, network: str, count: int, round_: int) -> bool:
+        """Take a share of so many for a network, which counts until the round has gone; False where it has no more."""
+        with self._lock:
+            taken = sum(each.taken[each.name(network)] for each in self._rounds.values())
+            if taken + count > max(1, (self._slots - self._nameless) // SHARE):
+                return False
+            now = self._rounds.setdefault(round_, _Round())
+            name = now.name(network)
+            now.taken[name] = now.taken.pop(name, 0) + count
+            if len(now.taken) > MOST_NETWORKS:
+                del now.taken[next(iter(now.taken))]
+            return True
+
+    def give_back(self, network: str, count: int, round_: int) -> None:
+        """Return what was taken and not put in."""
+        with self._lock:
+            if (there := self._rounds.get(round_)) is not None:
+                there.taken[there.name(network)] -= count
+
+    def nameless_gone(self, count: int) -> None:
+        """Give the room of so many that were there at the start, and have left, to all networks."""
+        with self._lock:
+            self._nameless -= count
+
+    def forget_gone(self, waiting: Iterable[int], now: int) -> None:
+        """Forget the rounds of which nothing is left. waiting: those of which something waits. now: the present one.
+
+        The round before the first of these is kept, as what took a share in it may have been written in the next.
+        """
+        with self._lock:
+            first = min([*waiting, now])
+            for gone in [each for each in self._rounds if each < first - 1]:
+                del self._rounds[gone]
+
 
 _HEAD = struct.Struct(">16sQI")
 """Before an envelope: the digest of all that follows, the round it came in, its length."""
@@ -67,7 +132,7 @@ class Spool:
         os.close(self._file)
 
     def reserve(self, count: int) -> list[int]:
-        """So many free slots, drawn. Raises Overloaded where there are fewer."""
+        """Draw so many free slots. Raises Overloaded where there are fewer."""
         with self._lock:
             if count > len(self._free):
                 raise Overloaded("more envelopes wait here than this relay keeps: come again later")
@@ -88,13 +153,13 @@ class Spool:
         os.fdatasync(self._file)
 
     def admit(self, slots: Sequence[int], envelopes: Sequence[bytes], round_: int) -> None:
-        """What was written and flushed waits from now on."""
+        """Count what was written and flushed among what waits."""
         with self._lock:
             for slot, envelope in zip(slots, envelopes, strict=True):
                 self._waiting[slot] = Waiting(slot, round_, head_of(envelope).key)
 
     def waiting(self) -> list[Waiting]:
-        """What waits, in the order of slots."""
+        """All that waits, in the order of slots."""
         with self._lock:
             return [self._waiting[slot] for slot in sorted(self._waiting)]
 

@@ -128,7 +128,7 @@ class HostileLog:
         """Early, late and repeated uploads, of three surveys and of one that nobody knows, to known and unknown keys;
         and rubbish. Each request is of one survey, as the log holds them.
         """
-        chance = random.Random(seed)  # noqa: S311
+        chance = random.Random(seed)
         stranger = survey_of(PLANS["three widths"], "unknown?")
         public = X25519PrivateKey.from_private_bytes(bytes(range(32))).public_key().public_bytes_raw()
         lost = SealingKey(public, 0, 2**40)

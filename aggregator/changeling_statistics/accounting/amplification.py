@@ -27,31 +27,6 @@ RUNS = 32
 """In how many runs a standard deviation of K is counted."""
 
 
-def clones_epsilon(local: float, entries: int, delta: float) -> float:
-    """The ε of one shuffled round in closed form, in nats. It is O(√(e^ε₀ ln(1/δ) / n)).
-
-        a = 8 √(e^ε₀ ln(4/δ) / n) + 8 e^ε₀ / n
-        ε = ln(1 + a (1 - e^-ε₀) / (1 + e^(-ε₀ - ln(1 + a))))
-
-    local: ε₀, in nats.
-    entries: n, this one included.
-    delta: above 0 and below 1.
-    Raises ValueError if ε₀ > ln(n / (16 ln(4/δ))), of which the theorem says nothing.
-    Feldman, McMillan, Talwar 2021, theorem 3.1, in the more careful form of its authors' code.
-    """
-    _check(local, entries)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be above 0 and below 1, got {delta}")
-    most = log(entries / (16 * log(4 / delta)))
-    if local > most:
-        raise ValueError(
-            f"the closed form needs a local epsilon of at most ln(n / (16 ln(4/delta))) = {most:.3f} "
-            f"for {entries} entries and delta {delta:g}, got {local:.3f}: more entries, or the numerical bound"
-        )
-    a = 8 * sqrt(exp(local) * log(4 / delta) / entries) + 8 * exp(local) / entries
-    return log(1 + a * (1 - exp(-local)) / (1 + exp(-local) / (1 + a)))
-
-
 def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:
     """δ(ε) of one shuffled round of any randomizer whose loss is at most ε₀.
 

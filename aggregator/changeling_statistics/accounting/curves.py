@@ -1,8 +1,10 @@
-"""The exact (ε, δ) curve of one report, in fractions.
+"""The exact (ε, δ) curve of one report, in fractions; and privacy-loss distributions on a grid, which compose.
 
     δ(ε) = max over inputs u, v of Σ_o max(0, P[o, u] - e^ε P[o, v])
 
-Knows nothing of surveys.
+dp-accounting composes them. Every step from the one to the other rounds up. A loss between two grid points is split
+between them so that both inputs keep their total probabilities, which only raises the curve (connect the dots,
+Doroshenko et al. 2022). Tails count as infinite losses. Knows nothing of surveys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import expm1, floor, inf, log, nextafter
-from typing import Protocol, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 from changeling_protocol import Randomizer, log_ratio, rounded_up
@@ -160,29 +162,8 @@ CurveCounts: TypeAlias = Mapping[PrivacyCurve, int]
 """Independent reports: how many have each curve."""
 
 
-class PrivacyLossDistribution(Protocol):
-    """What we use of dp-accounting's class of this name, which is imported late because that takes long."""
-
-    def compose(self, other: "PrivacyLossDistribution") -> "PrivacyLossDistribution":
-        """The distribution of this loss and an independent other one added up."""
-        ...
-
-    def self_compose(self, times: int) -> "PrivacyLossDistribution":
-        """The distribution of the sum of so many independent losses like this."""
-        ...
-
-    @overload
-    def get_delta_for_epsilon(self, epsilon: float) -> float: ...
-    @overload
-    def get_delta_for_epsilon(self, epsilon: Floats) -> Sequence[float]: ...
-    def get_delta_for_epsilon(self, epsilon: Floats | float) -> Sequence[float] | float:
-        """δ(ε), for one ε or an array of them."""
-        ...
-
-    def get_epsilon_for_delta(self, delta: float) -> float:
-        """The least ε with δ(ε) <= delta."""
-        ...
-
+PrivacyLossDistribution: TypeAlias = Any
+"""dp-accounting's class of this name, which is imported late because that takes long; it states no types."""
 
 LATTICE_ERROR = 1e-12
 """A loss this close to a grid point, relatively, is taken for it. Whoever reads a δ(ε) makes up for that in ε."""
@@ -244,10 +225,7 @@ def distribution(curve: PrivacyCurve, interval: float) -> PrivacyLossDistributio
             if part > 0:
                 masses[point] = masses.get(point, 0.0) + mass * part
     infinite = float(curve.delta_at_ratio_infinite)
-    made: PrivacyLossDistribution = pld.PrivacyLossDistribution.create_from_rounded_probability(
-        masses, infinite, interval
-    )
-    return made
+    return pld.PrivacyLossDistribution.create_from_rounded_probability(masses, infinite, interval)
 
 
 def composed(counts: CurveCounts, interval: float) -> PrivacyLossDistribution:
@@ -298,8 +276,7 @@ def from_knots(knots: NDArray[np.int64], deltas: Floats, interval: float) -> Pri
     held = np.clip(deltas, np.maximum(0.0, -np.expm1(knots * interval)), 1.0)
     falling = np.maximum.accumulate(held[::-1])[::-1]
     masses = pld_pmf.create_pmf_pessimistic_connect_dots(interval, knots, falling)
-    made: PrivacyLossDistribution = pld.PrivacyLossDistribution(masses)
-    return made
+    return pld.PrivacyLossDistribution(masses)
 
 
 def symmetric_deltas(deltas: Floats, epsilons: Floats) -> tuple[Floats, Floats]:

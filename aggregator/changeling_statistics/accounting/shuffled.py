@@ -1,12 +1,19 @@
-"""What is shuffled together at each closing of a group, and at how many closings two changelogs can differ.
+"""The (ε, δ) of a survey against whoever sees its envelopes only after an honest relay has shuffled them; all figures.
 
 At a closing an entry sends one envelope, which holds a report for each of its tracks whose node ends there, and the
 relay permutes the envelopes of that closing. The group of an envelope and the nodes it reports can be seen, and those
-of this entry are taken to be known. So an envelope hides only among those of the same group with reports on the same
-nodes; what the others drew does not depend on data.
+of this entry are taken to be known; the worst group counts. So an envelope hides only among those of the same group
+with reports on the same nodes; what the others drew does not depend on data. In a group two bounds hold, and the
+smaller is given, or the local figure if that is smaller still:
 
-The reports of a joint group depend on each other from closing to closing, and what bounds independent rounds does not
-hold for them. Only its whole transcript counts, as one report of one round.
+- round by round: an entry sends one envelope at each closing, and the relay permutes each closing by itself, so the
+  shuffled rounds compose. The reports of one envelope are taken to be linked. Not so in a joint group, whose reports
+  depend on each other from closing to closing;
+- all linked: if all envelopes of an entry travelled as one, its whole transcript would be a single report of a
+  randomizer that loses at most the group's pure cost, hidden among those that drew the same group and the same nodes.
+  Cutting it up and shuffling the pieces reveals no more, so the bound of that single round holds.
+
+Reports that do travel together are never counted as shuffled apart.
 """
 
 from collections import Counter
@@ -17,14 +24,14 @@ from math import comb, prod
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint, Group, Track, group_cost, rounded_up
+from changeling_protocol import Calendar, Constraint, Group, Survey, Track, group_cost, rounded_up
 
 from ..estimate import Floats
 from ..randomizers.counterpart import Blanket
 from ..randomizers.registry import counterpart_of
 from .amplification import BLANKET, CLONES, blanket_deltas, clones_deltas
 from .curves import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
-from .transcript import LEAST_DELTA, ROUNDING, Charged, check_delta, epsilon_at, group_epsilon, most_differing
+from .transcript import LEAST_DELTA, ROUNDING, check_delta, epsilon_at, group_epsilon, most_differing
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,28 +122,27 @@ Profile: TypeAlias = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class ShuffledLoss:
-    """That a survey is (epsilon, delta)-differentially private after shuffling.
+class Figure:
+    """That everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
 
     epsilon: in nats, rounded up.
-    delta: the one asked for.
-    entries: how many are shuffled together at every closing, at least.
-    source: which bound gave the figure.
+    delta: 0 for a pure guarantee.
+    source: where the bound is proved.
+    conditions: what must hold for it, in words.
     """
 
     epsilon: float
     delta: float
-    entries: int
     source: str
+    conditions: str
 
 
-def shuffled_loss(survey: Charged, delta: float, entries: int) -> ShuffledLoss:
+def shuffled_loss(survey: Survey, delta: float, entries: int) -> Figure:
     """The smallest ε of a survey that can be proved, if the envelopes of every closing are shuffled.
 
     delta: from LEAST_DELTA to below 1.
     entries: n, how many entries are shuffled together at every closing, this one included; of one stratum.
-    Raises ValueError for a survey that declares no relay, a delta outside its range, or no entries. CONDITIONS says
-    when the figure holds.
+    Raises ValueError for a survey that declares no relay, a delta outside its range, or no entries.
     """
     if not survey.relay:
         raise ValueError("a shuffled figure needs a relay, and this survey declares none")
@@ -146,10 +152,10 @@ def shuffled_loss(survey: Charged, delta: float, entries: int) -> ShuffledLoss:
         raise ValueError(f"at least one entry is shuffled, got {entries}")
     by_group = [_group_loss(survey, group, delta, entries) for group in set(survey.plan.groups)]
     epsilon, source = max(by_group)
-    return ShuffledLoss(epsilon, delta, entries, source)
+    return Figure(epsilon, delta, source, f"n = {entries}: {CONDITIONS}")
 
 
-def _group_loss(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, str]:
+def _group_loss(survey: Survey, group: Group, delta: float, entries: int) -> tuple[float, str]:
     """The smallest ε for the entries of a group, and its source."""
     candidates = [
         (group_epsilon(survey, group, delta), LOCAL),
@@ -164,7 +170,7 @@ def _group_loss(survey: Charged, group: Group, delta: float, entries: int) -> tu
     return min(candidates, key=lambda candidate: candidate[0])
 
 
-def linked_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> float:
+def linked_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> float:
     """The ε of a single shuffled round in which each entry of a group sends its whole transcript as one report.
 
     delta, entries: as for `shuffled_loss`.
@@ -173,7 +179,7 @@ def linked_epsilon(survey: Charged, group: Group, delta: float, entries: int) ->
     return _composed_epsilon(Counter([whole]), group.share / survey.plan.total_share, delta, entries)
 
 
-def rounds_epsilon(survey: Charged, group: Group, delta: float, entries: int) -> tuple[float, str]:
+def rounds_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> tuple[float, str]:
     """The ε of all closings of a group, each shuffled by itself; and the bounds that it rests on.
 
     delta, entries: as for `shuffled_loss`. Raises ValueError for a joint group.
@@ -255,22 +261,6 @@ def _least_epsilon(profile: Profile, high: float, delta: float, within: float = 
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """That everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
-
-    epsilon: in nats, rounded up.
-    delta: 0 for a pure guarantee.
-    source: where the bound is proved.
-    conditions: what must hold for it, in words.
-    """
-
-    epsilon: float
-    delta: float
-    source: str
-    conditions: str
-
-
-@dataclass(frozen=True, slots=True)
 class LossStatement:
     """What a survey can cost an entry, in three figures.
 
@@ -285,7 +275,7 @@ class LossStatement:
     shuffled: Figure | None
 
 
-def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None = None) -> LossStatement:
+def loss_statement(survey: Survey, delta: float, shuffled_entries: int | None = None) -> LossStatement:
     """What a survey can cost an entry. Of the three epsilons, shuffled <= approximate <= pure.
 
     delta: from 0 to below 1. It ought to be well below one in the number of entries.
@@ -306,6 +296,4 @@ def loss_statement(survey: Charged, delta: float, shuffled_entries: int | None =
     )
     if shuffled_entries is None or not survey.relay:
         return LossStatement(pure, approximate, None)
-    after = shuffled_loss(survey, delta, shuffled_entries)
-    shuffled = Figure(after.epsilon, delta, after.source, f"n = {shuffled_entries}: {CONDITIONS}")
-    return LossStatement(pure, approximate, shuffled)
+    return LossStatement(pure, approximate, shuffled_loss(survey, delta, shuffled_entries))

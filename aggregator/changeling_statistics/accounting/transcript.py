@@ -1,17 +1,31 @@
-"""On how many nodes of a track two changelogs of an entry can differ, by how they differ there.
+"""The (ε, δ) of everything that one entry ever reports under a survey's plan, where nobody is trusted.
 
-The pure cost is the largest sum of losses over these compositions, and is worked out in the protocol. (ε, δ) needs
-every one of them.
+On each track the worst way counts in which two changelogs can differ, and the tracks of a group compose. The pure cost
+is one figure, and so is its worst way, which the protocol works out; of (ε, δ) curves one may be the worst at one ε,
+and another at another, so a way is left out only where another is at least as bad at every ε. Which group an entry
+drew, and which nodes, can be seen on its envelopes. So whoever reads them is taken to know both, and the worst counts:
+
+    δ(ε) = max_g δ_g(ε)
+
+Each δ_g is bounded by that of the worst pair of changelogs, and if r of N nodes are drawn, by the worst r of them. All
+figures are upper bounds, and never above the pure ones. Deltas below LEAST_DELTA are not claimed.
+
+A joint group has one curve for all its tracks. Once every slot is used, a transcript is either a:b likelier than the
+base makes it, or it is not. So two changelogs differ only where the one reaches the threshold and the other does not:
+
+    δ(ε) = Pr(u reaches τ, v does not) · (a/b - e^ε) / G,      0 <= ε <= ln(a/b),
+
+the probability being that of the base, and G the mean density. It is largest where u and v tell on the same nodes
+things that agree with the same symbols as seldom as can be. docs/accounting.md, "A joint group".
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import (
@@ -20,7 +34,7 @@ from changeling_protocol import (
     Calendar,
     Constraint,
     Group,
-    ReleasePlan,
+    Survey,
     Track,
     agreeing,
     group_cost,
@@ -243,41 +257,7 @@ ROUNDING = 1e-14
 BISECTIONS = 40
 
 
-class Charged(Protocol):
-    """What the accounting needs to know of a survey; `Survey` has it all."""
-
-    @property
-    def plan(self) -> ReleasePlan:
-        """What is reported, and through which randomizers."""
-        ...
-
-    @property
-    def calendar(self) -> Calendar:
-        """When periods end."""
-        ...
-
-    @property
-    def constraint(self) -> Constraint:
-        """How often an entry may mutate."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether every entry has an answer from the first period to the last."""
-        ...
-
-    @property
-    def cost(self) -> Decimal:
-        """The pure epsilon that the plan can cost an entry at most."""
-        ...
-
-    @property
-    def relay(self) -> str:
-        """The URL of the relay that shuffles the survey's envelopes; empty if none does."""
-        ...
-
-
-def delta_at(survey: Charged, epsilon: float) -> float:
+def delta_at(survey: Survey, epsilon: float) -> float:
     """δ(ε) of everything that an entry reports, in the worst group, rounded up; 0 if ε is at least the pure cost.
 
     epsilon: in nats, at least 0. Raises ValueError below.
@@ -289,7 +269,7 @@ def delta_at(survey: Charged, epsilon: float) -> float:
     return max(_exposed(survey, group).delta(epsilon) for group in set(survey.plan.groups))
 
 
-def epsilon_at(survey: Charged, delta: float) -> float:
+def epsilon_at(survey: Survey, delta: float) -> float:
     """The least ε with δ(ε) <= delta, of everything that an entry reports, in the worst group; in nats, rounded up.
 
     delta: from 0 to below 1. Below LEAST_DELTA the result is the survey's pure cost, which it never exceeds.
@@ -298,7 +278,7 @@ def epsilon_at(survey: Charged, delta: float) -> float:
     return max(group_epsilon(survey, group, delta) for group in set(survey.plan.groups))
 
 
-def group_epsilon(survey: Charged, group: Group, delta: float) -> float:
+def group_epsilon(survey: Survey, group: Group, delta: float) -> float:
     """The same for the entries of one group of the survey."""
     check_delta(delta)
     exposed = _exposed(survey, group)
@@ -335,7 +315,7 @@ class _Exposed:
         return min(1.0, delta * (1 + 1e-9) + ROUNDING)
 
 
-def _exposed(survey: Charged, group: Group) -> _Exposed:
+def _exposed(survey: Survey, group: Group) -> _Exposed:
     pure = group_cost(group, survey.calendar, survey.constraint, survey.closed)
     losses = group_distribution(group, survey.calendar, survey.constraint, survey.closed)
     return _Exposed(rounded_up(pure), losses)

@@ -1,6 +1,9 @@
-"""Times as people write them, in Unix microseconds: Unix seconds, or ISO 8601, UTC where it names no offset.
+"""Changelogs of a population: the mutations of many entries, in columns, which can be replayed to any time.
 
-An error never repeats the field: where columns are swapped it is somebody's answer.
+All readers make one of rows that they checked one by one; the last check is here, on columns, so that all refuse the
+same rows in the same words: an entry's times rise, its answers change, and the old answer is the one it holds. Times
+are as people write them, Unix seconds or ISO 8601, UTC where it names no offset. An error never repeats a field: where
+columns are swapped it is somebody's answer. Knows no files, no calendar and no constraint.
 """
 
 from collections.abc import Iterator, Sequence

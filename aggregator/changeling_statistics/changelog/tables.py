@@ -1,6 +1,8 @@
-"""The reader of frames, polars' and pandas', and of Parquet files: whole columns at a time.
+"""The readers of whole columns: frames of polars and pandas, Parquet files, and CSV files.
 
-Answers and entries of any kind count as their text. Every error names the row, numbered from 1.
+In a frame, answers and entries of any kind count as their text. A CSV file is read by columns if it is plain: UTF-8
+without quotes (an empty `""` may stand), and every line has as many commas as the header. All others, and files where
+anything looks odd, are read by rows, which names the line. Both ways give the same changelog.
 """
 
 import csv

@@ -1,7 +1,14 @@
-"""A group that a plan may be made of, and how one is made for a wish. An entry draws one group and spends all there.
+"""The groups that a plan may be made of: how one is made for a wish, and which are worth trying.
 
-A group is one joint response, with the whole budget for everything it says. Only what has more slots than a device
-counts gives each report a budget of its own.
+An entry draws one group and spends all there. A group is one joint response, with the whole budget for everything it
+says; only what has more slots than a device counts gives each report a budget of its own. There is a first look at all
+families, and a closer one at those that are of use:
+
+- A panel reports the state at r random nodes, one in each of r stretches of the horizon.
+- A cadence reports changes over the nodes of one width, all of them or some at random; from the start or, in a closed
+  cohort, from after the first period.
+- A hierarchy is several cadences; in a closed cohort beside the state at the end of the first period.
+- A mix reports states as a panel does, and changes as well.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

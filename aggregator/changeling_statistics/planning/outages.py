@@ -1,8 +1,12 @@
-"""How soon after a lost period a plan's estimates are back.
+"""What the loss of a period does to a plan, and the group of states that bridges it.
 
 If the server is down while a period closes, no node that ends then is published. Estimates are back once the nodes that
 have closed connect with time 0 again: reports of states do that at once, and so does a change over a node that begins
-before the loss and ends after it. Knows plans and times; nothing of variances.
+before the loss and ends after it. Only nodes count that are expected to have reports enough to be published.
+
+A floor is a group whose entries report states at times so close to each other that estimates are back soon after any
+one closing is lost. They tell less of everything else, which is the price. It is as small as is of use: so large that
+its nodes are published and that estimates after a loss are within twice the usual error, or as dear as it may be.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,10 @@
-"""The best plan for a wish: the best shares of all groups that are worth trying."""
+"""The best plan for a wish, beside the plans that others would make, each with its best parameters; and a verdict.
+
+The best plan has the best shares of all groups that are worth trying. The paper's own has every entry report changes
+through k-RR on all nodes of a hierarchy: layer i has nodes of c^i periods. One layer is the paper's disjoint continual
+release (DCR), several are the hierarchical one (HDCR). All layers have the same odds, which is how the paper splits its
+budget.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +34,7 @@ from .outages import best_floor, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
 from .shares import Problem, even, optimal_shares, rounded_shares
-from .wish import LEAST_EPSILON, MOST_LOSS, Span, Wish, odds_within, reports_that_tell
+from .wish import Span, Wish, odds_within, reports_that_tell
 
 ONE_THREAD = 1
 """The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for
@@ -335,31 +341,3 @@ def _reports_that_tell(width: int, calendar: Calendar, constraint: Constraint) -
     """In how many reports on the nodes of one width two changelogs can differ."""
     bounds = [calendar.time(i) for i in range(0, calendar.periods + 1, width)]
     return node_cost(UNIT_LOSSES, constraint.most_nodes(bounds), len(bounds) - 1)
-
-
-def sliding_plan(wish: Wish, window: int, slide: int = 1) -> ReleasePlan:
-    """One group of W/P tracks of changes, the i-th from period i·P on, all through k-RR with the same odds.
-
-        epsilon_0 = epsilon / Σ_i cost(κ_i, N_i)
-
-    window: W, in periods, at most the horizon. slide: P, in periods; it must divide the window.
-    Raises ValueError for other numbers, or if the budget is too small to report anything.
-    """
-    if not 1 <= slide <= window:
-        raise ValueError(f"windows slide by 1 to {window} periods, their length, got {slide}")
-    if window % slide:
-        raise ValueError(f"a slide of {slide} does not divide windows of {window} periods: choose one that does")
-    if window > wish.periods:
-        raise ValueError(f"a window of {window} periods does not fit into {wish.periods}: choose a shorter one")
-    spans = [Span(window, first, wish.periods) for first in range(0, window, slide)]
-    spans = [span for span in spans if span.count]
-    with localcontext(prec=50, rounding=ROUND_FLOOR):
-        loss = wish.epsilon / sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0))
-        loss = min(loss * (1 - Decimal("1e-40")), MOST_LOSS)
-    if loss < LEAST_EPSILON:
-        raise ValueError(
-            f"epsilon {wish.epsilon} leaves {loss:.6f} for a report on {len(spans)} cadences: "
-            "raise it, or slide by more"
-        )
-    response = KaryResponse(MutationSpace(wish.answers), Odds.within(loss))
-    return ReleasePlan((Group(tuple(span.track(response) for span in spans)),))

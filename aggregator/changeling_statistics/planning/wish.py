@@ -38,7 +38,7 @@ class Wish:
 
     answers: z, how many there are.
     calendar, constraint: those of the survey.
-    epsilon: the most that an entry may lose in all, in nats.
+    epsilon: the most that an entry may lose in all, in nats; any number, kept as the decimal that it is written as.
     devices: how many will answer.
     closed: whether every entry has an answer from the first period to the last.
     expected: how often the designer expects answers to change.
@@ -47,6 +47,9 @@ class Wish:
     bridge: whether estimates are to be back within a tenth of the horizon after any one closing is lost.
     minimum: nodes with fewer reports are not published, and bridge nothing.
     Raises ValueError for a wish that no plan can meet.
+
+    >>> Wish(2, Calendar(0, 604_800, 8), AtMost(2), epsilon=4, devices=1000).epsilon
+    Decimal('4')
     """
 
     answers: int
@@ -62,6 +65,7 @@ class Wish:
     minimum: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", Decimal(str(self.epsilon)))
         if self.answers < 1:
             raise ValueError(f"a survey has at least one answer, got {self.answers}")
         if not (self.epsilon.is_finite() and self.epsilon >= LEAST_EPSILON):

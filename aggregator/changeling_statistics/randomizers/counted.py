@@ -1,6 +1,8 @@
-"""Tallies with a slot for every symbol, for alphabets that are small enough to list.
+"""Tallies with a slot for every symbol, for alphabets that are small enough to list; and of symbols with contents.
 
-A counterpart that derives from `Counted` has only its decoder to add: `estimate`, and `report_covariance`.
+A counterpart that derives from `Counted` has only its decoder to add: `estimate`, and `report_covariance`. Sign
+vectors, sets and bits say something of every state: if there are few such symbols, a tally counts each; if there are
+many, it adds up what they say of each state, as decoding needs hardly more than that.
 """
 
 from abc import abstractmethod
@@ -18,6 +20,8 @@ from .counterpart import Counterpart, DecodedNodes, R_co
 
 BLOCK = 2**22
 """The most figures unpacked at a time."""
+MOST_LISTED = 2**18
+"""With more figures of all symbols together, nodes are decoded one by one, which is faster then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +69,7 @@ class Counted(Counterpart[R_co]):
         An unbiased Ĉ is A diag(O) A' - Q̂, so it tells Q̂ as well.
         """
         z = self.randomizer.space.answers
-        if self.randomizer.symbols * z * z > BLOCK:
+        if self.randomizer.symbols * z * z > MOST_LISTED:
             return super().estimates(tallies)
         by_symbol = self.symbol_values
         O = np.concatenate([tally.slots for tally in tallies]).reshape(len(tallies), -1).astype(np.float64)

@@ -1,4 +1,9 @@
-"""The estimates of many nodes at once, and what their tallies say of who changed."""
+"""The counterpart of a randomizer: what the statistics know of it, where its other half is what a device knows.
+
+It tallies reports, decodes a tally with its covariance, says how well a report tells two inputs apart, and draws the
+tally of many entries without drawing each report. Symbols of one likelihood ratio say the same of two inputs, so they
+are added up to one class. Knows nothing of surveys, of time or of other randomizers.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -284,12 +289,15 @@ class Counterpart(ABC, Generic[R_co]):
 
         tallies: at least one.
         """
-        decoded = [self.estimate(tally) for tally in tallies]
+        decoded, squares = [self.estimate(tally) for tally in tallies], [self.squares(tally) for tally in tallies]
+        bounded = any(estimate.upper_bound for estimate in decoded)
+        covariances = np.array([estimate.covariance for estimate in decoded])
+        told = self.randomizer.space.reports_changes and not bounded and squares[0] is not None
         return DecodedNodes(
             values=np.array([estimate.values for estimate in decoded]),
-            covariances=np.array([estimate.covariance for estimate in decoded]),
-            upper_bound=any(estimate.upper_bound for estimate in decoded),
-            products=None,
+            covariances=covariances,
+            upper_bound=bounded,
+            products=np.array(squares) - covariances if told else None,  # an unbiased Ĉ is A diag(O) A' - Q̂
             changed=self.changed(tallies),
         )
 
@@ -324,8 +332,10 @@ class Counterpart(ABC, Generic[R_co]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeMap:
-    """M_δv, of shape (z, m), for a space of m inputs over z answers.
+    """M_δv: by how much each of m inputs changes the histogram of z answers, shape (z, m).
 
+    Its column for the input (old, new) is +1 at `new` and -1 at `old`; NULL has no row. The matrix is never built:
+    every product here is a sum over inputs, O(m).
     answers: z. old, new: the states of each input, shape (m,).
     """
 

@@ -1,4 +1,4 @@
-"""A decoder for any randomizer whose matrix P can be listed: a left inverse of P on the changes of the histogram."""
+"""Custom randomizers: everything is read off their matrix P, decoded by a left inverse. The planner offers none."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..estimate import Estimate, Floats, NodeTally
 from .counted import Counted
 from .counterpart import R_co, change_map
-from .registry import register
+from .registry import register_counterpart
 
 _TOLERANCE = 1e-9
 
@@ -92,4 +92,4 @@ def _same(product: Floats, wanted: Floats) -> bool:
     return bool(np.abs(product - wanted).max() < _TOLERANCE)
 
 
-register(CustomResponse, Listed)
+register_counterpart(CustomResponse, Listed)

@@ -1,4 +1,7 @@
-"""k-ary randomized response, decoded in closed form: O(m) steps, and no matrix over the alphabet is built."""
+"""k-ary randomized response, and that of changes whose "no change" is uniform, decoded in closed form.
+
+Decoding takes O(m) steps, and no matrix over the alphabet is built.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,14 +9,13 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
-from changeling_protocol import KaryChange, KaryResponse, Losses, MutationSpace, Odds, Space, StateSpace
+from changeling_protocol import KaryChange, KaryResponse, Losses, MutationSpace, Space
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
-from .counted import BLOCK, Counted
+from .counted import Counted
 from .counterpart import (
     Blanket,
     ChangeMap,
-    DecodedNodes,
     Likelihoods,
     PairKind,
     change_map,
@@ -21,7 +23,7 @@ from .counterpart import (
     one_pair,
     sample_inputs,
 )
-from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, Offer, offer_of, register
+from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, offer_of, register_counterpart
 
 UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(1), insertions=Decimal(1))
 """The losses of a report in units of ln(a/b). A mutation costs one where it appears, and one where it vanishes."""
@@ -48,13 +50,6 @@ class KaryCounterpart(Counted[KaryResponse]):
         cross = q * np.outer(M.apply(O), U)
         ADA: Floats = (M.sandwich(O) - cross - cross.T + q * q * tally.reports * np.outer(U, U)) / self._gap**2
         return ADA
-
-    def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
-        """As `estimate` says of each, in blocks of nodes that bound the memory."""
-        rows = max(1, BLOCK // self.randomizer.symbols)
-        parts = [self._columns(tallies[at : at + rows]) for at in range(0, len(tallies), rows)]
-        values, covariances, products = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return DecodedNodes(values, covariances, False, products, self.changed(tallies))
 
     def report_covariance(self, true: int) -> Floats:
         """{ q·M M' + (p-q) δδ' - μμ' } / (p-q)²,  μ = q·U + (p-q) δ."""
@@ -90,25 +85,6 @@ class KaryCounterpart(Counted[KaryResponse]):
         """A report that agrees is the input, and any other is uniform over the rest."""
         return sample_inputs(agreed, others, generator)
 
-    def _columns(self, tallies: Sequence[NodeTally]) -> tuple[Floats, Floats, Floats]:
-        """Values, covariances and products of several nodes: M diag(w) M' is linear in w = (O - nq)/(p - q)."""
-        M, q, gap = self._map, self._q, self._gap
-        d, u = M.answers + 1, self._sum
-        O = np.array([tally.slots for tally in tallies], dtype=np.float64)
-        n = np.array([tally.reports for tally in tallies], dtype=np.float64)
-        W = np.zeros((len(O), d, d))
-        W[:, M.old, M.new] = O  # no two inputs are the same pair
-        by_new, by_old = W.sum(1), W.sum(2)
-        MO = (by_new - by_old)[:, 1:]
-        MOM = -(W + W.transpose(0, 2, 1))
-        diagonal = np.arange(d)
-        MOM[:, diagonal, diagonal] += by_new + by_old
-        MOM = MOM[:, 1:, 1:]
-        cross = q * MO[:, :, None] * u
-        ADA = MOM - cross - cross.transpose(0, 2, 1) + (q * q * n)[:, None, None] * np.outer(u, u)
-        MsM = (MOM - (n * q)[:, None, None] * self._square) / gap
-        return (MO - (n * q)[:, None] * u) / gap, ADA / gap**2 - MsM, MsM
-
     @property
     def _q(self) -> float:
         """q, the probability of each symbol that is not the truth."""
@@ -138,27 +114,20 @@ class KaryCounterpart(Counted[KaryResponse]):
 
 
 @lru_cache(maxsize=1024)
-def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
-    return (offer_of(KaryResponse(space, odds)),)
-
-
-@lru_cache(maxsize=1024)
-def _changes(space: MutationSpace, odds: Odds, closed: bool) -> Iterable[Offer]:
-    return (offer_of(KaryResponse(space, odds), closed),)
-
-
-@lru_cache(maxsize=1024)
 def _agreeing(space: Space, p: float) -> Iterable[KaryResponse]:  # noqa: ARG001
     """For states, with p = 1/m. No change tells something too, so there is no joint form for changes."""
     return () if space.reports_changes or space.size < 2 else (KaryResponse(space, ANY_ODDS),)
 
 
-register(
+register_counterpart(
     KaryResponse,
     KaryCounterpart,
-    states=_states,
+    states=lambda space, odds: (offer_of(KaryResponse(space, odds)),),
     agreeing=_agreeing,
-    changes=ChangeOffers(UNIT_LOSSES, lambda space, odds, moved, closed: _changes(space, odds, closed)),  # noqa: ARG005
+    changes=ChangeOffers(
+        UNIT_LOSSES,
+        lambda space, odds, moved, closed: (offer_of(KaryResponse(space, odds), closed),),  # noqa: ARG005
+    ),
 )
 
 
@@ -244,21 +213,19 @@ class KaryChangeCounterpart(Counted[KaryChange]):
 
 
 @lru_cache(maxsize=1024)
-def _kary_change_changes(space: MutationSpace, odds: Odds, closed: bool) -> Iterable[Offer]:
-    return (offer_of(KaryChange(space, odds), closed),)
-
-
-@lru_cache(maxsize=1024)
-def _kary_change_agreeing(space: Space, p: float) -> Iterable[KaryChange]:  # noqa: ARG001
+def _change_agreeing(space: Space, p: float) -> Iterable[KaryChange]:  # noqa: ARG001
     """For changes, with p = 1/m."""
     if not isinstance(space, MutationSpace) or space.repeats or space.size > MOST_PLANNED_SYMBOLS:
         return ()
     return (KaryChange(space, ANY_ODDS),) if space.size > 1 else ()
 
 
-register(
+register_counterpart(
     KaryChange,
     KaryChangeCounterpart,
-    agreeing=_kary_change_agreeing,
-    changes=ChangeOffers(ONE_CHANGE, lambda space, odds, moved, closed: _kary_change_changes(space, odds, closed)),  # noqa: ARG005
+    agreeing=_change_agreeing,
+    changes=ChangeOffers(
+        ONE_CHANGE,
+        lambda space, odds, moved, closed: (offer_of(KaryChange(space, odds), closed),),  # noqa: ARG005
+    ),
 )

@@ -1,4 +1,4 @@
-"""Reports that name some states, and the state that the entry holds more often than others: sets and bits.
+"""Subset selection and unary encoding, whose reports name some states, the one that the entry holds more often.
 
 They are decoded from how often each state was named.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
 from .counterpart import Likelihoods, PairKind, R_co, merged, one_pair, sample_agreements
-from .registry import ANY_ODDS, Offer, offer_of, register
+from .registry import ANY_ODDS, Offer, offer_of, register_counterpart
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _agreeing(space: Space, p: float) -> Iterable[SubsetSelection]:
     return ()
 
 
-register(SubsetSelection, SubsetCounterpart, states=_states, agreeing=_agreeing)
+register_counterpart(SubsetSelection, SubsetCounterpart, states=_states, agreeing=_agreeing)
 
 
 @dataclass(frozen=True)
@@ -226,4 +226,4 @@ def _unary_encoding_states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
     return (offer_of(UnaryEncoding(space, odds)),) if 2 <= space.size <= MOST_BITS else ()
 
 
-register(UnaryEncoding, UnaryCounterpart, states=_unary_encoding_states)
+register_counterpart(UnaryEncoding, UnaryCounterpart, states=_unary_encoding_states)

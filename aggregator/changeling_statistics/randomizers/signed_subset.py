@@ -1,4 +1,9 @@
-"""The mean squares and products of the signs of a uniform vector, and of a uniform one that a mutation favours."""
+"""Signed subset selection, whose reports are vectors of signs: its counterpart, and what it offers the planner.
+
+Signs are added up and scaled, and the covariance follows from their moments. All states but the two of a mutation are
+alike, so four numbers give all second moments, whatever z is; and the planner, which compares many randomizers and
+makes few, has their variances in closed form: one offer for every number of pluses, each at its best u.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +19,7 @@ from numpy.typing import NDArray
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
 from .counterpart import Likelihoods, PairKind, merged, one_pair, sample_agreements
-from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, Offer, Variances, register
+from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, Offer, Variances, register_counterpart
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,4 +447,6 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return self.randomizer.weight(symbol, true) / self.randomizer.total(true)
 
 
-register(SignedSubset, SignedSubsetCounterpart, changes=ChangeOffers(ONE_CHANGE, changes), agreeing=agreeing)
+register_counterpart(
+    SignedSubset, SignedSubsetCounterpart, changes=ChangeOffers(ONE_CHANGE, changes), agreeing=agreeing
+)

@@ -5,7 +5,7 @@ pytest finds the fixtures `changeling_clock`, `changeling_server` and `changelin
 """
 
 from .clients import AUTHORITY, FIRST_DAY, ForeseeableCoins, ManualClock, make_client, make_survey
-from .server import FakeServer, ReceivedReport
+from .server import FakeServer, ReceivedReport, read_upload
 
 __all__ = [
     "AUTHORITY",
@@ -16,4 +16,5 @@ __all__ = [
     "ReceivedReport",
     "make_client",
     "make_survey",
+    "read_upload",
 ]

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 from changeling_protocol import (
     CLOSING_ID_BYTES,
     CannotOpen,
+    Closing,
     MalformedBytes,
     Node,
     NodeNumber,
     Refusal,
+    ReleasePlan,
     Report,
     SealingKey,
+    Standing,
+    StratumNumber,
     Survey,
     SurveyId,
     Track,
-    TrackNumber,
     closings,
     column_bytes,
     decode_upload,
@@ -183,28 +186,48 @@ class FakeServer:
 
 def received(survey: Survey, plaintext: bytes) -> list[ReceivedReport]:
     """The reports in an upload, in the order of their nodes' ends. Raises MalformedBytes."""
+    _, answered, reports = read_upload(survey.plan, plaintext)
+    ids, tracks = {closing.period: closing.id for closing in answered}, survey.plan.tracks
+    nodes = [tracks[report.track].node(report.node) for report in reports]
+    return sorted(
+        (
+            ReceivedReport(survey.id, node, ids[node.end], report.track, report.symbol, said(survey, report))
+            for report, node in zip(reports, nodes, strict=True)
+        ),
+        key=lambda report: (report.node.end, report.track),
+    )
+
+
+def read_upload(plan: ReleasePlan, plaintext: bytes) -> tuple[int, list[Closing], list[Report]]:
+    """The group, the answered closings and the reports in an upload's plaintext. Raises MalformedBytes."""
     upload = decode_upload(plaintext)
-    if not 0 <= upload.group < len(survey.plan.groups):
+    if not 0 <= upload.group < len(plan.groups):
         raise MalformedBytes("a group of another plan")
-    if column_bytes(survey.plan, upload.group, upload.span) != (len(upload.closings), *map(len, upload.symbols)):
+    if column_bytes(plan, upload.group, upload.span) != (len(upload.closings), *map(len, upload.symbols)):
         raise MalformedBytes("columns of a wrong length")
-    periods = closings(survey.plan, upload.span.start, upload.span.end)
-    ids = {
-        period: upload.closings[CLOSING_ID_BYTES * i : CLOSING_ID_BYTES * (i + 1)] for i, period in enumerate(periods)
-    }
-    reports = [
-        ReceivedReport(
-            survey.id, node, ids[node.end], number, symbol, said(survey, Report(TrackNumber(number), nth, symbol))
+    periods = closings(plan, upload.span.start, upload.span.end)
+    n, column = len(periods), upload.closings
+    ids, standings, strata = column[: CLOSING_ID_BYTES * n], column[CLOSING_ID_BYTES * n : -2 * n], column[-2 * n :]
+    answered = [
+        Closing(
+            period,
+            ids[CLOSING_ID_BYTES * i : CLOSING_ID_BYTES * (i + 1)],
+            Standing(standings[i] - 1),
+            StratumNumber(int.from_bytes(strata[2 * i : 2 * i + 2])),
         )
-        for (number, track), column in zip(survey.plan.numbered(upload.group), upload.symbols, strict=True)
-        for nth, node, symbol in _symbols(track, upload.span, column)
+        for i, period in enumerate(periods)
+        if standings[i]
     ]
-    return sorted(reports, key=lambda report: (report.node.end, report.track))
+    reports = [
+        Report(number, node, written - 1)
+        for (number, track), symbols in zip(plan.numbered(upload.group), upload.symbols, strict=True)
+        for node, written in _written(track, upload.span, symbols)
+        if written
+    ]
+    return upload.group, answered, reports
 
 
-def _symbols(track: Track, span: Node, column: bytes) -> Iterator[tuple[NodeNumber, Node, int]]:
+def _written(track: Track, span: Node, column: bytes) -> Iterator[tuple[NodeNumber, int]]:
     width, first = symbol_bytes(track.randomizer), max((span.start - track.first) // track.width + 1, 1)
     for at in range(0, len(column), width):
-        if written := int.from_bytes(column[at : at + width]):
-            number = NodeNumber(first + at // width)
-            yield number, track.node(number), written - 1
+        yield NodeNumber(first + at // width), int.from_bytes(column[at : at + width])

@@ -1,0 +1,622 @@
+"""`release`: a changelog in, a count published period after period, in one call; the command is a skin over it.
+
+Everything that can be refused is refused before anything is drawn or written. Called again with the same options, a
+release goes on where it stopped. What the curator is told of the data (how many entries were frozen, and how far off
+the count is for it; names that no row holds; values that nobody declared) is not private: it goes to whoever runs the
+release, never into what is published.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime
+from importlib.util import find_spec
+from math import ceil, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Concatenate, NamedTuple, ParamSpec, Protocol
+
+import numpy as np
+from changeling_protocol import Calendar, Constraint, UnixSeconds
+from changeling_statistics import (
+    ANSWER,
+    MICROSECONDS,
+    BadChangelog,
+    Changelog,
+    Columns,
+    Counts,
+    constraint_of,
+    format_duration,
+    format_instant,
+    parse_duration,
+    parse_instant,
+    read_csv,
+    read_frame,
+    read_parquet,
+)
+
+from .afterwards import check_windows, save_afterwards
+from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
+from .errors import UnusableChangelog
+from .guard import beyond, frozen
+from .ledger import Account, Charge, Ledger, ledger_beside, read_ledger
+from .linear_query import LinearQuery
+from .mechanism import Guarantee
+from .noise import Law, OpenDPNoise, PooledNoise
+from .offers import MechanismChoice, ReleaseMechanism, offered, root_mean_square
+from .output import Output, Row, read_rows
+from .queries import Mean, answer_query, best_weight, column_of, mean_of, names_in, numbers_of
+from .release_mechanisms import BEST, compared, in_words
+from .run import Release, run
+from .statement import About, Begun, Statement, about_release, begun, state_beside
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+DAY = 86_400
+MOST_NAMED = 5
+TOGETHER = 128
+"""Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
+NEEDED = ("opendp", "dp_accounting", "msgspec", "filelock")
+P = ParamSpec("P")
+
+
+class Frame(Protocol):
+    """A frame of pandas or polars: columns by their names. Neither library is imported for it."""
+
+    @property
+    def columns(self) -> Iterable[str]:
+        """The names of the columns."""
+        ...
+
+    def __getitem__(self, name: str, /) -> object:
+        """The column of this name."""
+        ...
+
+
+Source = Changelog | Frame | Path | str
+"""A changelog: read already, a frame, or a .csv, .csv.gz or .parquet file of entry, time, answer."""
+
+
+class Help(NamedTuple):
+    """The documentation of an option. panel: the heading that it stands under. text: its one line."""
+
+    panel: str
+    text: str
+
+
+WHAT, PROMISE, WHEN, HOW, FILES = "What is published", "What is promised", "When", "How", "Files"
+
+
+def _ignored(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOptions:
+    """The options of a release, for the function and for the command line, whose help they are.
+
+    on_note: called with each note and each aside as it arises. on_period: called with (period, last period) as these
+    are published. overwrite: write over an output that is no release's.
+    """
+
+    query: Annotated[str, Help(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")]
+    _: KW_ONLY
+    every: Annotated[str, Help(WHEN, "One release per so long: 15m, 1h, 1d.")]
+    epsilon: Annotated[Number | None, Help(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")] = (
+        None
+    )
+    at_most: Annotated[int | None, Help(PROMISE, "An entry mutates at most so often; insertion counts.")] = None
+    within: Annotated[
+        str | None, Help(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
+    ] = None
+    delta: Annotated[Number, Help(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = 0
+    rho: Annotated[Number | None, Help(PROMISE, "In place of both: of concentrated privacy (zCDP).")] = None
+    fixed: Annotated[bool, Help(PROMISE, "No entry ever holds two different answers: checked; less noise.")] = False
+    freeze: Annotated[bool, Help(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.")] = (
+        False
+    )
+    answers: Annotated[
+        Sequence[str] | None, Help(WHAT, "The answers there are, with commas between: `each answer` shows them.")
+    ] = None
+    start: Annotated[str | datetime | None, Help(WHEN, "When the first period begins, in ISO 8601.")] = None
+    until: Annotated[str | datetime | None, Help(WHEN, "When the last period ends, in ISO 8601.")] = None
+    through: Annotated[
+        str | datetime | None,
+        Help(WHEN, "Until when the changelog is whole: later periods wait. Now if left out."),
+    ] = None
+    mechanism: Annotated[str | None, Help(HOW, "One of those named below; the best if left out.")] = None
+    law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
+    branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
+    layers: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
+    adaptive: Annotated[bool, Help(PROMISE, "Holds where people react to what is published, too; more noise.")] = False
+    window: Annotated[str | None, Help(HOW, "Of swcr, or of --afterwards: 24h.")] = None
+    person: Annotated[
+        str | None, Help(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
+    ] = None
+    per_person: Annotated[int, Help(PROMISE, "A person has at most so many entries.")] = 1
+    budget: Annotated[
+        Budget | None,
+        Help(PROMISE, "What all releases of it may cost: 3, or 3,1e-6 with a delta, or rho=1/2."),
+    ] = None
+    ledger: Annotated[
+        Path | str | None, Help(FILES, "Where the releases of the changelog add up; CHANGELOG.ledger if left out.")
+    ] = None
+    changelog_id: Annotated[
+        str | None, Help(FILES, "What the changelog is called in its ledger; drawn if left out.")
+    ] = None
+    nodes: Annotated[bool, Help(WHAT, "Publish the noisy nodes as well.")] = False
+    afterwards: Annotated[
+        Path | str | None, Help(FILES, "The best estimates from all --nodes so far: a .csv or .jsonl file.")
+    ] = None
+    output: Annotated[
+        Path | str | None, Help(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.")
+    ] = None
+    overwrite: bool = False
+    on_note: Callable[[str], None] = field(default=_ignored, repr=False)
+    on_period: Callable[[int, int], None] = field(default=_ignored, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What is published so far.
+
+    output: the file. query: in words. calendar: all periods of the release, `last` of which have ended. published: how
+    many periods this call added. guarantee: what the whole release costs the unit of privacy. calendar_from_data: an
+    end of the calendar was read from the data, and is not protected. notes: what its reader should know, a sentence
+    each. asides: what the data say, for the curator alone: they are not private. about: what stands at the head of the
+    output. ledger: of all releases of the changelog, None where there is none.
+    """
+
+    output: Path
+    query: str
+    calendar: Calendar
+    last: int
+    published: int
+    guarantee: Guarantee
+    calendar_from_data: bool
+    notes: tuple[str, ...]
+    asides: tuple[str, ...]
+    about: About
+    ledger: Ledger | None
+
+    def rows(self) -> list[Row]:
+        """All that was published by then, a row for each period and column."""
+        every = read_rows(self.output) if self.output.exists() else []
+        return [row for row in every if row.period <= self.last]
+
+    def frame(self) -> "DataFrame":
+        """The same as a polars frame, with times as datetimes in UTC."""
+        import polars as pl
+
+        schema = {"period": pl.Int64, "time": pl.String, "name": pl.String}
+        numbers = {"estimate": pl.Float64, "standard_error": pl.Float64}
+        frame = pl.DataFrame(self.rows(), schema={**schema, **numbers}, orient="row")
+        return frame.with_columns(pl.col("time").str.to_datetime(time_zone="UTC"))
+
+
+def _with_options(
+    options: Callable[P, ReleaseOptions], call: Callable[[Source, ReleaseOptions], Released]
+) -> Callable[Concatenate[Source, P], Released]:
+    """The call, with the arguments of its options in place of them."""
+
+    def called(changelog: Source, /, *args: P.args, **kwargs: P.kwargs) -> Released:
+        return call(changelog, options(*args, **kwargs))
+
+    called.__doc__ = call.__doc__
+    return called
+
+
+def release_with(changelog: Source, options: ReleaseOptions) -> Released:
+    """Publish a count of a changelog continually, with standard errors; called again, it goes on where it stopped.
+
+        release(frame, "any answer", every="1h", epsilon=1, at_most=2, output="out.csv")
+
+    changelog: a `Changelog`, a frame of pandas or polars, or a .csv, .csv.gz or .parquet file, of entry, time, answer;
+    other columns are left alone. The other arguments are `ReleaseOptions`: the query, the length of a period, a budget
+    (`epsilon`, with a `delta` or without, or `rho`), and `at_most` or `within` are needed. A float counts as it is
+    written. The state beside the output, OUTPUT.state, holds true sums: keep it where the changelog is.
+
+    Returns what is published. Raises ValueError for what cannot be asked, UnusableChangelog for rows that contradict
+    themselves, ConstraintBroken before the period of an entry's breach, TimeReversed and BadState where changelog,
+    output, state or ledger are not those that the release began with, BudgetExhausted for more than `budget`.
+    """
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
+    wish = _wish(changelog, options)
+    log = changelog_of(changelog, Columns(column_of(options.query), options.person))
+    before = begun(state_beside(wish.output))
+    query, mean = _query(wish, log)
+    dates = calendar_for(log, wish.period, _iso(options.start), _iso(options.until), before)
+    spent = wish.spending
+    statement = Statement(
+        options.query, query, dates.calendar, wish.constraint, spent.each, spent.rho, spent.unit, options.freeze
+    )
+    if before is not None:
+        before.refuse_others(statement.terms())
+    listener = _Listener(options.on_note)
+    listener.hear_of_data(wish, log, statement, dates, before)
+    kept = _held_to_promise(log, statement) if options.freeze else log
+    if options.freeze:
+        listener.aside(_said_of_freezing(log, kept, query, dates.calendar))
+    mechanism = _mechanism(wish, statement, before, listener)
+    if options.afterwards is not None and not options.nodes:
+        check_windows(wish.choice.name, mechanism, mean is None, wish.window or 0)
+    guarantee = spent.guarantee(mechanism.guarantee)
+    error = root_mean_square(mechanism.variance, query, dates.calendar.periods) if mean is None else None
+    about = about_release(statement, dates.from_data, guarantee, mechanism, error)
+    names = tuple(name + mechanism.shows for name in query.names)
+    output = Output(wish.output, names, float(query.unit), about, mean, options.nodes)
+    account = _account(changelog, wish)
+    last = _last_period(dates.calendar, options.through)
+    job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite)
+    published, unknown = _follow(job, last, options.on_period)
+    if unknown:
+        listener.note("no standard error of this mechanism is known, so that column is empty")
+    if len(log) and int(log.time.max()) > dates.calendar.time(dates.calendar.periods) * MICROSECONDS:
+        listener.aside("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
+    if options.afterwards is not None and last:
+        head = Output(Path(options.afterwards), names, float(query.unit), about)
+        save_afterwards(wish.output, dates.calendar, wish.window, head, None if options.nodes else mechanism)
+    return Released(
+        wish.output,
+        options.query,
+        dates.calendar,
+        last,
+        published,
+        guarantee,
+        dates.from_data,
+        tuple(listener.notes),
+        tuple(listener.asides),
+        about,
+        None if account is None else read_ledger(account.path),
+    )
+
+
+release = _with_options(ReleaseOptions, release_with)
+
+
+# Options, read and checked
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """The options as they were read, before any data are. period: in seconds. window: in periods."""
+
+    options: ReleaseOptions
+    constraint: Constraint
+    period: int
+    window: int | None
+    choice: MechanismChoice
+    spending: Spending
+    answers: list[str] | None
+    output: Path
+
+
+def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
+    within = None if options.within is None else parse_duration(options.within)
+    constraint = constraint_of(_whole("at_most", options.at_most), within)
+    period = parse_duration(options.every)
+    window = None if options.window is None else _periods(options.window, period)
+    unit = Unit(options.person, _whole("per_person", options.per_person) or 0)
+    choice = _choice(options, window)
+    spent = spending(unit, options.epsilon, options.delta, options.rho)
+    output = _output(changelog, options.output)
+    check_output(output)
+    return _Wish(options, constraint, period, window, choice, spent, _named(options.answers), output)
+
+
+def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
+    """The mechanism that is asked for. ValueError where nodes or windows do not go with it."""
+    direct = window if options.afterwards is None or options.mechanism == "swcr" else None
+    shape = _whole("branching", options.branching), _whole("layers", options.layers)
+    name = options.mechanism or ("hdcr" if options.nodes else None)
+    choice = MechanismChoice(name, options.law, *shape, options.adaptive, direct)
+    if options.nodes and choice.name not in ("hdcr", "dcr"):
+        raise ValueError(f"--nodes: {choice.name} has no nodes that are published; hdcr and dcr have, --mechanism")
+    if options.afterwards is not None and not options.nodes and window is None:
+        raise ValueError("what is known afterwards is made from all --nodes of hdcr or dcr, or is windows: --window")
+    return choice
+
+
+def _output(changelog: Source, output: Path | str | None) -> Path:
+    if output is not None:
+        return Path(output)
+    if not isinstance(changelog, str | Path):
+        raise ValueError("a frame has no name that its output could have: say where to publish, output=")
+    return default_output(Path(changelog))
+
+
+def default_output(changelog: Path) -> Path:
+    """The output of a changelog's release where none is named: NAME.released.csv in the current folder."""
+    return Path(changelog.name.removesuffix(".gz")).with_suffix(".released.csv")
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    """A number as Python's own, be it NumPy's. ValueError for what is none."""
+    number = whole(value)
+    if value is not None and number is None:
+        raise ValueError(f"{name} is a whole number, got {value!r}")
+    return number
+
+
+def _periods(window: str, period: int) -> int:
+    """How many periods a window has. ValueError where it is no whole number of them."""
+    seconds = parse_duration(window)
+    if seconds % period:
+        raise ValueError(f"a window is a whole number of periods of {format_duration(period)}, got {window}")
+    return seconds // period
+
+
+def _named(answers: Sequence[str] | None) -> list[str] | None:
+    """The names of the answers, given as a list or with commas between. ValueError for an empty name."""
+    if answers is None:
+        return None
+    names = [name.strip() for name in answers.split(",")] if isinstance(answers, str) else list(answers)
+    if not all(names):
+        raise ValueError(f"one of the answers has no name: {answers!r}")
+    return names
+
+
+def _iso(instant: str | datetime | None) -> str | None:
+    return instant.isoformat() if isinstance(instant, datetime) else instant
+
+
+# The changelog, its calendar and its query
+
+
+def changelog_of(source: Source, columns: Columns = Columns()) -> Changelog:  # noqa: B008 frozen
+    """The changelog of a file, a frame or itself.
+
+    columns: which column holds the answers, and whose the entries are. Raises UnusableChangelog for rows that
+    contradict themselves or columns that are missing.
+    """
+    if isinstance(source, Changelog):
+        if columns.answer != ANSWER or (columns.owner is not None and source.owner is None):
+            raise UnusableChangelog(
+                f"a Changelog holds answers, and no column {columns.owner or columns.answer!a}: read it with that"
+            )
+        return source
+    try:
+        if not isinstance(source, str | Path):
+            return read_frame(source, columns=columns)
+        path = Path(source)
+        if path.exists() and not path.is_file():  # it may be read twice, which a pipe cannot be
+            raise ValueError(f"{path} is no file: a changelog is a .csv, .csv.gz or .parquet file")
+        return read_parquet(path, columns=columns) if path.suffix == ".parquet" else read_csv(path, columns=columns)
+    except BadChangelog as error:
+        raise UnusableChangelog(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Dates:
+    """A release's calendar. from_data: an end of it was read from the data. left: seconds at its end that are no whole
+    period."""
+
+    calendar: Calendar
+    from_data: bool
+    left: int
+
+
+def calendar_for(log: Changelog, period: int, start: str | None, until: str | None, begun: Begun | None) -> Dates:
+    """The calendar of a release of this changelog.
+
+    period: in seconds. start, until: ISO 8601; left out, as the release has begun, else as the data say: whole days, or
+    periods where these are longer, around the first and the last mutation.
+    ValueError where there is no period, or too many.
+    """
+    from_data = begun is None and (start is None or until is None)
+    if begun is not None:
+        start = start or format_instant(begun.calendar.start)
+        until = until or format_instant(begun.calendar.time(begun.calendar.periods))
+    day = max(DAY, period)
+    first = int(parse_instant(start)) if start else int(log.time.min()) // (day * MICROSECONDS) * day
+    if until:
+        end = int(parse_instant(until))
+        periods = (end - first) // period
+    else:
+        end = -(-int(log.time.max()) // (day * MICROSECONDS)) * day
+        end = end if start else max(end, first + day)  # all mutations at one midnight
+        periods = ceil((end - first) / period)
+    if end - first < period:
+        raise ValueError(f"from {format_instant(first)} to {format_instant(end)} there is no period")
+    left = (end - first) % period if until else 0
+    remembered = begun is not None and begun.saved.calendar_from_data
+    check_periods(periods)
+    return Dates(Calendar(first, period, periods), from_data or remembered, left)
+
+
+def _last_period(calendar: Calendar, through: str | datetime | None) -> int:
+    """The last period that has ended by then, now if left out."""
+    instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
+    return calendar.closed(UnixSeconds(instant))
+
+
+def _query(wish: _Wish, log: Changelog) -> tuple[LinearQuery, Mean | None]:
+    options, spent = wish.options, wish.spending
+    law = wish.choice.law if spent.rho is None else Law.GAUSSIAN
+    weight = best_weight(wish.constraint, options.fixed, law, spent.delta)
+    query = answer_query(options.query, log.answers, wish.answers, options.fixed, weight)
+    mean = mean_of(options.query, weight)
+    if mean is not None and wish.choice.name == "swcr":
+        raise ValueError("a mean is of what is there, and swcr publishes changes: take a sum")
+    return query, mean
+
+
+def _held_to_promise(log: Changelog, statement: Statement) -> Changelog:
+    """What is left once entries, and persons, are held to their promise."""
+    unit = statement.unit
+    within = log if unit.column is None else log.take(~beyond(log, unit.most))
+    return frozen(within, statement.constraint, statement.query.fixed)
+
+
+# Mechanism, account, and the run
+
+
+def _mechanism(
+    wish: _Wish, statement: Statement, before: Begun | None, listener: "_Listener"
+) -> ReleaseMechanism[object]:
+    """The mechanism that is asked for, or with which the release has begun; the listener hears why."""
+    begun_with = None if before is None else before.saved.terms.mechanism
+    asked = wish.choice.asked(
+        statement.query, statement.calendar, statement.constraint, *wish.spending.each, begun_with, statement.rho
+    )
+    if before is not None:
+        return offered(wish.choice.name).make(asked)
+    if wish.choice.name == BEST.name:
+        predicted = compared(asked)
+        listener.note(in_words(asked, predicted))
+        return predicted[0].made
+    offer = offered(wish.choice.name)
+    made = offer.make(asked)
+    if offer.good_for:
+        usual = MechanismChoice(adaptive=wish.options.adaptive).asked(
+            statement.query, statement.calendar, statement.constraint, *wish.spending.each, None, statement.rho
+        )
+        best = compared(usual)[0]
+        expected = root_mean_square(made.expected_variance, statement.query, statement.calendar.periods)
+        own = "nobody can say how far it errs" if expected is None else f"expect it to err by about {expected:.4g}"
+        listener.note(
+            f"{offer.name} is good for {offer.good_for}; here {own}, {best.name} by {best.error:.4g} (standard error, "
+            "root mean square over the calendar)"
+        )
+    return made
+
+
+def _account(source: Source, wish: _Wish) -> Account | None:
+    """What the release is charged to: the ledger that is named, else the one beside the file."""
+    options = wish.options
+    path = ledger_beside(source) if options.ledger is None else Path(options.ledger)
+    if path is None:
+        if options.budget is not None or options.changelog_id is not None:
+            raise ValueError("a frame has no ledger beside it: name one, ledger=")
+        return None
+    check_output(path)
+    charge = Charge.of(str(wish.output), options.query, wish.spending.cost)
+    return Account(path, wish.spending.unit, charge, options.changelog_id, total_of(options.budget))
+
+
+def _follow(job: Release, last: int, on_period: Callable[[int, int], None]) -> tuple[int, bool]:
+    """How many periods were published, and whether their standard error is unknown."""
+    published, unknown = 0, False
+    try:
+        for period, level in run(job, PooledNoise(OpenDPNoise()), last, together=TOGETHER):
+            on_period(period, last)
+            published, unknown = published + 1, isnan(level.variance)
+    except OSError as error:
+        raise OSError(f"{error}; nothing is lost: once that is mended, the same command goes on") from error
+    return published, unknown
+
+
+# What the curator hears
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """Collects what is said, and passes it on as it arises. Asides tell of the data: they are for the curator alone."""
+
+    tell: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
+    asides: list[str] = field(default_factory=list)
+
+    def note(self, sentence: str) -> None:
+        """Say something that every reader of the release may know."""
+        self.notes.append(sentence)
+        self.tell(sentence)
+
+    def aside(self, sentence: str) -> None:
+        """Say something of the data."""
+        self.asides.append(sentence)
+        self.tell(f"not private, for the curator alone: {sentence}")
+
+    def hear_of_data(
+        self, wish: _Wish, log: Changelog, statement: Statement, dates: Dates, before: Begun | None
+    ) -> None:
+        """Say what is to be known of calendar and answers before anything is drawn."""
+        if before is None and dates.from_data:
+            self.note(
+                "the calendar is read from the data, whole days around its first and last mutation; where one entry "
+                "could be seen in that, give --start and --until"
+            )
+        if dates.left:
+            self.note(
+                f"the last {format_duration(dates.left)} before --until are no whole period, and are not released"
+            )
+        for sentence in (
+            *_said_of_names(wish, log, statement.query),
+            *_said_of_numbers(wish.options.query, log),
+        ):
+            self.aside(sentence)
+
+
+def _said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calendar: Calendar) -> str:
+    """How many entries were frozen, how many mutations that left out, and how far off the worst column ever is.
+
+    log: as it was read. kept: what is released.
+    """
+    if len(kept) == len(log):
+        return "--freeze froze no entry"
+    entries, counts = np.unique(log.entry, return_counts=True)
+    left = np.bincount(kept.entry, minlength=len(log.entries))[entries]
+    touched = int(np.count_nonzero(left < counts))
+    off = _true_levels(kept, query, calendar) - _true_levels(log, query, calendar)
+    worst = np.unravel_index(np.argmax(np.abs(off)), off.shape)
+    far = float(off[worst] * query.unit)
+    when = format_instant(calendar.time(int(worst[0]) + 1))
+    return (
+        f"--freeze froze {_counted(touched, 'entry', 'entries')} of {len(entries):,} and left out "
+        f"{_counted(len(log) - len(kept), 'mutation', 'mutations')} of {len(log):,}: what is counted is off by up to "
+        f"{far:+,.6g} ({query.names[int(worst[1])]}, at {when}), whatever its standard error"
+    )
+
+
+def _true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
+    """The query at the ends of the periods, without noise, shape (periods, w), in units."""
+    mutations = log.mutations()
+    period = mutations.period_of(calendar.start, calendar.period)
+    inside = period <= calendar.periods
+    changes = np.zeros((calendar.periods, query.width), np.int64)
+    moved = query.cells[mutations.new[inside]] - query.cells[mutations.old[inside]]
+    np.add.at(changes, period[inside] - 1, moved)
+    levels: Counts = np.cumsum(changes, axis=0)
+    return levels
+
+
+def _said_of_names(wish: _Wish, log: Changelog, query: LinearQuery) -> Iterator[str]:
+    """Names that no row holds, and values that nobody declared, a sentence each."""
+    declared, held = wish.answers, set(log.answers)
+    wanted = [*names_in(wish.options.query), *(declared or [])]
+    if missing := [name for name in dict.fromkeys(wanted) if name not in held]:
+        yield f"no row holds {_list(missing)}"
+    if declared is None:
+        return
+    states = [state for state, name in enumerate(log.answers, 1) if name not in declared]
+    if states:
+        unknown = [log.answers[state - 1] for state in states]
+        rows = int(np.isin(log.state, states).sum())
+        where = "counted as other" if "other" in query.names and "other" not in declared else "counted nowhere"
+        if query.width == 1 and bool(query.cells[states].all()):
+            where = "counted, as the query counts them all"
+        yield (
+            f"{_counted(rows, 'row holds', 'rows hold')} one of {_counted(len(unknown), 'answer', 'answers')} that "
+            f"nobody declared, {_list(unknown)}: {where}"
+        )
+
+
+def _said_of_numbers(query: str, log: Changelog) -> Iterator[str]:
+    """Of a sum or a mean: answers that are no numbers, and those that are clipped, a sentence each."""
+    if (numbers := numbers_of(query, log.answers)) is None:
+        return
+    no_numbers = [state for state, name in enumerate(log.answers, 1) if name not in numbers.values]
+    clipped = [state for state, name in enumerate(log.answers, 1) if numbers.is_clipped(name)]
+    for states, said in ((no_numbers, "hold what is no finite number, and add nothing"), (clipped, "are clipped")):
+        if rows := int(np.isin(log.state, states).sum()):
+            yield f"{rows:,} of {int((log.state > 0).sum()):,} values {said}"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(map(repr, names[:MOST_NAMED])) + more

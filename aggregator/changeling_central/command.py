@@ -1,0 +1,122 @@
+"""`changeling release`: the function `release` on a command line, with an option for each of `ReleaseOptions`."""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, get_args, get_type_hints
+
+import typer
+from changeling_statistics import format_duration, format_instant
+from rich.console import Console
+from rich.progress import Progress
+
+from .afterwards import save_release_plot
+from .api import FILES, Help, Released, ReleaseOptions, default_output, release_with
+from .budget import check_output, exact
+from .offers import all_offers
+from .output import read_about
+from .statement import state_beside
+
+PICTURES = (".png", ".svg", ".pdf")
+MECHANISMS = "\n\n".join(f"{offer.name}: {offer.summary}" for offer in all_offers())
+"""What `--mechanism` takes, a line each: the end of the command's help."""
+
+
+def release(changelog: Path, plot: Path | None = None, **given: object) -> None:
+    """Publish a count of a changelog continually, with standard errors; run again, it goes on where it stopped.
+
+    A query may name any column. A sum or a mean (mean of price from 0 to 100 by 5) clips and rounds; an answer that is
+    no finite number adds 0. Give --start and --until: else they are read from the data, and not protected.
+
+    The losses of all releases of a changelog add up in a ledger beside it. What is said here as not private comes from
+    the data: keep it to yourself.
+
+    The state beside the output (OUTPUT.state) holds true sums: keep it where the changelog is kept.
+    """
+    if plot is not None:
+        _check_plot(plot, changelog)
+    output = Path(str(given.pop("output"))) if given["output"] else default_output(changelog)
+    overwrite = _asks_before_overwriting(output)
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("releasing", total=None)
+        options = ReleaseOptions(
+            **{**given, "output": output},  # type: ignore[arg-type]  # as the signature below has them
+            overwrite=overwrite,
+            on_note=_say,
+            on_period=lambda period, last: progress.update(task, completed=period, total=last),
+        )
+        released = release_with(changelog, options)
+    _conclude(options, released)
+    if plot is not None and released.last:  # before the first period has ended there is nothing to draw
+        price = f"ρ = {options.rho}" if options.epsilon is None else f"ε = {str(options.epsilon).strip()}"
+        title = f"{options.query}, every {format_duration(released.calendar.period)}, {price}"
+        save_release_plot(released.output, plot, title)
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    """The command's parameters: the changelog, an option for each field that has a help, and the picture."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    argument = typer.Argument(help="A .csv, .csv.gz or .parquet file of entry,time,answer; an empty answer deletes.")
+    yield inspect.Parameter("changelog", keyword, annotation=Annotated[Path, argument])
+    defaults = inspect.signature(ReleaseOptions).parameters
+    for name, hint in get_type_hints(ReleaseOptions, include_extras=True).items():
+        kind, *more = get_args(hint) or (hint,)
+        described = next((each for each in more if isinstance(each, Help)), None)
+        if described is None:
+            continue
+        taken = (
+            kind if kind in (bool, int, int | None) else str if defaults[name].default == inspect._empty else str | None
+        )
+        flags = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else [])]
+        option = typer.Option(*flags, help=described.text, rich_help_panel=described.panel)
+        default = defaults[name].default
+        yield inspect.Parameter(
+            name,
+            keyword,
+            default=str(default) if default == 0 and kind is not bool else default,
+            annotation=Annotated[taken, option],
+        )
+    picture = typer.Option(help="Draw what was published: .png, .svg, .pdf.", rich_help_panel=FILES)
+    yield inspect.Parameter("plot", keyword, default=None, annotation=Annotated[Path | None, picture])
+
+
+release.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]
+
+
+def _asks_before_overwriting(output: Path) -> bool:
+    """Whether the user, asked, lets a file that is no release's be written over; False where there is none to ask."""
+    if not output.is_file() or state_beside(output).exists() or not sys.stdin.isatty() or read_about(output):
+        return False
+    return typer.confirm(f"{output} exists, and is no release that could go on. Overwrite it?", abort=True, err=True)
+
+
+def _conclude(options: ReleaseOptions, released: Released) -> None:
+    """Say what is published, until when, and what it costs."""
+    for key, value in released.about:
+        _say(f"{key}: {value}")
+    calendar, last = released.calendar, released.last
+    end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
+    delta = f", delta {str(options.delta).strip()}" * (exact(options.delta) > 0)
+    cost = f"rho {options.rho}" if options.epsilon is None else f"epsilon {str(options.epsilon).strip()}{delta}"
+    given = ", given the calendar, which was read from the data and is not protected" * released.calendar_from_data
+    whom = "an entry" if options.person is None else "a person"
+    _say(
+        f"published {released.published} periods, until {end}, to {released.output}; the whole release costs {whom} "
+        f"at most {cost}{given}"
+    )
+    if released.ledger is not None:
+        _say(released.ledger.said())
+
+
+def _check_plot(plot: Path, changelog: Path) -> None:
+    """Known before the release, not after: ValueError for another kind of file, no folder, and the changelog itself."""
+    if plot.suffix not in PICTURES:
+        raise ValueError(f"a picture is a .png, .svg or .pdf file, got {plot.name}")
+    check_output(plot)
+    if plot.exists() and plot.samefile(changelog):
+        raise ValueError(f"{plot} is the changelog: a picture would be written over it")
+
+
+def _say(sentence: str) -> None:
+    typer.echo(f"changeling: {sentence}", err=True)

@@ -1,0 +1,403 @@
+"""The ledger of a changelog: what its releases have cost together, in a file that stays beside it.
+
+Losses of several releases of one changelog add up (`composition`). The file says whose it is by an id that knows
+nothing of the content, as that grows: chosen by the curator, or drawn with the first release. It is read, checked and
+replaced in one piece, under a lock; damaged, of another changelog, or gone, it is refused. A release is charged whole,
+once, by an id of its own, after its state is kept and before anything is drawn: whatever is killed, nothing is drawn
+that is not charged, and nothing is charged twice.
+
+The ledger also remembers how far each release has drawn, which an older output and an older state cannot know. Every
+flush of a release has a random tag. The ledger has the tag of the last flush that may have been published, and that of
+one which is about to be drawn; the state has its own tag and the one before. The order of writes is
+
+    ledger: about to draw under t'      state: drawn under t', after t      ledger: t' is drawn      output: its rows
+
+Killed between any two, a release goes on: a t' that never reached the state was seen by nobody, one that did is marked
+as drawn and its rows are published. A state that was put back has a tag that the ledger has left behind, a ledger that
+was put back lacks the state's tag, and of two processes that draw after the same tag one finds that the other has
+announced itself, before it publishes. So a flush is drawn twice, or its charge forgotten, only where every file that
+was written since was put back together.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+
+from .budget import Unit
+from .composition import Cost, number, refuse_beyond, total
+from .errors import BadState, BudgetExhausted
+from .saved import held, replaced
+from .statement import Mark, begun
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a ledger knows of a release.
+
+    period: the last that may have been published. tag: of its flush, "" before the release has begun. about: the tag of
+    a flush that is about to be drawn, "" for none.
+    """
+
+    period: int = 0
+    tag: str = ""
+    about: str = ""
+
+    def settled(self, mark: Mark, published: bool) -> "Drawn":
+        """What the ledger knows once a release goes on from this state.
+
+        published: whether the output holds rows of the state's flush already.
+        Raises BadState, which says what is older than what, for a state that does not follow what the ledger knows.
+        """
+        if mark.tag == self.tag:
+            return self
+        if mark.tag == self.about and mark.before == self.tag and not published:  # killed before it was marked
+            return Drawn(mark.period, mark.tag)
+        if mark.period < self.period:
+            raise BadState(
+                f"this output is older than what the ledger says was drawn: its state ends with period {mark.period}, "
+                f"and the ledger knows of draws until period {self.period}, so going on would draw again for what was "
+                "published; put the newer output and state back, or choose another output"
+            )
+        if mark.period > self.period or mark.tag == self.about:
+            raise BadState(
+                f"the ledger is older than this output: it knows of draws until period {self.period}, and the state "
+                f"ends with period {mark.period}, so what was charged since may be missing; put the newer ledger back"
+            )
+        raise BadState(
+            f"the draws until period {self.period} that the ledger knows of are others than this state's: the release "
+            "went on from a copy or a backup; go on with that one, or choose another output"
+        )
+
+    def announced(self, mark: Mark, about: str) -> "Drawn":
+        """With a flush that is about to be drawn after the state's. BadState where another process was faster."""
+        if mark.tag != self.tag:
+            raise _fork()
+        return replace(self, about=about)
+
+    def marked(self, mark: Mark) -> "Drawn":
+        """With the flush of this state as drawn. BadState where another process was faster: nothing is published."""
+        if (self.tag, self.about) != (mark.before, mark.tag):
+            raise _fork()
+        return Drawn(mark.period, mark.tag)
+
+
+def _fork() -> BadState:
+    return BadState("another process goes on with a copy of this release: nothing of this flush was published")
+
+
+VERSION = 2
+"""Of the file's form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one release costs. release: its id. output, query: of it, in words.
+
+    epsilon, delta, rho: as fractions; what is rho-zCDP is charged in rho alone, else that is None. drawn: how far it
+    has drawn.
+    """
+
+    release: str
+    output: str
+    query: str
+    epsilon: str
+    delta: str
+    rho: str | None = None
+    drawn: Drawn = field(default_factory=Drawn)
+
+    @classmethod
+    def of(cls, output: str, query: str, cost: Cost) -> "Charge":
+        """Of a release that is to come, whose id is still to be given."""
+        rho = None if cost.rho is None else str(cost.rho)
+        return cls("", output, query, str(cost.epsilon), str(cost.delta), rho)
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return Cost(Fraction(self.epsilon), Fraction(self.delta), None if self.rho is None else Fraction(self.rho))
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """changelog: whose it is. unit: of whom the costs speak. charges: of all releases so far.
+
+    epsilon, delta: the budget of them all, as fractions; rho: that, where it is in rho. None where none was set.
+    """
+
+    changelog: str
+    unit: str
+    epsilon: str | None = None
+    delta: str | None = None
+    rho: str | None = None
+    charges: tuple[Charge, ...] = ()
+
+    @property
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """The sums of (epsilon, delta), without what is charged in rho."""
+        epsilon = sum((Fraction(charge.epsilon) for charge in self.charges), Fraction(0))
+        return epsilon, sum((Fraction(charge.delta) for charge in self.charges), Fraction(0))
+
+    @property
+    def spent_rho(self) -> Fraction:
+        """The sum of what is charged in rho."""
+        return sum((Fraction(charge.rho or 0) for charge in self.charges), Fraction(0))
+
+    @property
+    def budget(self) -> Cost | None:
+        """Of all releases together; None where none was set."""
+        if self.rho is not None:
+            return Cost(Fraction(0), Fraction(0), Fraction(self.rho))
+        return None if self.epsilon is None else Cost(Fraction(self.epsilon), Fraction(self.delta or 0))
+
+    @property
+    def costs(self) -> list[Cost]:
+        """Of each release."""
+        return [charge.cost for charge in self.charges]
+
+    def charged(self, charge: Charge) -> "Ledger":
+        """With one more release, or as it is where that is in it.
+
+        Raises BudgetExhausted where it is too much, and ValueError for a cost below 0, which would give some back, and
+        for one that is not of the budget's kind.
+        """
+        if any(other.release == charge.release for other in self.charges):
+            return self
+        cost = charge.cost
+        if min(cost.epsilon, cost.delta, cost.rho or 0) < 0:
+            raise ValueError(f"a cost is not negative, got {charge.epsilon}, {charge.delta} and {charge.rho or 0}")
+        if self.budget is not None:
+            refuse_beyond(self.budget, self.costs, cost)
+        return replace(self, charges=(*self.charges, charge))
+
+    def drawn(self, release: str) -> Drawn | None:
+        """How far the release with this id has drawn; None where it is not charged."""
+        return next((charge.drawn for charge in self.charges if charge.release == release), None)
+
+    def with_drawn(self, release: str, drawn: Drawn) -> "Ledger":
+        """With the release as far as it now has drawn."""
+        return replace(
+            self, charges=tuple(replace(c, drawn=drawn) if c.release == release else c for c in self.charges)
+        )
+
+    def said(self) -> str:
+        """What the releases have cost, in a sentence; by which composition, where it is not the sum."""
+        budget, added = self.budget, total(self.budget, self.costs)
+        releases = f"{len(self.charges)} release" + "s" * (len(self.charges) != 1)
+        whom = "an entry" if self.unit == "entry" else "a person"
+        head = f"{releases} of the changelog {self.changelog} cost {whom} "
+        if budget is None or added is None:
+            return head + self._sums()
+        if budget.rho is not None:
+            return f"{head}{added.cost.said()} of {number(budget.rho)}"
+        at = f", delta {number(added.cost.delta)}" if added.cost.delta else ""
+        way = "" if added.way == "basic" else f", by {added.way} composition (they add up to {self._sums()})"
+        return f"{head}epsilon {number(added.cost.epsilon)} of {number(budget.epsilon)}{at}{way}"
+
+    def _sums(self) -> str:
+        epsilon, delta = self.spent
+        parts = [Cost(epsilon, delta).said()] * bool(epsilon or not self.spent_rho)
+        return " and ".join([*parts, *[f"rho {number(self.spent_rho)}"] * bool(self.spent_rho)])
+
+
+OTHERS = "as it holds what other releases have cost"
+
+
+def read_ledger(path: Path) -> Ledger | None:
+    """The ledger in this file, None where there is none. Raises BadState for one that is not whole."""
+    try:
+        written = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        whole = json.loads(written)
+        if whole["version"] != VERSION:
+            raise BadState(f"{path} was written by another version of changeling: go on with that one")
+        ledger = _of_fields(whole["ledger"])
+        if _text(ledger) != written:
+            raise ValueError
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
+        raise BadState(f"{path} is not a whole ledger: put it back as it was, {OTHERS}") from error
+    return ledger
+
+
+def _of_fields(fields: Mapping[str, object]) -> Ledger:
+    listed = fields["charges"]
+    if not isinstance(listed, list):
+        raise TypeError
+    charges = tuple(Charge(**{**charge, "drawn": Drawn(**charge["drawn"])}) for charge in listed)
+    ledger = Ledger(**{**fields, "charges": charges})  # type: ignore[arg-type]
+    texts = [ledger.changelog, ledger.unit]
+    for charge in charges:
+        parts = {**asdict(charge), **asdict(charge.drawn)}
+        texts += [parts[name] for name in parts if name not in ("drawn", "period", "rho")]
+        if type(charge.drawn.period) is not int or charge.drawn.period < 0:
+            raise ValueError
+    costs = [*ledger.costs, *[budget for budget in (ledger.budget,) if budget is not None]]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError
+    if any(min(cost.epsilon, cost.delta, cost.rho or 0) < 0 for cost in costs):
+        raise ValueError
+    return ledger
+
+
+def _text(ledger: Ledger) -> bytes:
+    fields = asdict(ledger)
+    digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({"version": VERSION, "ledger": fields, "sha256": digest}, indent=2) + "\n").encode()
+
+
+def write_ledger(path: Path, ledger: Ledger) -> None:
+    """Put the ledger into this file, in one piece and on the disk, unless it is there already."""
+    if read_ledger(path) != ledger:
+        replaced(path, _text(ledger))
+
+
+WAIT = 30.0
+"""Seconds that a release waits for another to have written the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A release that is to be charged to the ledger at `path`.
+
+    unit: what the release protects. charge: what it costs; its release id is still to come. changelog: the id that the
+    ledger must have, or is made with; None for any. budget: of all releases, None to leave it as it is.
+    """
+
+    path: Path
+    unit: Unit
+    charge: Charge
+    changelog: str | None = None
+    budget: Cost | None = None
+
+    def __post_init__(self) -> None:
+        if self.path.is_symlink():  # it would be replaced by a second ledger
+            object.__setattr__(self, "path", self.path.resolve())
+
+    def opened(self, release: str | None, known: str) -> str:
+        """The id of the ledger's changelog, which is made where there is none; nothing is charged.
+
+        release: its id, None before it has begun. known: the changelog's id that it began with, "" for none.
+        Raises BadState for a damaged ledger, one of another changelog, and one that is gone; BudgetExhausted where
+        the release is more than what is left; ValueError for another unit, and for a budget that would be raised.
+        """
+        with held(self.path, WAIT):
+            ledger = self._ledger(known)
+            self._charged(ledger, release or "")
+            write_ledger(self.path, ledger)
+            return ledger.changelog
+
+    def settled(
+        self, release: str, known: str, mark: Mark | None = None, published: bool = False, charged: bool = False
+    ) -> Ledger:
+        """Charge the release, durably, unless it is.
+
+        mark: what its state knows, None for what is drawn at once. published: the output holds rows of the state's
+        flush. charged: it was charged before, so a ledger without it is an older one. The other arguments and errors:
+        as of `opened`, and BadState where output, state or ledger is an older one.
+        """
+        with held(self.path, WAIT):
+            before = self._ledger(known)
+            if charged and before.drawn(release) is None:
+                raise BadState(
+                    f"the ledger {self.path} is older than this release, which it does not hold: put the newer one back"
+                )
+            ledger = self._charged(before, release)
+            if mark is not None:
+                there = before.drawn(release) or Drawn(mark.period, mark.tag)
+                ledger = ledger.with_drawn(release, self._said(lambda: there.settled(mark, published)))
+            write_ledger(self.path, ledger)
+            return ledger
+
+    def announced(self, release: str, known: str, mark: Mark, about: str) -> None:
+        """Say, durably, that a flush is about to be drawn. about: its tag. mark: what the state knows before it.
+
+        Raises BadState where another process drew from the same state, and for a ledger that was changed meanwhile.
+        """
+        self._follow(release, known, lambda drawn: drawn.announced(mark, about))
+
+    def marked(self, release: str, known: str, mark: Mark) -> None:
+        """Say, durably, that the flush of the state is drawn and will be published. Errors: as of `announced`."""
+        self._follow(release, known, lambda drawn: drawn.marked(mark))
+
+    def _follow(self, release: str, known: str, step: Callable[[Drawn], Drawn]) -> None:
+        with held(self.path, WAIT):
+            ledger = self._ledger(known)
+            there = ledger.drawn(release)
+            if there is None:
+                raise BadState(f"{self.path} no longer holds this release: put it back, {OTHERS}")
+            write_ledger(self.path, ledger.with_drawn(release, self._said(lambda: step(there))))
+
+    def _said(self, step: Callable[[], Drawn]) -> Drawn:
+        try:
+            return step()
+        except BadState as error:
+            raise BadState(f"{self.charge.output}, {self.path.name}: {error}") from error
+
+    def _charged(self, ledger: Ledger, release: str) -> Ledger:
+        for charge in ledger.charges:
+            if charge.release == release and _goes_on_elsewhere(charge, Path(self.charge.output)):
+                raise BadState(
+                    f"{self.charge.output} goes on from a copy of the state of {charge.output}, which is charged once: "
+                    "both would draw for the same nodes; go on with that one, or choose another output"
+                )
+        try:
+            return ledger.charged(replace(self.charge, release=release))
+        except BudgetExhausted as error:
+            raise BudgetExhausted(f"{self.path}: {error}") from error
+
+    def _ledger(self, known: str) -> Ledger:
+        ledger = read_ledger(self.path)
+        if ledger is None and known:
+            raise BadState(f"{self.path}, which this release is charged to, is gone: put it back, {OTHERS}")
+        if ledger is None:
+            ledger = Ledger(self.changelog or token_hex(8), self.unit.name)
+        for wanted in (known, self.changelog):
+            if wanted and wanted != ledger.changelog:
+                raise BadState(
+                    f"{self.path} is the ledger of the changelog {ledger.changelog!r}, not of {wanted!r}: "
+                    "name the right one, --ledger"
+                )
+        if ledger.unit not in ("entry", self.unit.name):
+            raise ValueError(
+                f"{self.path} adds up what a {ledger.unit} loses, which a release that protects {self.unit.said} does "
+                "not bound"
+            )
+        return self._with_budget(ledger)
+
+    def _with_budget(self, ledger: Ledger) -> Ledger:
+        if (wanted := self.budget) is None:
+            return ledger
+        if (there := ledger.budget) is not None:
+            if (there.rho is None) != (wanted.rho is None):
+                raise ValueError(f"the budget in {self.path} was set once, as {there.said()}: lower it in kind")
+            parts = ((wanted.epsilon, there.epsilon), (wanted.delta, there.delta), (wanted.rho or 0, there.rho or 0))
+            if any(a > b for a, b in parts):
+                raise ValueError(f"the budget in {self.path} was set once, and is lowered at most, never raised")
+        added = total(wanted, ledger.costs)
+        if added is None or not added.fits(wanted):
+            raise BudgetExhausted(f"{self.path}: {ledger.said()}, which is more than the budget asked for")
+        if wanted.rho is not None:
+            return replace(ledger, rho=str(wanted.rho))
+        return replace(ledger, epsilon=str(wanted.epsilon), delta=str(wanted.delta))
+
+
+def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
+    """Whether the output that was charged is another one and still has the state of this release: it was copied."""
+    charged = Path(charge.output)
+    if charged.absolute() == output.absolute() or (charged.exists() and output.exists() and charged.samefile(output)):
+        return False
+    try:
+        there = begun(charged.with_name(charged.name + ".state"))
+    except BadState:
+        return False
+    return there is not None and there.saved.charge == charge.release
+
+
+def ledger_beside(source: object) -> Path | None:
+    """Where the ledger of a changelog is that is a file: CHANGELOG.ledger; None for any other changelog."""
+    return Path(f"{source}.ledger") if isinstance(source, str | Path) else None

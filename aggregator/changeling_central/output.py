@@ -1,0 +1,197 @@
+"""A release's rows on disk, CSV or JSON lines by the file's suffix, appended at a known place.
+
+The place is part of the saved state: after a crash the file is cut back to it and the pending rows are written again,
+byte for byte, so that no row is missing, doubled or torn. The file opens with what the release says of itself.
+"""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import dropwhile, takewhile
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from changeling_statistics import format_instant
+
+from .errors import BadState
+from .nodes import Level
+from .queries import Mean, Shown
+from .saved import flush_folder, naming
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
+
+COLUMNS = ("period", "time", "name", "estimate", "standard_error")
+
+
+class Row(NamedTuple):
+    """What was published of one column at the end of one period.
+
+    period: from 1 on. time: its end, ISO 8601. name: of the column. estimate: neither rounded nor clipped.
+    standard_error: None where none is known.
+    """
+
+    period: int
+    time: str
+    name: str
+    estimate: float
+    standard_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth.
+
+    about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. nodes:
+    whether the nodes that a level came with are written behind it.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    unit: float
+    about: tuple[tuple[str, str], ...] = ()
+    mean: Mean | None = None
+    nodes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.path.suffix not in (".csv", ".jsonl"):
+            raise ValueError(f"the output is a .csv or a .jsonl file, got {self.path.name}")
+
+    def header(self) -> bytes:
+        """What the file begins with: what is said of the release, in lines that begin with a # or in one object.
+
+        Then, in CSV, the names of the columns.
+        """
+        if self.path.suffix == ".jsonl":
+            return (json.dumps({"release": dict(self.about)}, ensure_ascii=False) + "\n").encode() * bool(self.about)
+        said = "".join(f"# {key}: {' '.join(value.split())}\n" for key, value in self.about)
+        return (said + ",".join(COLUMNS) + "\n").encode()
+
+    def rows(self, period: int, time: float, level: Level) -> bytes:
+        """The file's rows of one period, one a column. An unknown standard error is an empty field, or null.
+
+        time: the end of the period, Unix seconds.
+        """
+        return written_rows(self.path.suffix, period, time, [*self._levels(level), *self._nodes(level)])
+
+    def _levels(self, level: Level) -> list[Shown]:
+        if not level.values.size:
+            return []
+        if self.mean is not None:
+            return self.mean.shown(level)
+        error = sqrt(level.variance) * self.unit
+        return [
+            Shown(name, value * self.unit, error) for name, value in zip(self.names, level.values.tolist(), strict=True)
+        ]
+
+    def _nodes(self, level: Level) -> list[Shown]:
+        return [
+            Shown(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit)
+            for each in (level.nodes if self.nodes else ())
+            for name, value in zip(self.names, each.values.tolist(), strict=True)
+        ]
+
+    def size(self) -> int:
+        """How many bytes there are; 0 where there is no file."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def published(self, at: int) -> "HASH":
+        """The running SHA-256 of the first `at` bytes. Raises BadState where the file is shorter."""
+        if self.size() < at:
+            raise BadState(
+                f"{self.path} has lost rows that were published: put the file back, or choose another output and "
+                "count what this one cost"
+            )
+        running = sha256()
+        if at:
+            with self.path.open("rb") as file:
+                while at and (part := file.read(min(at, 2**20))):
+                    running.update(part)
+                    at -= len(part)
+        return running
+
+    def torn(self, at: int, rows: bytes) -> bool:
+        """Whether what follows byte `at` is what a crash leaves of these rows: as many bytes or fewer, some zero."""
+        if not self.path.exists():
+            return True
+        with self.path.open("rb") as file:
+            file.seek(at)
+            tail = file.read(len(rows) + 1)
+        return len(tail) <= len(rows) and all(byte in (0, row) for byte, row in zip(tail, rows, strict=False))
+
+    def append(self, at: int, rows: bytes) -> int:
+        """Write the rows at byte `at`, cutting whatever else follows, to the disk. Returns where the next ones go."""
+        new = not self.path.exists()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        with naming(self.path), os.fdopen(descriptor, "r+b") as file:
+            file.seek(at)
+            if file.read() != rows:
+                file.truncate(at)
+                file.seek(at)
+                file.write(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            flush_folder(self.path.parent)
+        return at + len(rows)
+
+
+def written_rows(suffix: str, period: int, time: float, shown: Sequence[Shown]) -> bytes:
+    """The rows of one period, in a file with this suffix. time: the end of the period, Unix seconds."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for name, value, error in shown:
+        row = (period, format_instant(time), name, float(value), float(error) if error == error else None)
+        if suffix == ".csv":
+            writer.writerow(["" if field is None else field for field in row])
+        else:
+            text.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
+    return text.getvalue().encode()
+
+
+def node_name(name: str, periods: int) -> str:
+    """The name of a row that holds a node. name: of the column. periods: how wide the node is."""
+    return f"{name}, change over {periods} period{'s' * (periods > 1)}"
+
+
+def over_window(periods: int) -> str:
+    """What is added to a column's name where it is its change over a window of so many periods."""
+    return f", change over the window of {periods} period{'s' * (periods > 1)}"
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """What is said of a release at the head of its .csv or .jsonl file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".jsonl":
+            said: dict[str, str] = json.loads(next(file, "{}")).get("release", {})
+            return said
+        heads = (line[2:].rstrip("\n").partition(": ") for line in takewhile(_is_about, file))
+        return {key: value for key, _, value in heads}
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What was published in a .csv or .jsonl file, in its order."""
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".csv":
+            rows: Sequence[dict[str, str]] = list(csv.DictReader(dropwhile(_is_about, file)))
+        else:
+            rows = [row for line in file if "release" not in (row := json.loads(line))]
+    return [
+        Row(
+            int(row["period"]),
+            row["time"],
+            row["name"],
+            float(row["estimate"]),
+            None if row["standard_error"] in ("", None) else float(row["standard_error"]),
+        )
+        for row in rows
+    ]
+
+
+def _is_about(line: str) -> bool:
+    return line.startswith("# ")

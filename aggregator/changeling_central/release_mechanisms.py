@@ -1,0 +1,516 @@
+"""The mechanisms that `changeling release` comes with, each as a release runs it.
+
+    ahead           a tree of noise drawn ahead                                       `ahead`
+    square-root     Gaussian noise most of which cancels                              `square_root`
+    hdcr, dcr       a hierarchy of nodes, with the best online estimates from them    `nodes`
+    swcr            the change over each window that ends with a period               `nodes`
+
+Guarantees, neighbours and sources are those of the mechanisms; estimates are post-processing. What a release has begun
+with is never chosen again, as choosing takes long, and a later version of a library might choose otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ldexp
+from typing import Generic, cast
+
+import numpy as np
+from changeling_protocol import Calendar, Constraint
+from changeling_statistics import Frontier
+
+from .ahead import AheadState, AheadTree, drawn_ahead
+from .composition import implied_by
+from .errors import BadState
+from .linear_query import LinearQuery
+from .mechanism import Guarantee, State
+from .nodes import (
+    BestEstimates,
+    Hdcr,
+    HdcrState,
+    Level,
+    Swcr,
+    SwcrState,
+    Windows,
+    best_hierarchy,
+    hierarchy,
+    hierarchy_shifts,
+    online_variances,
+    sliding_windows,
+)
+from .noise import Law, NodeNoise, Noise
+from .offers import Asked, Made, Offer, Option, PeriodChange, ReleaseMechanism, register, root_mean_square
+from .output import over_window
+from .square_root import (
+    SquareRoot,
+    SquareRootState,
+    concentrated_length,
+    square_root,
+    square_root_concentrated,
+    told_apart,
+    window_variances,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyState:
+    """nodes: of the mechanism, with true sums. graph: what the estimates need of what was published."""
+
+    nodes: HdcrState
+    graph: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyRelease(ReleaseMechanism[HierarchyState]):
+    """The hierarchy `mechanism` with its best online estimates."""
+
+    mechanism: Hdcr
+
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "HierarchyRelease":
+        """The release with the shape and the noise that it has begun with.
+
+        Whether that noise keeps the promise of what is asked is for `covers` to say. BadState for what is no hierarchy.
+        """
+        match begun:
+            case {"kind": "hierarchy", "widths": list(widths), "law": str(law), "scale": str(scale)}:
+                noise = NodeNoise(Law(law), float.fromhex(scale))
+                return cls(Hdcr(asked.query, asked.calendar, tuple(widths), noise, asked.epsilon, asked.delta))
+        raise BadState(f"not a hierarchy: {sorted(begun)}")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """That of the hierarchy; the estimates cost nothing."""
+        return self.mechanism.guarantee
+
+    @property
+    def estimates(self) -> BestEstimates:
+        """The estimates at the end of every period, from the nodes closed by then."""
+        m = self.mechanism
+        return BestEstimates(m.calendar.periods, m.widths, m.query.width)
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+        m, stated = self.mechanism, self.mechanism.guarantee
+        if (m.query, m.calendar) != (query, calendar):
+            return False
+        shifts = hierarchy_shifts(query, calendar, constraint, m.widths)
+        if m.noise.law is Law.LAPLACE and m.noise.epsilon(shifts) <= stated.epsilon:
+            return True
+        return stated.delta > 0 and m.noise.delta(shifts, float(stated.epsilon)) <= float(stated.delta)
+
+    def made_with(self) -> Made:
+        """The widths of the layers, and the noise to the last bit."""
+        noise = self.mechanism.noise
+        shape = list(self.mechanism.widths)
+        return {"kind": "hierarchy", "widths": shape, "law": str(noise.law), "scale": noise.scale.hex()}
+
+    def start(self) -> HierarchyState:
+        """Before the first period."""
+        return HierarchyState(self.mechanism.start(), self.estimates.start())
+
+    def step(self, state: HierarchyState, value: PeriodChange, noise: Noise) -> tuple[HierarchyState, Level]:
+        """value: one more period. Returns the best estimate of the query at its end, from all nodes closed by then.
+
+        The nodes that close with the period come with it.
+        """
+        nodes, released = self.mechanism.step(state.nodes, value.net, noise)
+        graph, level = self.estimates.step(state.graph, released)
+        return HierarchyState(nodes, graph), replace(level, nodes=released)
+
+    def check(self, state: HierarchyState) -> None:
+        """Raises BadState for nodes or a release graph of another hierarchy, or of different periods."""
+        self.mechanism.check(state.nodes)
+        graph, F, w = state.graph, len(state.graph.times), self.mechanism.query.width
+        shapes = (graph.part.shape, graph.planned.shape, graph.values.shape)
+        floats = graph.planned.dtype == graph.values.dtype == np.float64
+        if shapes != ((F,), (F, F), (F, w)) or graph.part.dtype != np.intp or not floats:
+            raise BadState("the state's release graph is not of this hierarchy")
+        if graph.period != state.nodes.period or not all(0 <= time <= graph.period for time in graph.times):
+            raise BadState("the state's release graph is not as far as its nodes")
+
+    def variance(self, step: int) -> float:
+        """Of the best online estimate at the end of this period, in units squared."""
+        widths = self.mechanism.widths
+        branching = widths[1] if len(widths) > 1 else 2
+        return float(online_variances(branching, len(widths), np.array([step]))[0] * self.mechanism.noise.variance)
+
+
+def _hdcr(asked: Asked) -> HierarchyRelease:
+    law = asked.law or Law.LAPLACE
+    if asked.begun is not None and _is_asked_for(asked.begun, law, asked.branching, asked.layers):
+        return HierarchyRelease.as_begun(asked, asked.begun)
+    best = best_hierarchy(
+        asked.query,
+        asked.calendar,
+        asked.constraint,
+        asked.epsilon,
+        asked.delta,
+        law,
+        asked.branching,
+        asked.layers,
+    )
+    return _new(asked, best.branching, best.layers)
+
+
+def _dcr(asked: Asked) -> HierarchyRelease:
+    if asked.begun is not None and _is_asked_for(asked.begun, asked.law or Law.LAPLACE, None, 1):
+        return HierarchyRelease.as_begun(asked, asked.begun)
+    return _new(asked, 2, 1)
+
+
+def _new(asked: Asked, branching: int, layers: int) -> HierarchyRelease:
+    budget = asked.epsilon, asked.delta
+    shape, law = (branching, layers), asked.law or Law.LAPLACE
+    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, *shape, law))
+
+
+def at_pure_epsilon(asked: Asked) -> HierarchyRelease:
+    """The best hierarchy with Laplace noise at epsilon alone, stated at the delta that was asked for.
+
+    With a delta the noise of every shape takes a second to account for, and the square root is better.
+    """
+    pure = _hdcr(replace(asked, delta=Fraction(0)))
+    return HierarchyRelease(replace(pure.mechanism, delta=asked.delta))
+
+
+def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | None) -> bool:
+    """Whether what a release has begun with is of this law, and of this shape as far as one is given."""
+    match begun:
+        case {"kind": "hierarchy", "law": law.value, "widths": [_, *wider]}:
+            return layers in (None, 1 + len(wider)) and (not wider or branching in (None, wider[0]))
+    return False
+
+
+SHAPED = frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE, Option.BRANCHING, Option.LAYERS})
+HDCR = Offer("hdcr", "A hierarchy whose nodes draw their noise as they close; the best one if left out.", _hdcr, SHAPED)
+DCR = Offer(
+    "dcr", "One noisy change a period: short calendars.", _dcr, frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE})
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRelease(ReleaseMechanism[State], Generic[State]):
+    """A release by a mechanism that publishes levels. mechanism: it. epsilon, delta: the budget that was asked for."""
+
+    mechanism: "AheadTree | SquareRoot"
+    epsilon: Fraction
+    delta: Fraction
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The mechanism's, stated at the budget that was asked for, which is no less."""
+        return replace(self.mechanism.guarantee, epsilon=self.epsilon, delta=self.delta)
+
+    def start(self) -> State:
+        """Before the first period."""
+        state: State = self.mechanism.start()  # type: ignore[assignment]
+        return state
+
+    def step(self, state: State, value: PeriodChange, noise: Noise) -> tuple[State, Level]:
+        """value: one more period. Returns the level of the query at its end."""
+        after: tuple[State, Level] = self.mechanism.step(state, value.net, noise)  # type: ignore[arg-type,assignment]
+        return after
+
+    def check(self, state: State) -> None:
+        """Raises BadState for a state that is not the mechanism's."""
+        self.mechanism.check(state)  # type: ignore[arg-type]
+
+    def variance(self, step: int) -> float:
+        """Of the level at the end of this period, in units squared."""
+        return self.mechanism.variance(step)
+
+    def _is_of(self, query: LinearQuery, calendar: Calendar) -> bool:
+        return (self.mechanism.query, self.mechanism.calendar) == (query, calendar)
+
+
+@dataclass(frozen=True, slots=True)
+class AheadRelease(LevelRelease[AheadState]):
+    """A tree of noise drawn ahead."""
+
+    mechanism: AheadTree
+
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "AheadRelease":
+        """The release with the tree that it has begun with. BadState for what is no such tree."""
+        match begun:
+            case {"kind": "ahead", "widths": list(widths), "curves": str(curves), "rate": str(rate)}:
+                numbers = [float.fromhex(number) for number in curves.split()]
+                shape = tuple((a, b, c) for a, b, c in zip(*[iter(numbers)] * 3, strict=True))
+                tree = AheadTree(asked.query, asked.calendar, tuple(widths), shape, float.fromhex(rate), asked.epsilon)
+                return cls(tree, asked.epsilon, asked.delta)
+        raise BadState(f"not a tree drawn ahead: {sorted(begun)}")
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most epsilon in this tree."""
+        return self._is_of(query, calendar) and self.mechanism.keeps(constraint)
+
+    @property
+    def noise_in_words(self) -> str:
+        """The Laplace noise of the blocks, layer by layer; of a layer's blocks some may hold none."""
+        parts = []
+        for width, scales in zip(self.mechanism.widths, self.mechanism.shape.scales(self.mechanism.rate), strict=True):
+            held = scales[np.isfinite(scales)]
+            if len(held):
+                low, high = f"{held.min():.6g}", f"{held.max():.6g}"
+                spread = low if low == high else f"{low} to {high}"
+                parts.append(f"{spread} on blocks of {width} period{'s' * (width > 1)}")
+        return f"ahead; law laplace, scale {', '.join(parts)}"
+
+    def made_with(self) -> Made:
+        """The widths, curves and rate of the tree, to the last bit."""
+        tree = self.mechanism
+        curves = " ".join(number.hex() for curve in tree.curves for number in curve)
+        return {"kind": "ahead", "widths": list(tree.widths), "curves": curves, "rate": tree.rate.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class SquareRootRelease(LevelRelease[SquareRootState]):
+    """The square root mechanism. rho: the budget that was asked for, where it is in that."""
+
+    mechanism: SquareRoot
+    rho: Fraction | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The mechanism's, stated at the budget that was asked for."""
+        stated = replace(self.mechanism.guarantee, epsilon=self.epsilon, delta=self.delta)
+        if self.rho is None:
+            return stated
+        epsilon, delta = implied_by(self.rho)
+        return replace(stated, epsilon=epsilon, delta=delta, rho=self.rho)
+
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "SquareRootRelease":
+        """The release with the band and the noise that it has begun with. BadState for what is no such mechanism."""
+        match begun:
+            case {"kind": "square-root", "band": int(band), "bits": int(bits), "scale": str(scale)}:
+                budget = asked.epsilon, asked.delta
+                stated = budget if asked.rho is None else implied_by(asked.rho)
+                root = SquareRoot(asked.query, asked.calendar, band, bits, float.fromhex(scale), *stated)
+                return cls(root, *budget, asked.rho)
+        raise BadState(f"not a square root: {sorted(begun)}")
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+        length = told_apart(self.epsilon, self.delta) if self.rho is None else concentrated_length(self.rho)
+        return self._is_of(query, calendar) and self.mechanism.costs_at_most(length, constraint)
+
+    @property
+    def noise_in_words(self) -> str:
+        """How many draws hang together, and the scale of one in the query's units."""
+        root = self.mechanism
+        return f"square-root; band {root.band}, law gaussian, scale {ldexp(root.scale, -root.bits):.6g} a draw"
+
+    def window_variance(self, step: int, window: int) -> float:
+        """Of a window's change, read off the levels: exact, as one draw is in both."""
+        root = self.mechanism
+        share = float(window_variances(root.calendar.periods, root.band, window)[step - 1])
+        return share * ldexp(root.scale, -root.bits) ** 2
+
+    def made_with(self) -> Made:
+        """The band, and the noise to the last bit."""
+        root = self.mechanism
+        return {"kind": "square-root", "band": root.band, "bits": root.bits, "scale": root.scale.hex()}
+
+
+def _ahead(asked: Asked) -> AheadRelease:
+    if asked.begun is not None and asked.begun["kind"] == "ahead":
+        return AheadRelease.as_begun(asked, asked.begun)
+    tree = drawn_ahead(asked.query, asked.calendar, asked.constraint, asked.epsilon)
+    return AheadRelease(tree, asked.epsilon, asked.delta)
+
+
+def _square_root(asked: Asked) -> SquareRootRelease:
+    if asked.begun is not None and asked.begun["kind"] == "square-root":
+        return SquareRootRelease.as_begun(asked, asked.begun)
+    if asked.rho is not None:
+        made = square_root_concentrated(asked.query, asked.calendar, asked.constraint, asked.rho)
+        return SquareRootRelease(made, asked.epsilon, asked.delta, asked.rho)
+    if not asked.delta:
+        raise ValueError("square-root draws Gaussian noise, which needs a delta above 0: --delta 1e-6, or --rho")
+    root = square_root(asked.query, asked.calendar, asked.constraint, asked.epsilon, asked.delta)
+    return SquareRootRelease(root, asked.epsilon, asked.delta)
+
+
+AHEAD = Offer(
+    "ahead",
+    "Noise drawn ahead: at a pure epsilon the most accurate, where nobody reacts to what is published.",
+    _ahead,
+    frozenset({Option.DELTA}),
+)
+SQUARE_ROOT = Offer(
+    "square-root",
+    "Gaussian noise most of which cancels: with a delta or at rho, and also where people react to what is published.",
+    _square_root,
+    frozenset({Option.DELTA, Option.RHO, Option.LAW, Option.ADAPTIVE}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRelease(ReleaseMechanism[SwcrState]):
+    """The windows of `mechanism`, one that ends with every period."""
+
+    mechanism: Swcr
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """That of the windows."""
+        return self.mechanism.guarantee
+
+    @property
+    def shows(self) -> str:
+        """That it is changes which are published."""
+        return over_window(self.mechanism.windows.periods)
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+        m = self.mechanism
+        if m.query != query or m.windows != windows_of(calendar, m.windows.periods):
+            return False
+        enough = sliding_windows(query, m.windows, constraint, m.epsilon, m.delta, m.noise.law)
+        return enough.noise.scale <= m.noise.scale
+
+    def made_with(self) -> Made:
+        """How many periods a window has, and the noise to the last bit."""
+        noise = self.mechanism.noise
+        shape = self.mechanism.windows.periods
+        return {"kind": "windows", "window": shape, "law": str(noise.law), "scale": noise.scale.hex()}
+
+    def start(self) -> SwcrState:
+        """Before the first period."""
+        return self.mechanism.start()
+
+    def step(self, state: SwcrState, value: PeriodChange, noise: Noise) -> tuple[SwcrState, Level]:
+        """value: one more period. Returns the change over the window that ends with it, no values where none does."""
+        after, window = self.mechanism.step(state, value.net, noise)
+        if window is None:
+            return after, Level(np.zeros(0), float("nan"))
+        return after, Level(window.values.astype(np.float64), window.variance)
+
+    def check(self, state: SwcrState) -> None:
+        """As the windows' own."""
+        self.mechanism.check(state)
+
+    def variance(self, step: int) -> float:
+        """Of each window's change, in units squared."""
+        return self.mechanism.variance(step)
+
+
+def windows_of(calendar: Calendar, periods: int) -> Windows:
+    """The windows of so many periods, one that ends with every period of the calendar. ValueError for none."""
+    if not 1 <= periods <= calendar.periods:
+        raise ValueError(f"a window has 1 to {calendar.periods} periods, the calendar's, got {periods}")
+    return Windows(calendar.start, periods * calendar.period, calendar.period, calendar.periods - periods + 1)
+
+
+def _swcr(asked: Asked) -> WindowRelease:
+    if asked.window is None:
+        raise ValueError("swcr releases changes over windows: say how long, --window")
+    windows = windows_of(asked.calendar, asked.window)
+    budget, law = (asked.epsilon, asked.delta), asked.law or Law.LAPLACE
+    return WindowRelease(sliding_windows(asked.query, windows, asked.constraint, *budget, law))
+
+
+SWCR = Offer(
+    "swcr",
+    "The change over a sliding window, released directly: --window.",
+    _swcr,
+    frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE, Option.WINDOW}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What an offer would give. error: root mean square over the calendar, in what the query counts.
+
+    made: the mechanism, to release with.
+    """
+
+    name: str
+    error: float
+    made: ReleaseMechanism[object]
+
+
+def compared(asked: Asked) -> tuple[Predicted, ...]:
+    """Those that may be chosen for what is asked, the best first. ValueError where there is none."""
+    new = replace(asked, law=None, begun=None)
+    candidates: dict[str, Callable[[Asked], object]] = {}
+    if asked.law is not Law.GAUSSIAN:
+        candidates |= {AHEAD.name: AHEAD.make, HDCR.name: at_pure_epsilon}
+    if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
+        candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
+    reasons: list[str] = []
+    found: list[Predicted] = []
+    for name, make in candidates.items():
+        try:
+            made = cast("ReleaseMechanism[object]", make(new))
+        except ValueError as error:
+            reasons.append(f"{name}: {error}")
+            continue
+        if not (asked.adaptive and draws_ahead(made)):
+            found.append(Predicted(name, _error(asked, made), made))
+    if not found:
+        raise ValueError("; ".join(reasons) or "Gaussian noise needs a delta above 0, --delta, or --rho")
+    return tuple(sorted(found, key=lambda one: one.error))
+
+
+def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
+    """A sentence that says what is chosen, why, and what the others would have given."""
+    chosen, *others = predicted
+    every = [f"{one.name} by {one.error:.3g}" for one in others]
+    beside = f"; instead would err {', '.join(every)}" if every else ""
+    alone = not isinstance(chosen.made, SquareRootRelease) and (asked.delta or asked.rho is not None)
+    pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
+    reacting = (
+        " It holds for changes that do not depend on what was published; where people react to that: --adaptive."
+        if draws_ahead(chosen.made)
+        else ""
+    )
+    return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}{reacting}"
+
+
+def draws_ahead(made: ReleaseMechanism[object]) -> bool:
+    """Whether its guarantee is for streams that do not react. A tree of one layer draws nothing ahead."""
+    return isinstance(made, AheadRelease) and len(made.mechanism.widths) > 1
+
+
+def _error(asked: Asked, made: ReleaseMechanism[object]) -> float:
+    return root_mean_square(made.variance, asked.query, asked.calendar.periods) or 0.0
+
+
+def _best(asked: Asked) -> ReleaseMechanism[object]:
+    if asked.begun is not None:
+        return _as_begun(asked, asked.begun)
+    return compared(asked)[0].made
+
+
+def _as_begun(asked: Asked, begun: Made) -> ReleaseMechanism[object]:
+    kinds: dict[str, Callable[[Asked, Made], object]] = {
+        "ahead": AheadRelease.as_begun,
+        "square-root": SquareRootRelease.as_begun,
+        "hierarchy": HierarchyRelease.as_begun,
+    }
+    kind = str(begun["kind"])
+    if kind not in kinds:
+        raise BadState(f"the release was begun with --mechanism {kind}")
+    made = cast("ReleaseMechanism[object]", kinds[kind](asked, begun))
+    if asked.adaptive and draws_ahead(made):
+        raise BadState("the release was begun with a promise that does not hold where people react: without --adaptive")
+    return made
+
+
+BEST = Offer(
+    "best",
+    "The one of the least predicted error; it says which, and what the others would have given.",
+    _best,
+    frozenset({Option.LAW, Option.DELTA, Option.RHO, Option.ADAPTIVE}),
+)
+
+
+register(BEST)
+register(AHEAD)
+register(SQUARE_ROOT)
+register(HDCR)
+register(DCR)
+register(SWCR)

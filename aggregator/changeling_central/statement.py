@@ -1,0 +1,235 @@
+"""What a release promises: the query, the calendar, the budget and whom it protects, before a mechanism is made.
+
+Its terms are all that its guarantee and its estimates rest on, but the data. They are kept in its state: what has begun
+goes on under the same terms or not at all. What it says of itself stands at the head of its output, and the command
+prints it as well; nothing of it comes from the data, unless the calendar does, which is then said.
+"""
+
+import re
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+
+from changeling_protocol import Calendar, Constraint, encode
+from changeling_statistics import constraint_in_words, format_duration, format_instant
+
+from .budget import ENTRY, Unit
+from .composition import number
+from .errors import BadState
+from .linear_query import LinearQuery
+from .mechanism import Guarantee, read_state, written_state
+from .offers import Made, ReleaseMechanism
+from .saved import load, save
+
+_EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
+
+About = tuple[tuple[str, str], ...]
+"""What is said, by what it is about."""
+
+
+IDENTITY = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """asked: the query in words. The others: how far an entry can shift it, as `LinearQuery` says."""
+
+    asked: str
+    names: tuple[str, ...]
+    moving: tuple[int, ...]
+    appearing: tuple[int, ...]
+    fixed: bool
+    unit: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """constraint: its canonical bytes. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
+
+    freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
+    that; it is "" else, and the budget 0 and 0 with it.
+    mechanism: what it was made with. format: of the output file. Both are None before they are known.
+    """
+
+    query: QueryTerms
+    calendar: Calendar
+    constraint: bytes
+    budget: tuple[Fraction, Fraction]
+    unit: tuple[str, int]
+    freeze: bool = False
+    rho: str = ""
+    mechanism: Made | None = None
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is released, and what it may cost: all that is known before its mechanism is made.
+
+    text: the query in words. budget: epsilon and delta of an entry; with a rho, the pure epsilon that is worth as much.
+    rho: of an entry, where the budget is in that. unit: of privacy. freeze: what breaks the constraint is left out;
+    else it stops the release.
+    """
+
+    text: str
+    query: LinearQuery
+    calendar: Calendar
+    constraint: Constraint
+    budget: tuple[Fraction, Fraction]
+    rho: Fraction | None = None
+    unit: Unit = ENTRY
+    freeze: bool = False
+
+    def terms(self) -> Terms:
+        """The terms of a release whose mechanism and format are not yet known."""
+        query = self.query
+        counted = QueryTerms(self.text, query.names, query.moving, query.appearing, query.fixed, query.unit)
+        budget, words = (self.budget, "") if self.rho is None else ((Fraction(0), Fraction(0)), str(self.rho))
+        constraint, unit = encode(self.constraint.as_fields()), (self.unit.name, self.unit.most)
+        return Terms(counted, self.calendar, constraint, budget, unit, self.freeze, words)
+
+
+def about_release(
+    statement: Statement,
+    from_data: bool,
+    guarantee: Guarantee,
+    mechanism: ReleaseMechanism[object],
+    error: float | None,
+) -> About:
+    """The lines at the head of an output. from_data: the calendar is the data's. guarantee: of the unit of privacy.
+
+    error: the standard error of every column, None where it is not one for all of them, or unknown.
+    """
+    calendar, constraint = statement.calendar, constraint_in_words(statement.constraint)
+    first, last = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
+    dates = f"{calendar.periods} of {format_duration(calendar.period)} from {first} to {last}"
+    beyond = "; mutations beyond it are left out (--freeze)" * statement.freeze
+    stated = "stated with each row, as far as it is known"
+    return (
+        ("query", statement.text),
+        ("periods", dates + ", read from the data and not protected" * from_data),
+        ("unit of privacy", statement.unit.said),
+        ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
+        ("neighbours", guarantee.neighbours),
+        ("source", guarantee.source),
+        ("constraint", constraint + beyond),
+        ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
+        ("standard error", stated if error is None else f"{error:.6g}, root mean square over the periods"),
+    )
+
+
+def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> str:
+    """A budget in words. rho: where it is in that, with the (epsilon, delta) that follows."""
+    if rho is not None and not delta:
+        return f"epsilon {number(epsilon)}, which is worth rho {_number(rho)} (zCDP)"
+    if rho is not None:
+        return f"rho {_number(rho)} (zCDP), so epsilon {number(epsilon)} at delta {number(delta)}"
+    return f"epsilon {_number(epsilon)}" + (f", delta {_number(delta)}" if delta else "")
+
+
+def described(made: Made) -> str:
+    """What a mechanism was made with: its kind, shape, law and scale of its noise, in words."""
+    parts = []
+    for key, value in made.items():
+        if isinstance(value, list):
+            parts.append(f"{key} {' '.join(_plain(each) for each in value)}")
+        elif key != "kind":
+            parts.append(f"{key} {_plain(value)}")
+    return "; ".join([str(made.get("kind", "")), ", ".join(parts)])
+
+
+def _plain(value: int | str) -> str:
+    """Numbers that are kept to the last bit, in decimals; anything else as it is."""
+    words = str(value).split(" ")
+    return " ".join(f"{float.fromhex(word):.6g}" if _EXACT.fullmatch(word) else word for word in words)
+
+
+def _number(exact: Fraction) -> str:
+    short = f"{float(exact):.10g}"
+    return short if Fraction(short) == exact else str(exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a state knows of its flush. period: its last one. tag: of it. before: of the one before it, "" for none."""
+
+    period: int
+    tag: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRelease:
+    """What a release keeps on disk.
+
+    calendar_from_data: an end of the calendar was once read from the data. period: the last one that was saved.
+    at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
+    digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it. charge: the id that it
+    is charged by to a ledger. changelog: the id in that ledger, "" where there is none. tag: of the flush that it was
+    saved with, random. before: that of the flush before it, "" for none.
+    """
+
+    terms: Terms
+    calendar_from_data: bool
+    period: int
+    at: int
+    published: bytes
+    pending: bytes
+    digest: bytes
+    state: bytes
+    charge: str
+    changelog: str
+    tag: str
+    before: str
+
+    @property
+    def mark(self) -> Mark:
+        """What it knows of its flush."""
+        return Mark(self.period, self.tag, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A release that has begun, by the state that is kept at `path`."""
+
+    path: Path
+    saved: SavedRelease
+
+    @property
+    def calendar(self) -> Calendar:
+        """The calendar that it has begun with."""
+        return self.saved.terms.calendar
+
+    def refuse_others(self, terms: Terms) -> None:
+        """BadState, which lists the terms that differ from those given, as far as these are known."""
+        ours = self.saved.terms
+        known = [name for name in (field.name for field in fields(terms)) if getattr(terms, name) is not None]
+        if other := [name for name in known if getattr(terms, name) != getattr(ours, name)]:
+            raise BadState(
+                f"{self.path} belongs to a release with another {', '.join(other)}; its nodes are never drawn again: "
+                "choose another output"
+            )
+
+
+def begun(path: Path) -> Begun | None:
+    """The release whose state is kept there, None where none is.
+
+    Raises BadState for one that is not whole, or of another version.
+    """
+    content = load(path)
+    if content is None:
+        return None
+    try:
+        return Begun(path, read_state(content, IDENTITY, SavedRelease))
+    except BadState as error:
+        raise BadState(f"{path} was written by another version of changeling: go on with that one") from error
+
+
+def keep(path: Path, saved: SavedRelease) -> None:
+    """Save the release's state, on the disk when this returns."""
+    save(path, written_state(IDENTITY, saved))
+
+
+def state_beside(output: Path) -> Path:
+    """Where the state of a release with this output is kept: OUTPUT.state."""
+    return output.with_name(output.name + ".state")

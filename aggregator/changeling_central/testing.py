@@ -1,0 +1,309 @@
+"""The door for tests of central mechanisms: the contract that each of them keeps, stand-ins for noise, and releases.
+
+A mechanism proves itself by inheriting `MechanismContract` and naming examples. A release is run with noise of one's
+own by `run(Release(…), noise)`. Needs pytest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import pytest
+from changeling_statistics import Counts, Floats
+from numpy.typing import NDArray
+
+from .errors import BadState, BudgetExhausted, CentralError
+from .mechanism import Mechanism, State, written_state
+from .noise import Noise
+from .offers import _OFFERS, Offer, register
+from .output import Output
+from .release_mechanisms import HierarchyRelease
+from .run import Release, run
+from .statement import Statement
+
+__all__ = [
+    "CountedNoise",
+    "Example",
+    "Forbidden",
+    "HierarchyRelease",
+    "MechanismContract",
+    "NoNoise",
+    "Output",
+    "Release",
+    "Scales",
+    "SeededNoise",
+    "Statement",
+    "registered",
+    "run",
+]
+
+
+@contextmanager
+def registered(offer: Offer[State]) -> Iterator[None]:
+    """Offer a mechanism to `changeling release` for a while."""
+    register(offer)
+    try:
+        yield
+    finally:
+        del _OFFERS[offer.name]
+
+
+AnyMechanism: TypeAlias = Mechanism[object, object, object]
+
+
+class NoNoise:
+    """Every draw is 0, so that a release is the truth."""
+
+    def laplace(self, scale: float, size: int) -> Counts:  # noqa: ARG002
+        """Nothing."""
+        return np.zeros(size, np.int64)
+
+    gaussian = laplace
+
+
+class CountedNoise(NoNoise):
+    """Remembers how many draws were asked for."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Nothing, and counted."""
+        self.drawn += size
+        return super().laplace(scale, size)
+
+    gaussian = laplace
+
+
+class Forbidden:
+    """Fails the test when anything is drawn."""
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Never anything."""
+        raise AssertionError(f"drew {size} at scale {scale}")
+
+    gaussian = laplace
+
+
+class Scales(NoNoise):
+    """Remembers the laws and scales that were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float, int]] = []
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Nothing, and remembered."""
+        self.asked.append(("laplace", scale, size))
+        return np.zeros(size, np.int64)
+
+    def gaussian(self, scale: float, size: int) -> Counts:
+        """Nothing, and remembered."""
+        self.asked.append(("gaussian", scale, size))
+        return np.zeros(size, np.int64)
+
+
+class SeededNoise:
+    """OpenDP's laws from a seeded generator, much faster and repeatable; never for releases.
+
+    Discrete Laplace as a difference of two geometric variables; discrete Gaussian as a rounded normal one, whose law
+    is the same to 1e-8 at scales of 2 and above.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def laplace(self, scale: float, size: int) -> Counts:
+        """Draws of the discrete Laplace law."""
+        stop = -np.expm1(-1 / scale)
+        drawn: Counts = self._random.geometric(stop, size) - self._random.geometric(stop, size)
+        return drawn
+
+    def gaussian(self, scale: float, size: int) -> Counts:
+        """Draws of the discrete Gaussian law, nearly."""
+        variance = scale**2 - 1 / 12
+        drawn: Counts = np.rint(self._random.normal(0, np.sqrt(variance), size)).astype(np.int64)
+        return drawn
+
+
+@dataclass(frozen=True)
+class Example:
+    """A mechanism and inputs for its steps.
+
+    epsilon, delta: the budget it was made with. ends: whether one step more than `values` is beyond the budget.
+    beyond: that step's input, if not the last one again. bad: inputs that are refused at the start. other: the same
+    mechanism at another budget. numbers: those that a release holds, whose variance is the stated one.
+    """
+
+    name: str
+    mechanism: AnyMechanism
+    values: Sequence[object]
+    epsilon: Fraction = Fraction(1)
+    delta: Fraction = Fraction(0)
+    ends: bool = True
+    beyond: object = None
+    bad: Sequence[object] = ()
+    other: AnyMechanism | None = None
+    numbers: Callable[[object], Sequence[float]] = lambda release: np.ravel(release).tolist()  # type: ignore[call-overload]
+
+
+RUNS = 1500
+REACH = 5.5
+"""Standard errors of a variance of Laplace noise, √(5/runs): of all variances together a right one fails below 1e-4."""
+
+
+class MechanismContract:
+    """The suite that every mechanism passes: inherit it, and name examples.
+
+    class TestMine(MechanismContract):
+        examples = [Example("mine", mine(epsilon=1), values=[3, -1, 0])]
+    """
+
+    examples: ClassVar[list[Example]] = []
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Every test is given every example."""
+        if "example" in metafunc.fixturenames:
+            metafunc.parametrize("example", self.examples, ids=lambda example: example.name)
+
+    def test_the_guarantee_is_the_budget_exactly_with_its_neighbours_and_source(self, example: Example) -> None:
+        """In fractions, never rounded; and in words what it speaks of and where it is proved."""
+        stated = example.mechanism.guarantee
+        assert (type(stated.epsilon), type(stated.delta)) == (Fraction, Fraction)
+        assert (stated.epsilon, stated.delta) == (example.epsilon, example.delta)
+        assert "differ" in stated.neighbours or "lacks" in stated.neighbours
+        assert stated.source
+
+    def test_the_start_draws_nothing_and_is_always_the_same(self, example: Example) -> None:
+        """It takes no noise; what it holds is decided by the mechanism alone."""
+        mechanism = example.mechanism
+        assert mechanism.saved(mechanism.start()) == mechanism.saved(mechanism.start())
+        mechanism.check(mechanism.start())
+
+    def test_a_step_is_a_function_and_leaves_the_old_state(self, example: Example) -> None:
+        """The same state, input and draws give the same; only a mechanism that says so writes over its old state."""
+        mechanism = example.mechanism
+        state, noise = mechanism.start(), SeededNoise(1)
+        for number, value in enumerate(example.values):
+            before = mechanism.saved(state)
+            first, again = (mechanism.step(mechanism.resumed(before), value, SeededNoise(number)) for _ in range(2))
+            assert mechanism.saved(first[0]) == mechanism.saved(again[0])
+            assert written_state("release", first[1]) == written_state("release", again[1])
+            after, _ = mechanism.step(state, value, noise)
+            assert (mechanism.saved(state) == before) != mechanism.overwrites
+            mechanism.check(after)
+            state = after
+
+    def test_who_writes_over_an_input_or_a_release_changes_no_state(self, example: Example) -> None:
+        """As one does who clips what was released in place, or takes one array for every step's input."""
+        mechanism, state, noise = example.mechanism, example.mechanism.start(), SeededNoise(4)
+        for value in map(deepcopy, example.values):
+            before = mechanism.saved(state)
+            after, release = mechanism.step(state, value, noise)
+            saved = mechanism.saved(after)
+            assert (mechanism.saved(state) == before) != mechanism.overwrites
+            for array in (*_arrays(value), *_arrays(release)):
+                array[...] = 77
+            assert mechanism.saved(after) == saved
+            assert (mechanism.saved(state) == before) != mechanism.overwrites
+            state = after
+
+    def test_a_state_that_was_saved_goes_on_as_if_it_had_not_been(self, example: Example) -> None:
+        """At every step, with the same draws: the same releases, and nothing is drawn a second time."""
+        mechanism = example.mechanism
+        assert _released(example, SeededNoise(3)) == _released(example, SeededNoise(3), through=mechanism.saved)
+
+    def test_damaged_bytes_are_refused_or_another_whole_state(self, example: Example) -> None:
+        """Cut anywhere, longer, or with any byte changed: what is taken reads exactly as those bytes."""
+        mechanism, saved = example.mechanism, _last_saved(example)
+        for cut in range(0, len(saved), max(1, len(saved) // 40)):
+            with pytest.raises(BadState):
+                mechanism.resumed(saved[:cut])
+        for longer in (saved + b"\0", b"\0" + saved, saved + saved):
+            with pytest.raises(BadState):
+                mechanism.resumed(longer)
+        random = np.random.default_rng(5)
+        for at in random.integers(0, len(saved), 60).tolist():
+            changed = saved[:at] + bytes([saved[at] ^ int(random.integers(1, 256))]) + saved[at + 1 :]
+            try:
+                state = mechanism.resumed(changed)
+            except BadState:
+                continue
+            assert mechanism.saved(state) == changed
+
+    def test_a_foreign_state_is_refused(self, example: Example) -> None:
+        """That of any other mechanism, and of the same one at another budget."""
+        mechanism = example.mechanism
+        others = [other.mechanism for other in self.examples if other.mechanism.identity() != mechanism.identity()]
+        for other in [*others, *([example.other] if example.other else [])]:
+            with pytest.raises(BadState):
+                mechanism.resumed(other.saved(other.start()))
+
+    def test_beyond_the_budget_nothing_is_drawn(self, example: Example) -> None:
+        """One step more is refused, and the state is as it was."""
+        if not example.ends:
+            pytest.skip("has no last step")
+        mechanism = example.mechanism
+        state = mechanism.resumed(_last_saved(example))
+        with pytest.raises(BudgetExhausted):
+            mechanism.step(state, example.values[-1] if example.beyond is None else example.beyond, Forbidden())
+        assert mechanism.saved(state) == _last_saved(example)
+
+    def test_what_is_no_input_is_refused_before_anything_is_drawn(self, example: Example) -> None:
+        """A ValueError or a CentralError, and the state is as it was."""
+        mechanism = example.mechanism
+        for bad in example.bad:
+            state = mechanism.start()
+            with pytest.raises((ValueError, CentralError)):
+                mechanism.step(state, bad, Forbidden())
+            assert mechanism.saved(state) == mechanism.saved(mechanism.start())
+
+    def test_the_stated_variance_is_the_measured_one(self, example: Example) -> None:
+        """Of every number of every release, over 1,500 runs; or the mechanism says that it knows none."""
+        mechanism, noise = example.mechanism, SeededNoise(7)
+        stated = [mechanism.variance(step) for step in range(1, len(example.values) + 1)]
+        if None in stated:
+            assert stated == [None] * len(stated)
+            return
+        runs = np.array([np.concatenate([*_numbers(example, noise)]) for _ in range(RUNS)])
+        sizes = [len(numbers) for numbers in _numbers(example, noise)]
+        expected = np.repeat(np.array(stated, np.float64), sizes)
+        assert np.all(np.abs(runs.var(0) - expected) <= expected * REACH * sqrt(5 / RUNS))
+
+
+def _released(example: Example, noise: Noise, through: Callable[[object], bytes] | None = None) -> list[bytes]:
+    """The releases as bytes; through: with the state saved and resumed before each step."""
+    mechanism, releases = example.mechanism, list[bytes]()
+    state = mechanism.start()
+    for value in example.values:
+        state, release = mechanism.step(mechanism.resumed(through(state)) if through else state, value, noise)
+        releases.append(written_state("release", release))
+    return releases
+
+
+def _last_saved(example: Example) -> bytes:
+    state, noise = example.mechanism.start(), SeededNoise(2)
+    for value in example.values:
+        state, _ = example.mechanism.step(state, value, noise)
+    return example.mechanism.saved(state)
+
+
+def _numbers(example: Example, noise: Noise) -> Iterator[Floats]:
+    state = example.mechanism.start()
+    for value in example.values:
+        state, release = example.mechanism.step(state, value, noise)
+        yield np.asarray(example.numbers(release), np.float64)
+
+
+def _arrays(value: object) -> Iterator[NDArray[np.generic]]:
+    """Every array that can be written to in a value of dataclasses, tuples and lists."""
+    if isinstance(value, np.ndarray):
+        yield from [value] if value.flags.writeable else []
+    elif is_dataclass(value) or isinstance(value, tuple | list):
+        parts = [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else value
+        for part in parts:
+            yield from _arrays(part)

@@ -1,0 +1,87 @@
+"""`changeling survey new`: from a wish to a survey, with the planner's plan and what it will show."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from changeling_aggregator.cli.tables import HOPELESS, console, expectation_table, is_hopeless
+from changeling_statistics import parse_duration, write_survey
+
+from .wishes import (
+    AnswersOption,
+    AtMostOption,
+    ClosedOption,
+    DevicesOption,
+    EpsilonOption,
+    ExpectedOption,
+    GraceOption,
+    Handling,
+    MinimumOption,
+    PeriodOption,
+    RelayOption,
+    SkewOption,
+    SpreadOption,
+    StartOption,
+    WithinOption,
+    calendar_of,
+    names_of,
+    wish_of,
+)
+
+
+def new(
+    question: Annotated[str, typer.Option(help="What people are asked.")],
+    answers: AnswersOption,
+    period: PeriodOption,
+    epsilon: EpsilonOption,
+    devices: DevicesOption,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    start: StartOption = None,
+    periods: Annotated[int | None, typer.Option(help="How many periods there are.")] = None,
+    horizon: Annotated[str | None, typer.Option(help="How long the survey lasts, instead of --periods.")] = None,
+    at_most: AtMostOption = None,
+    within: WithinOption = None,
+    closed: ClosedOption = False,
+    expected_changes: ExpectedOption = None,
+    points: Annotated[float, typer.Option(help="Say how many devices it takes for this standard error.")] = 1.0,
+    skew: SkewOption = "5m",  # type: ignore[assignment]
+    spread: SpreadOption = "1h",  # type: ignore[assignment]
+    grace: GraceOption = "7d",  # type: ignore[assignment]
+    minimum: MinimumOption = 100,
+    relay: RelayOption = "",
+) -> None:
+    """Write a survey as readable JSON, with the plan that shows most, and print what it will show and cost.
+
+    Nothing is signed yet: read the file, then use `changeling survey sign`. `changeling-sim plan` shows the plan beside
+    others.
+    """
+    from changeling_statistics import optimal_plan, plan_in_words
+
+    if (periods is None) == (horizon is None):
+        raise ValueError("say how long the survey lasts: either --periods or --horizon")
+    if not points > 0:
+        raise ValueError(f"a standard error to reach is above 0 points, got {points}")
+    names = names_of(answers)
+    length = period * periods if periods is not None else parse_duration(horizon or "")
+    wish = wish_of(
+        len(names),
+        calendar_of(start, period, length),
+        changes=(at_most, within),
+        expected=expected_changes,
+        epsilon=epsilon,
+        devices=devices,
+        closed=closed,
+        minimum=minimum,
+    )
+    planned = optimal_plan(wish)
+    survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
+    option = replace(planned.option, survey=survey)
+    write_survey(output, survey)
+    typer.echo(f"The plan: {plan_in_words(planned)}.")
+    console().print(expectation_table(option, points))
+    if is_hopeless(option):
+        typer.echo(f"warning: an error of {100 * HOPELESS:.0f} points or more shows nothing; ask more devices, or less")
+    elif option.least_reports(wish.devices) < minimum:
+        typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
+    typer.echo(f"wrote {output}; not signed yet")

@@ -1,0 +1,428 @@
+"""What a randomizer that somebody adds proves itself with: the contract that all of them keep, by enumeration.
+
+The device's half, its counterpart and the sampler of simulations are tried together. Needs pytest; nothing that runs
+imports it.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+from math import lcm
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from changeling_protocol import (
+    NodeNumber,
+    Odds,
+    Randomizer,
+    Report,
+    Space,
+    TrackNumber,
+    randomizer_as_fields,
+    randomizer_from_fields,
+    registered,
+    symbol_bytes,
+    symbol_column,
+)
+from scipy.stats import chi2_contingency, chisquare
+
+from .accounting.curves import curve_of
+from .estimate import Estimate, Floats
+from .estimation.releases import histogram_change, superpopulation_change
+from .randomizers.counterpart import Counterpart, PairKind, all_pairs, listed_likelihoods
+from .randomizers.registry import InputClasses, class_variances, counterpart_of
+
+__all__ = [
+    "FALSE_ALARM",
+    "RandomizerContract",
+    "covariance_around",
+    "expected_covariance",
+    "matrices",
+    "name",
+    "one_report",
+    "possible",
+    "worst_fraction",
+]
+
+FALSE_ALARM = 1e-6
+"""The chance that a right sampler fails one of the chi-squared tests below, were its seed drawn anew."""
+
+
+class RandomizerContract:
+    """What every randomizer keeps. Inherit it under a name that begins with `Test`, and name examples of each kind.
+
+    small: few enough symbols and totals to enumerate every draw. larger: what small ones never show.
+
+        class TestMine(RandomizerContract):
+            small = [MyResponse(StateSpace(2), Odds(7, 2))]
+            larger = [MyResponse(StateSpace(9), Odds(20, 1))]
+    """
+
+    small: ClassVar[list[Randomizer]] = []
+    larger: ClassVar[list[Randomizer]] = []
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Hands the examples to the tests by the names of their arguments."""
+        for argument, examples in (("small_one", self.small), ("randomizer", [*self.small, *self.larger])):
+            if argument in metafunc.fixturenames:
+                metafunc.parametrize(argument, examples, ids=name)
+
+    def test_the_sampler_has_exactly_the_stated_probabilities(self, small_one: Any) -> None:
+        """Of all integers below the total each symbol is selected by exactly its weight, and the weights add up."""
+        for true in range(small_one.space.size):
+            total = small_one.total(true)
+            counted = Counter(small_one.symbol_at(drawn, true) for drawn in range(total))
+            weights = {symbol: small_one.weight(symbol, true) for symbol in range(small_one.symbols)}
+            assert counted == {symbol: weight for symbol, weight in weights.items() if weight}
+            assert sum(weights.values()) == total
+
+    def test_a_response_is_the_symbol_of_one_integer_below_the_total(self, randomizer: Any) -> None:
+        """So the coins of a report decide it, and nothing else does."""
+        for true in range(randomizer.space.size):
+            for seed in range(20):
+                drawn = random.Random(seed).randrange(randomizer.total(true))
+                coins = _Coins([drawn])
+                response = randomizer.respond(true, coins)
+                assert coins.asked == [randomizer.total(true)]
+                assert response == randomizer.symbol_at(drawn, true)
+                assert 0 <= response < randomizer.symbols
+
+    def test_the_losses_are_the_enumerated_ones_rounded_up(self, randomizer: Any) -> None:
+        """By kind of the two inputs: never below the largest log ratio over all symbols, above by less than 1e-40."""
+        space, losses = randomizer.space, randomizer.losses
+        inputs = possible(space)
+        mutations = [u for u in inputs if u] if space.reports_changes else inputs
+        still = [0] if space.reports_changes else inputs
+        insertions = [u for u in mutations if space.pair(u)[0] == 0]
+        for stated, above, below in [
+            (losses.mutations, mutations, mutations),
+            (losses.appears, mutations, still),
+            (losses.vanishes, still, mutations),
+            (losses.insertions, insertions, insertions),
+        ]:
+            excess = stated - _log_from_below(worst_fraction(randomizer, above, below))
+            assert 0 <= excess < Decimal("1e-40")
+
+    def test_inputs_outside_the_space_are_refused_without_being_shown(self, small_one: Any) -> None:
+        """An error never holds an answer."""
+        for outside in (small_one.space.size, 777, -1):
+            with pytest.raises(ValueError, match="numbered") as raised:
+                small_one.respond(outside, _Coins([0]))
+            assert "777" not in str(raised.value)
+
+    def test_a_randomizer_comes_back_from_its_fields(self, randomizer: Any) -> None:
+        """What a survey signs of a randomizer is all of it, integers only; anything else is refused."""
+        fields, answers = randomizer_as_fields(randomizer), randomizer.space.answers
+        assert registered()[fields["kind"]] is type(randomizer)
+        assert randomizer_from_fields(fields, answers) == randomizer
+        assert len({randomizer, randomizer_from_fields(fields, answers)}) == 1
+        broken = [{}, {**fields, "more": 1}, {**fields, "kind": "other"}, {**fields, "space": "other"}]
+        for key in fields:
+            broken += [{k: v for k, v in fields.items() if k != key}, {**fields, key: [True]}, {**fields, key: 0.5}]
+        for wrong in broken:
+            with pytest.raises(ValueError, match="randomizer"):
+                randomizer_from_fields(wrong, answers)
+
+    def test_no_two_symbols_say_the_same(self, small_one: Any) -> None:
+        """In words, to the person whose reports they are: the words hold all that was sent."""
+        states = [f"state {i}" for i in range(small_one.space.answers + 1)]
+        words = {small_one.said(symbol, states) for symbol in range(small_one.symbols)}
+        assert len(words) == small_one.symbols
+
+    def test_symbols_have_a_fixed_width(self, small_one: Any) -> None:
+        """Every symbol goes through an upload's columns in the same number of bytes."""
+        width = symbol_bytes(small_one)
+        assert small_one.symbols < 256**width, "there is a value for none beside them"
+        columns = {
+            symbol_column([Report(TrackNumber(0), NodeNumber(1), symbol)], width) for symbol in range(small_one.symbols)
+        }
+        assert {len(column) for column in columns} == {width}
+        assert len(columns) == small_one.symbols
+
+    def test_the_decoded_change_is_unbiased_for_every_true_input(self, randomizer: Any) -> None:
+        """For every true input that occurs, the expectation over all reports of the decoded change is the change."""
+        P, M = matrices(randomizer)
+        decoded = np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)])
+        u = possible(randomizer.space)
+        np.testing.assert_allclose((decoded.T @ P)[:, u], M[:, u], atol=1e-10)
+
+    def test_the_covariance_of_a_report_is_the_enumerated_one(self, randomizer: Any) -> None:
+        """For every true input that occurs; others are refused."""
+        P, M = matrices(randomizer)
+        decoded = np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)])
+        counterpart, space = counterpart_of(randomizer), randomizer.space
+        for u in possible(space):
+            exact = covariance_around(decoded, P[:, u], M[:, u])
+            np.testing.assert_allclose(counterpart.report_covariance(u), exact, atol=1e-9 * max(1, abs(exact).max()))
+        with pytest.raises(ValueError, match="numbered"):
+            counterpart.report_covariance(space.size)
+
+    def test_the_variance_of_a_class_is_the_mean_over_its_inputs(self, randomizer: Any) -> None:
+        """Where answers are said to be treated alike, one input of a class has the variance of all."""
+        classes = InputClasses.of(randomizer.space, answers_alike=False)
+        found = class_variances(randomizer, False)
+        for stated, inputs in ((found.none, classes.none), (found.came, classes.came), (found.moved, classes.moved)):
+            exact = [np.diag(counterpart_of(randomizer).report_covariance(u)).mean() for u in inputs]
+            assert not exact or stated == pytest.approx(np.mean(exact), abs=1e-12)
+
+    def test_the_estimated_covariance_is_unbiased_or_a_labelled_upper_bound(self, randomizer: Any) -> None:
+        """For every true input; where it is labelled an upper bound, never below in any direction."""
+        counterpart = counterpart_of(randomizer)
+        assert expected_covariance(counterpart) in (True, False)
+
+    def test_values_and_covariance_are_unbiased_for_two_entries_at_once(self, small_one: Any) -> None:
+        """Over every outcome of two entries' reports, with exact probabilities."""
+        if small_one.symbols > 10:
+            pytest.skip("too many outcomes")
+        P, M = matrices(small_one)
+        counterpart, inputs = counterpart_of(small_one), possible(small_one.space)
+        outcomes = {
+            pair: histogram_change(counterpart.tally(np.array(pair, np.uint64)), small_one)
+            for pair in product(range(small_one.symbols), repeat=2)
+        }
+        decoded = np.array([estimate.values for estimate in outcomes.values()])
+        for u, v in [(inputs[0], inputs[-1]), (inputs[-1], inputs[-1]), (inputs[len(inputs) // 2], inputs[-1])]:
+            chances = np.array([P[o, u] * P[p, v] for o, p in outcomes])
+            truth = M[:, u] + M[:, v]
+            np.testing.assert_allclose(chances @ decoded, truth, atol=1e-9)
+            exact = covariance_around(decoded, chances, truth)
+            expected = sum(chance * e.covariance for chance, e in zip(chances, outcomes.values(), strict=True))
+            if next(iter(outcomes.values())).upper_bound:
+                assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9
+            else:
+                np.testing.assert_allclose(expected, exact, atol=1e-9 * max(1, abs(exact).max()))
+
+    def test_nodes_decoded_at_once_are_decoded_as_each_is(self, randomizer: Any) -> None:
+        """Values and covariances; and what tells who changed is unbiased for that, where it is told."""
+        generator, counterpart = np.random.default_rng(3), counterpart_of(randomizer)
+        drawn = [generator.integers(0, randomizer.symbols, 200).astype(np.uint64) for _ in range(3)]
+        tallies = [counterpart.tally(symbols) for symbols in drawn]
+        decoded = counterpart.estimates(tallies)
+        for at, tally in enumerate(tallies):
+            alone = counterpart.estimate(tally)
+            np.testing.assert_allclose(decoded.values[at], alone.values, atol=1e-8)
+            np.testing.assert_allclose(decoded.covariances[at], alone.covariance, rtol=1e-9, atol=1e-8)
+            assert decoded.upper_bound == alone.upper_bound
+        P, M = matrices(randomizer)
+        each = counterpart.estimates(
+            [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
+        )
+        for u in possible(randomizer.space):
+            if each.products is not None:
+                expected = np.einsum("o,oyz->yz", P[:, u], each.products)
+                np.testing.assert_allclose(expected, np.outer(M[:, u], M[:, u]), atol=1e-9)
+            if not np.isnan(each.changed).any():
+                assert P[:, u] @ each.changed == pytest.approx(float(u > 0), abs=1e-9)
+
+    def test_the_superpopulation_covariance_is_that_of_multinomial_reports(self, randomizer: Any) -> None:
+        """A {diag(O) - OO'/n} A', A from single reports."""
+        symbols = np.random.default_rng(4).integers(0, randomizer.symbols, 50).astype(np.uint64)
+        O = np.bincount(symbols.astype(int), minlength=randomizer.symbols)
+        A = np.array([one_report(randomizer, symbol).values for symbol in range(randomizer.symbols)]).T
+        found = superpopulation_change(counterpart_of(randomizer).tally(symbols), randomizer).covariance
+        np.testing.assert_allclose(found, A @ (np.diag(O) - np.outer(O, O) / 50) @ A.T, rtol=1e-9, atol=1e-8)
+
+    def test_tallies_add_up(self, randomizer: Any) -> None:
+        """A tally counts every report once, in any order and division, in as many slots as it says."""
+        counterpart = counterpart_of(randomizer)
+        symbols = np.random.default_rng(1).integers(0, randomizer.symbols, 300).astype(np.uint64)
+        whole = counterpart.tally(symbols)
+        parts = counterpart.tally(symbols[200:]) + counterpart.tally(symbols[:200])
+        assert whole.reports == parts.reports == 300
+        assert whole.slots.dtype == np.int64
+        assert len(whole.slots) == counterpart.slots
+        np.testing.assert_array_equal(whole.slots, parts.slots)
+        assert counterpart.tally(symbols[:0]).reports == 0
+
+    def test_many_nodes_are_tallied_at_once_as_each_is(self, randomizer: Any) -> None:
+        """Also those of which there is nothing, and many nodes with few reports; of no node there is no tally."""
+        generator, counterpart = np.random.default_rng(8), counterpart_of(randomizer)
+        for count, reports in ((3, 300), (2000, 10), (0, 0)):
+            symbols = generator.integers(0, randomizer.symbols, reports).astype(np.uint64)
+            of = 2 * generator.integers(0, max(count // 2, 1), reports)
+            tallies = counterpart.tallies(symbols, of, count)
+            assert len(tallies) == count
+            for node in range(count):
+                alone = counterpart.tally(symbols[of == node])
+                assert tallies[node].reports == alone.reports
+                assert tallies[node].slots.dtype == np.int64
+                np.testing.assert_array_equal(tallies[node].slots, alone.slots)
+
+    def test_the_likelihoods_are_those_of_the_listed_alphabet(self, small_one: Any) -> None:
+        """For every pair of inputs the classes of symbols give the curve of the listed ones."""
+        for u, v in {pair for kind in PairKind for pair in all_pairs(small_one.space, kind)}:
+            stated = counterpart_of(small_one).likelihoods(u, v)
+            assert curve_of(stated) == curve_of(listed_likelihoods(small_one, u, v))
+
+    def test_the_telling_pairs_are_of_their_kind(self, small_one: Any) -> None:
+        """There is one wherever there are any; that none tells more is shown by the curves, in tests/accounting."""
+        for kind in PairKind:
+            telling = counterpart_of(small_one).telling_pairs(kind)
+            every = all_pairs(small_one.space, kind)
+            assert set(telling) <= set(every)
+            assert bool(telling) == bool(every)
+
+    def test_the_blanket_is_the_randomizer(self, small_one: Any) -> None:
+        """The truth with the one probability, every other symbol with the other."""
+        blanket = counterpart_of(small_one).blanket
+        if blanket is not None:
+            P, _ = matrices(small_one)
+            m = blanket.symbols
+            stated = np.full((m, m), blanket.other) + (blanket.truth - blanket.other) * np.eye(m)
+            np.testing.assert_allclose(P, stated, atol=1e-15)
+
+    def test_the_device_and_the_aggregated_sampler_are_not_told_apart(self, small_one: Any) -> None:
+        """2,000 devices' responses against one draw: chi-squared of the two tallies, per input."""
+        n, size = 2000, small_one.space.size
+        counterpart, generator = counterpart_of(small_one), np.random.default_rng(7)
+        for true in sorted({0, size // 2, size - 1}):
+            coins = _Coins((), true)
+            devices = counterpart.tally(np.array([small_one.respond(true, coins) for _ in range(n)], np.uint64))
+            sampled = counterpart.sample(n * np.eye(size, dtype=np.int64)[true], generator)
+            assert sampled.reports == devices.reports == n
+            table = np.array([devices.slots, sampled.slots])
+            table = table[:, table.sum(0) > 0]
+            assert table.shape[1] == 1 or chi2_contingency(table).pvalue > FALSE_ALARM
+
+    def test_several_nodes_are_drawn_as_one_is(self, randomizer: Any) -> None:
+        """A row of slots for a row of counts, with every report in it; decoded, each holds the truth within six of
+        its exact standard deviations."""
+        counterpart, size = counterpart_of(randomizer), randomizer.space.size
+        counts = np.random.default_rng(5).integers(0, 3000, (3, size))
+        counts[0] = 0
+        _, M = matrices(randomizer)
+        slots = counterpart.sample_slots(counts, np.random.default_rng(6))
+        assert slots.shape == (3, counterpart.slots)
+        assert not slots[0].any()
+        inputs = possible(randomizer.space)
+        counts[:, [u for u in range(size) if u not in inputs]] = 0
+        for row in counts[1:]:
+            drawn = counterpart.sample(row, np.random.default_rng(6))
+            exact = sum(row[u] * counterpart.report_covariance(u) for u in inputs)
+            away = counterpart.estimate(drawn).values - M @ row
+            assert drawn.reports == row.sum()
+            assert np.all(np.abs(away) < 6 * np.sqrt(np.diag(exact)) + 1e-9)
+
+    def test_symbols_that_agree_and_that_do_not_are_drawn_as_the_device_draws_them(self, small_one: Any) -> None:
+        """Reports of every input that tells, and of the base, against their exact law: chi-squared; a node's tally
+        holds all of them."""
+        n, size, even = 3000, small_one.space.size, Odds(1, 1)
+        nobody, generator = np.zeros(size, np.int64), np.random.default_rng(11)
+        if not hasattr(small_one, "favoured_symbol_at") or (small_one.space.reports_changes and small_one.tells(0)):
+            with pytest.raises(ValueError, match="joint"):
+                counterpart_of(small_one).sample_joint(nobody, nobody, 1, generator)
+            return
+        telling = [true for true in range(size) if small_one.tells(true)]
+        for true in telling:
+            symbols = Counter(
+                small_one.favoured_symbol_at(drawn, true, even) for drawn in range(small_one.favoured_total(true, even))
+            )
+            base = np.array([symbols[symbol] for symbol in range(small_one.symbols)], float)
+            agrees = np.array([small_one.agrees(symbol, true) for symbol in range(small_one.symbols)])
+            assert base[agrees].sum() / base.sum() == pytest.approx(float(small_one.agreement))
+            some = n * np.eye(size, dtype=np.int64)[true]
+            for agreed, others, unknown, law in (
+                (some, nobody, 0, base * agrees),
+                (nobody, some, 0, base * ~agrees),
+                (nobody, nobody, n, base),
+            ):
+                if not law.any():  # where there is one state, all agree with it
+                    continue
+                tally = counterpart_of(small_one).sample_joint(agreed, others, unknown, generator)
+                assert tally.reports == tally.slots.sum() == n
+                assert not tally.slots[law == 0].any()
+                seen, expected = tally.slots[law > 0], n * law[law > 0] / law.sum()
+                assert len(seen) == 1 or chisquare(seen, expected).pvalue > FALSE_ALARM
+
+
+def name(randomizer: Any) -> str:
+    """A short name of a randomizer with its parameters, as tests are called by."""
+    space = randomizer.space
+    kind = f"{type(space).__name__[0]}{space.answers}{'+' * getattr(space, 'repeats', False)}"
+    rest = [randomizer.kind, *(f"{value}" for value in randomizer.as_fields().values())]
+    return f"{kind}{'' if getattr(space, 'null', True) else '-closed'}-{'-'.join(rest)}"[:60].replace(" ", "")
+
+
+def possible(space: Space) -> list[int]:
+    """The inputs that occur: all but the pairs (r, r) of the paper's alphabet."""
+    return [u for u in range(space.size) if u == 0 or not space.reports_changes or space.pair(u)[0] != space.pair(u)[1]]
+
+
+def matrices(randomizer: Randomizer) -> tuple[Floats, Floats]:
+    """P (symbols, inputs) and M_δv (z, inputs), spelled out."""
+    space = randomizer.space
+    P = np.array(
+        [[randomizer.weight(o, u) / randomizer.total(u) for u in range(space.size)] for o in range(randomizer.symbols)]
+    )
+    M = np.zeros((space.answers + 1, space.size))
+    for u in range(space.size):
+        old, new = space.pair(u)
+        M[new, u] += 1
+        M[old, u] -= 1
+    return P, M[1:]
+
+
+def one_report(randomizer: Randomizer, symbol: int) -> Estimate:
+    """The estimate from a single report."""
+    return histogram_change(counterpart_of(randomizer).tally(np.array([symbol], dtype=np.uint64)), randomizer)
+
+
+def worst_fraction(randomizer: Randomizer, above: Iterable[int], below: Iterable[int]) -> Fraction:
+    """The largest Pr(o|u)/Pr(o|v) over all symbols, u of `above`, v of `below`; 1 where there are none."""
+    common = lcm(*(randomizer.total(u) for u in {*above, *below}))
+    rows = [
+        {u: randomizer.weight(o, u) * (common // randomizer.total(u)) for u in {*above, *below}}
+        for o in range(randomizer.symbols)
+    ]
+    return max((Fraction(row[u], row[v]) for row in rows for u in above for v in below), default=Fraction(1))
+
+
+def covariance_around(decoded: Floats, chances: Floats, truth: Floats) -> Floats:
+    """Of decoded values, a row per outcome, with these chances."""
+    away = decoded - truth
+    covariance: Floats = (away * chances[:, None]).T @ away
+    return covariance
+
+
+def expected_covariance(counterpart: Counterpart[Any]) -> bool:
+    """Check the estimated covariance of one report for every true input; returns whether it is labelled as a bound.
+
+    Unbiased; or, where labelled, never below the exact one in any direction.
+    """
+    randomizer = counterpart.randomizer
+    P, M = matrices(randomizer)
+    tallies = [counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols)]
+    estimates = [counterpart.estimate(tally) for tally in tallies]
+    decoded = np.array([estimate.values for estimate in estimates])
+    for u in possible(randomizer.space):
+        expected = sum(P[o, u] * estimate.covariance for o, estimate in enumerate(estimates))
+        exact = covariance_around(decoded, P[:, u], M[:, u])
+        scale = max(1, abs(exact).max())
+        if estimates[0].upper_bound:
+            assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9 * scale
+        else:
+            np.testing.assert_allclose(expected, exact, atol=1e-9 * scale)
+    return estimates[0].upper_bound
+
+
+class _Coins:
+    """Integers from a list, and then from a seed. `asked` keeps what each draw was to be below."""
+
+    def __init__(self, drawn: Iterable[int], seed: int = 0) -> None:
+        self._drawn, self._generator = list(drawn), random.Random(seed)
+        self.asked: list[int] = []
+
+    def below(self, n: int) -> int:
+        """The next integer below n."""
+        self.asked.append(n)
+        return self._drawn.pop(0) if self._drawn else self._generator.randrange(n)
+
+
+def _log_from_below(ratio: Fraction) -> Decimal:
+    """ln of a ratio, less 1e-60: what a charge that is rounded up must never be below."""
+    with localcontext(prec=90):
+        return Decimal(ratio.numerator).ln() - Decimal(ratio.denominator).ln() - Decimal("1e-60")

@@ -1,0 +1,272 @@
+"""What an app may do to a client at once: forks, threads, greenlets, processes, tasks, signals, the interpreter's end.
+
+python -m tests.client_sdk.fork_cases CASE FOLDER runs one case. It writes a line to FOLDER/made for each entry whose
+record has returned; the entry's answer must then be in the store for good.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from changeling_client import AsyncClient, Client, Recorded, SurveyHandle
+
+from ..protocol.examples import AUTHORITY, PINNED
+from .device import PLAIN as ASKED
+from .device import START
+
+ENTRIES = 512
+_NOWHERE = "http://127.0.0.1:9"
+"""Nobody listens there; the client tries it in the background."""
+
+
+class App:
+    """An app with a client of a survey of many entries, of which each is recorded once."""
+
+    def __init__(self, folder: Path, background: bool = True) -> None:
+        self.client = Client(
+            server=_NOWHERE,
+            authority=PINNED,
+            max_epsilon=10**6,
+            path=folder / "store.db",
+            background=background,
+            clock=_now,
+        )
+        self.handle: SurveyHandle = self.client.join(ASKED.id, entries=ENTRIES, signed=ASKED.signed_by(AUTHORITY))
+        self._made = os.open(folder / "made", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def record(self, entry: int) -> None:
+        """Records, then notes that it has returned."""
+        if self.handle.record("coffee", entry) is not Recorded.DROPPED:
+            self.returned(entry)
+
+    def returned(self, entry: int) -> None:
+        os.write(self._made, b"%d\n" % entry)
+
+    def record_all(self, entries: Iterable[int]) -> None:
+        for entry in entries:
+            self.record(entry)
+
+    def found(self) -> set[int]:
+        """The entries whose answer is in the store."""
+        return {entry for entry in range(ENTRIES) if self.handle.answer(entry) == "coffee"}
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Runs it in a forked process. Returns the child's id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Waits for a child. Returns its exit code, or the signal that killed it, negative."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _now() -> float:
+    return START + 5 + time.monotonic() % 50
+
+
+def threads(app: App) -> None:
+    """64 threads record."""
+    _run_all([threading.Thread(target=app.record_all, args=(range(n, ENTRIES, 64),)) for n in range(64)])
+
+
+def forks(app: App) -> None:
+    """Forks while eight threads record: each child records, and so does its parent."""
+    workers = [threading.Thread(target=app.record_all, args=(range(n, 256, 8),)) for n in range(8)]
+    for worker in workers:
+        worker.start()
+    for entry in range(256, 320, 2):
+        child = forked(lambda: app.record(entry))  # noqa: B023
+        app.record(entry + 1)
+        _must(ended(child) == 0)
+    for worker in workers:
+        worker.join()
+
+
+def fork_in_transaction(app: App) -> None:
+    """Forks while a thread is in the middle of a transaction, which holds the client's lock."""
+    for entry in range(0, 40, 2):
+        inside = threading.Event()
+
+        def hold() -> None:
+            with app.client._device.store.transaction():
+                inside.set()  # noqa: B023
+                time.sleep(0.02)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        inside.wait()
+        child = forked(lambda: _record_and_close(app, entry))  # noqa: B023
+        app.record(entry + 1)
+        holder.join()
+        _must(ended(child) == 0)
+
+
+def _record_and_close(app: App, entry: int) -> None:
+    app.record(entry)
+    app.client.close()
+
+
+def pool(app: App) -> None:
+    """A pool of forked workers records with the parent's client."""
+    global _app
+    _app = app
+    with multiprocessing.get_context("fork").Pool(4) as workers:
+        workers.map(_record_in_pool, range(0, ENTRIES, 2), chunksize=1)
+        app.record_all(range(1, ENTRIES, 8))
+        workers.close()
+        workers.join()
+
+
+_app: App
+
+
+def _record_in_pool(entry: int) -> None:
+    _app.record(entry)
+
+
+def greenlets(app: App) -> None:
+    """100 greenlets record, under gevent's patches, as the client tries its server."""
+    import gevent
+
+    gevent.joinall([gevent.spawn(app.record_all, range(n, ENTRIES, 100)) for n in range(100)], raise_error=True)
+
+
+def processes(app: App) -> None:
+    """A second process of the app, with a client of its own on the same store."""
+    folder = app.client._device.store.file.parent
+
+    def other() -> None:
+        mine = App(folder)
+        mine.record_all(range(1, ENTRIES, 2))
+        mine.client.flush()
+        mine.client.close()
+
+    child = forked(other)
+    app.record_all(range(0, ENTRIES, 2))
+    app.client.flush()
+    _must(ended(child) == 0)
+
+
+def cancelled(app: App) -> None:
+    """Tasks of an event loop record and flush, and every third one is cancelled in the middle."""
+    asyncio.run(_record_and_cancel(app))
+
+
+async def _record_and_cancel(app: App) -> None:
+    async with AsyncClient(
+        server=_NOWHERE, authority=PINNED, max_epsilon=10**6, path=app.client._device.store.file, clock=_now
+    ) as client:
+        handle = await client.join(ASKED.id, entries=ENTRIES)
+
+        async def record(entry: int) -> None:
+            if await handle.record("coffee", entry) is not Recorded.DROPPED:
+                app.returned(entry)
+
+        tasks: list[asyncio.Task[object]] = []
+        for entry in range(ENTRIES):
+            tasks.append(asyncio.create_task(record(entry)))
+            if entry % 32 == 0:
+                tasks.append(asyncio.create_task(client.flush()))
+            await asyncio.sleep(0.001)
+            if entry % 3 == 0:
+                tasks[-1].cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+                raise outcome
+
+
+def signals(app: App) -> None:
+    """A storm of alarms, whose handler records, interrupts record(), flush() and itself."""
+    waiting = iter(range(0, ENTRIES, 2))
+
+    def handler(*_: object) -> None:
+        entry = next(waiting, None)
+        if entry is not None:
+            app.record(entry)
+
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0007)
+    app.record_all(range(1, ENTRIES, 2))
+    app.client.flush()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def shutdown(app: App) -> None:
+    """The interpreter ends while eight threads record and the client reports; nothing was closed."""
+    for n in range(8):
+        threading.Thread(target=app.record_all, args=(range(n, ENTRIES, 8),), daemon=True).start()
+    time.sleep(0.1)
+    sys.exit(0)
+
+
+def shutdown_joined(app: App) -> None:
+    """The same with threads that the interpreter waits for, of which one closes the client meanwhile."""
+    for n in range(8):
+        threading.Thread(target=_until_closed, args=(app, range(n, ENTRIES, 8))).start()
+    time.sleep(0.1)
+    threading.Thread(target=app.client.close).start()
+    sys.exit(0)
+
+
+def _until_closed(app: App, entries: Iterable[int]) -> None:
+    from changeling_client import ClientClosed
+
+    try:
+        app.record_all(entries)
+    except ClientClosed:
+        return
+
+
+CASES: dict[str, Callable[[App], None]] = {
+    each.__name__: each
+    for each in (
+        threads,
+        forks,
+        fork_in_transaction,
+        pool,
+        greenlets,
+        processes,
+        cancelled,
+        signals,
+        shutdown,
+        shutdown_joined,
+    )
+}
+
+
+def _run_all(workers: list[threading.Thread]) -> None:
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def _must(holds: bool) -> None:
+    if not holds:
+        raise ArithmeticError("a child has failed")
+
+
+def main(case: str, folder: str) -> NoReturn:
+    app = App(Path(folder))
+    CASES[case](app)
+    app.client.close()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

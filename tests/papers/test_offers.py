@@ -1,0 +1,206 @@
+"""Counters in a release: what an entry costs, enumerated; files, refusals."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from changeling_central import ConstraintBroken, LinearQuery, MechanismChoice, PeriodChange, answer_query, read_rows
+from changeling_central.testing import Forbidden, SeededNoise, run
+from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
+from changeling_papers.partitioning import PartitionState, SparseVectorState
+from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
+from changeling_statistics import read_rows as changelog_of
+
+from tests.central.examples import CALENDAR as SHORT
+from tests.central.examples import histories
+from tests.central.test_release import release_in
+
+from .scripted import Script, ScriptedCounting
+
+CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
+ANSWERS = ["x", "y"]
+EACH, COUNT = "each answer in ('x', 'y')", "answer == 'x'"
+
+
+TWICE = AtMost(2)
+COUNTERS = ["counter", "infinite", "partitioning", "dynamic"]
+
+
+def counter_method(kind, query, calendar, constraint, epsilon):
+    return MechanismChoice(kind).made(query, calendar, constraint, epsilon)
+
+
+def method(kind, query=EACH, constraint=TWICE, fixed=False):
+    return counter_method(kind, answer_query(query, ANSWERS, fixed=fixed), CALENDAR, constraint, EPSILON)
+
+
+@pytest.mark.parametrize("kind", ["counter", "infinite", "partitioning"])
+@pytest.mark.parametrize(
+    ("query", "fixed", "k", "items"),
+    [(COUNT, False, 2, 2), (COUNT, False, 3, 3), (EACH, False, 2, 3), (EACH, False, 3, 5), (EACH, True, 2, 2)],
+)
+def test_an_item_costs_epsilon_over_the_items_an_entry_has(kind, query, fixed, k, items):
+    """An insertion is one item, a move two, a deletion one; all columns together."""
+    made = method(kind, query, AtMost(k), fixed)
+    assert made.each == EPSILON / items
+    assert made.mechanism.guarantee.epsilon == made.each
+    assert made.guarantee.epsilon == EPSILON
+
+
+def test_the_dynamic_mechanism_protects_an_entry_once_per_column_it_touches():
+    """Two mutations without moves touch one column; a move touches two."""
+    assert method("dynamic", EACH, fixed=True).each == EPSILON
+    assert method("dynamic", COUNT).each == EPSILON
+    assert method("dynamic", EACH).each == EPSILON / 2
+    assert method("dynamic", EACH, AtMost(1)).each == EPSILON
+
+
+@pytest.mark.parametrize(
+    ("table", "appearing", "moving"),
+    [
+        (((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1)),
+        (((0, 0, 0, 0), (1, 1, 0, 0), (0, 0, 1, 1)), (1, 1), (1, 1, 1, 1)),
+        (((0, 0), (1, 1), (0, 1)), (1, 1), (1, 1)),
+        (((0, 0), (1, 0), (0, 1)), (1,), (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("k", [1, 2])
+def test_columns_that_overlap_cost_an_entry_each_one_it_touches(table, appearing, moving, k):
+    """Over all histories of one entry: the columns that are given an update, at ε₁ each, are within epsilon."""
+    query = LinearQuery(tuple("abcd"[: len(table[0])]), table, appearing, moving)
+    made, touched = counter_method("dynamic", query, CALENDAR, AtMost(k), EPSILON), 0
+    for states in histories(2, AtMost(k), 4):
+        rows = [("e", t, ANSWERS[b - 1] if b else "") for t, (a, b) in enumerate(pairwise((0, *states)), 1) if a != b]
+        log = changelog_of(rows, answers=ANSWERS)
+        (part,) = log.mutations().by_period(0, 10, 1)
+        touched = max(touched, sum(bool(updates) for updates in made.counter.inputs(PeriodChange(log, part, query))))
+    assert touched * made.each <= EPSILON
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_a_counter_for_fewer_mutations_is_never_released_with(kind, tmp_path):
+    """ε₁ for an entry's insertion alone, where entries may mutate twice."""
+    release = release_in(tmp_path)
+    with pytest.raises(ValueError, match="another query, calendar or constraint"):
+        replace(
+            release,
+            mechanism=counter_method(kind, release.statement.query, release.statement.calendar, AtMost(1), Fraction(1)),
+        )
+
+
+@pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
+def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(kind):
+    """A sum from 0 to 5 of answers that are all 0 or 1: refused like any other, or one entry's 2 would show."""
+    for answers in (["0", "1"], ["0", "2"]):
+        with pytest.raises(ValueError, match="no sums"):
+            counter_method(kind, answer_query("sum of answer from 0 to 5", answers), CALENDAR, AtMost(2), EPSILON)
+
+
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_path):
+    """In two parts, through the files."""
+    release = release_in(tmp_path)
+    made = counter_method(
+        kind, release.statement.query, release.statement.calendar, release.statement.constraint, Fraction(1)
+    )
+    release = replace(release, mechanism=made)
+    noise = SeededNoise(2)
+    assert len(list(run(release, noise, 3))) == 3
+    assert len(list(run(release, noise))) == 3
+    rows = read_rows(release.output.path)
+    assert [row[0] for row in rows[::2]] == [1, 2, 3, 4, 5, 6]
+    assert all((error is None) == (kind in ("partitioning", "dynamic")) for *_, error in rows)
+
+
+def test_what_a_counter_does_not_take_is_refused():
+    """Sums, other constraints, entries that come again; named, nothing drawn."""
+    with pytest.raises(ValueError, match="no mechanism"):
+        method("abacus")
+    for kind in ("partitioning", "dynamic"):
+        with pytest.raises(ValueError, match="--at-most"):
+            method(kind, constraint=TimeBounded(5))
+        with pytest.raises(ValueError, match="no sums"):
+            counter_method(kind, answer_query("sum of answer from 0 to 5", ["1", "2"]), CALENDAR, AtMost(2), EPSILON)
+    with pytest.raises(ValueError, match="come once and go once"):
+        method("dynamic", constraint=AtMost(3))
+    log = changelog_of([("a", 1, "x"), ("a", 2, ""), ("a", 3, "x")])
+    query = answer_query(COUNT, log.answers)
+    made = counter_method("dynamic", query, CALENDAR, AtMost(2), EPSILON)
+    (part,) = log.mutations().by_period(0, 10, 1)
+    with pytest.raises(ConstraintBroken, match="inserts an entry again"):
+        made.step(made.start(), PeriodChange(log, part, query), Forbidden())
+
+
+A_OR_B = ["a", "b"]
+OVERLAPPING = LinearQuery(("p", "q", "r"), ((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1))
+QUERIES = {
+    "count": answer_query("answer == 'a'", A_OR_B),
+    "histogram": answer_query("each answer in ('a', 'b')", A_OR_B),
+    "fixed": answer_query("each answer in ('a', 'b')", A_OR_B, fixed=True),
+    "overlapping": OVERLAPPING,
+}
+OTHERS = [("z", 1, "a"), ("z", 5, "")]
+CASES = [(kind, AtMost(k)) for kind in ("counter", "infinite", "partitioning", "dynamic") for k in (1, 2)]
+CASES += [("partitioning", AtMost(3)), ("counter", TimeBounded(3)), ("infinite", Hybrid((AtMost(2), TimeBounded(2))))]
+
+
+@dataclass(frozen=True)
+class ScriptedCuts(Partitioning):
+    """Ends segments as the script says; every update that neighbours differ by costs its epsilon."""
+
+    script: Script | None = None
+
+    def step(self, state, value, noise):  # noqa: ARG002
+        ends = self.script.next("cut", value, self.epsilon, Fraction(0)) > 0
+        after = PartitionState(state.time + 1, state.segment + ends, state.limit, 0, SparseVectorState())
+        return after, ends
+
+
+def scripted(made, script):
+    """The method with every mechanism at its price, what it releases being the script's."""
+    m, counting = made.mechanism, ScriptedCounting(script)
+    if made.counter.name == "counter":
+        return replace(made, mechanism=binary_mechanism(counting, m.periods, m.guarantee.epsilon))
+    if made.counter.name == "infinite":
+        return replace(made, mechanism=InfiniteMechanism(counting, m.epsilon))
+    cuts = ScriptedCuts(m.partitioning.epsilon, m.partitioning.failure, m.partitioning.periods, script)
+    if made.counter.name == "partitioning":
+        return replace(made, mechanism=replace(m, partitioning=cuts, release=replace(m.release, static=counting)))
+    return replace(
+        made, mechanism=replace(m, partitioning=cuts, tree=replace(m.tree, static=counting, counting=counting))
+    )
+
+
+def calls_of(made, query, rows, seed):
+    log, script = changelog_of(sorted(rows, key=lambda row: row[1]), answers=A_OR_B), Script(seed, 5)
+    method = scripted(made, script)
+    state = method.start()
+    for part in log.mutations().by_period(SHORT.start, SHORT.period, SHORT.periods):
+        state, _ = method.step(state, PeriodChange(log, part, query), Forbidden())
+    return script.calls
+
+
+def cost(one, other):
+    assert [(name, *price) for name, _, *price in one] == [(name, *price) for name, _, *price in other]
+    pairs = zip(one, other, strict=True)
+    return sum((int(np.abs(a[1] - b[1]).sum()) * a[2] for a, b in pairs), Fraction(0))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(("kind", "constraint"), CASES, ids=str)
+def test_no_history_of_an_entry_costs_more_than_epsilon(kind, constraint, name):
+    """Several mutations in a period, moves between columns and columns that overlap included; about 40 histories spread
+    over all there are. The counter of entries with one mutation reaches the whole of it: ε₁ is no less than need be."""
+    query, epsilon = QUERIES[name], Fraction(1)
+    made, worst = counter_method(kind, query, SHORT, constraint, epsilon), Fraction(0)
+    every = list(histories(2, constraint, 8, query.fixed))
+    for states in every[:: max(1, len(every) // 40)]:
+        moves = enumerate(pairwise((0, *states)), 1)
+        rows = [*OTHERS, *(("e", t, ["", *A_OR_B][b]) for t, (a, b) in moves if a != b)]
+        for seed in range(2):
+            worst = max(worst, cost(calls_of(made, query, OTHERS, seed), calls_of(made, query, rows, seed)))
+    assert worst <= epsilon
+    if constraint == AtMost(1) and kind == "counter":
+        assert worst == epsilon

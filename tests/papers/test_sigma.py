@@ -1,0 +1,362 @@
+"""Sigma-counting, the benchmark, and the evolving count: atoms, order, losses, bias, assumptions."""
+
+from fractions import Fraction
+from itertools import combinations, combinations_with_replacement, pairwise, product
+from math import exp, prod
+
+import numpy as np
+import pytest
+from changeling_central import BadState, BudgetExhausted, OpenDPNoise
+from changeling_central.testing import Forbidden, NoNoise, SeededNoise
+from changeling_papers import Algebra, Assumed, Benchmark, Domain, Evolving, Query, SigmaCounting, under_replacement
+
+from tests.central.saved_fields import fields_of, resumed
+
+DOMAIN = Domain.of(age=range(4), city=["Paris", "Rome", "Oslo"])
+ROWS = list(product(*DOMAIN.values))
+NESTED = ["age >= 1", "age >= 2", "age >= 2 and city != 'Oslo'", "age == 3 and city == 'Rome'"]
+
+
+def table(rows):
+    ages, cities = zip(*rows, strict=True) if rows else ((), ())
+    return DOMAIN.table({"age": np.array(ages, np.int64), "city": np.array(cities, object)})
+
+
+def queries(*texts):
+    return [Query.of(DOMAIN, text) for text in texts]
+
+
+def algebra(*texts):
+    return Algebra.of(queries(*texts))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [NESTED, ["city == 'Rome'"], ["age < 2", "city == 'Rome'"], ["age == 1 or city == 'Rome'"], ["age >= 0"]],
+)
+def test_atoms_are_the_combinations_that_no_query_tells_apart(texts):
+    """Two rows lie in one atom exactly if they satisfy the same queries, over all rows the domain can hold."""
+    held = algebra(*texts)
+    signature = {row: tuple(bool(query.count(table([row]))) for query in queries(*texts)) for row in ROWS}
+    atom = {row: int(held.count(table([row])).argmax()) for row in ROWS}
+    for one, other in combinations(ROWS, 2):
+        assert (atom[one] == atom[other]) == (signature[one] == signature[other])
+    assert held.atoms == len(set(signature.values()))
+
+
+def test_an_algebra_holds_exactly_the_unions_of_its_atoms():
+    """Of every query over a list of predicates and their complements: it is the union of its members, or None."""
+    held = algebra("age >= 2", "city == 'Rome'")
+    asked = ["age >= 2", "age < 2", "city != 'Rome'", "age >= 2 or city == 'Rome'", "age >= 0", "age >= 3"]
+    asked += ["city == 'Paris'", "not (age >= 2 and city == 'Rome')", "age > 9"]
+    atom = {row: int(held.count(table([row])).argmax()) for row in ROWS}
+    for query in queries(*asked):
+        inside = {row for row in ROWS if query.count(table([row]))}
+        union = {atom[row] for row in inside}
+        measurable = all((row in inside) == (atom[row] in union) for row in ROWS)
+        members = held.members(query)
+        assert (members is not None) == measurable
+        if members is not None:
+            assert set(members.tolist()) == union
+    assert held.members(*queries("city == 'Paris'")) is None
+
+
+def test_no_nested_pair_is_ever_out_of_order_and_the_benchmark_s_often_are():
+    """2,000 draws, all pairs of a chain of four: none out of order for sigma-counting, thousands for the benchmark."""
+    chain, rows = queries(*NESTED), [(3, "Rome"), (2, "Paris"), (1, "Oslo")]
+    counting, each = SigmaCounting(algebra(*NESTED), Fraction(1, 2)), Benchmark(Fraction(1, 2), Fraction(1, 8))
+    noise, broken, broken_by_benchmark = SeededNoise(1), 0, 0
+    for _ in range(2000):
+        state, _ = counting.step(counting.start(), table(rows), noise)
+        values = [counting.answer(state, query).value for query in chain]
+        paid, noisy = each.start(), []
+        for query in chain:
+            paid, answer = each.step(paid, (table(rows), query), noise)
+            noisy.append(answer.value)
+        broken += sum(a < b for a, b in combinations(values, 2))
+        broken_by_benchmark += sum(a < b for a, b in combinations(noisy, 2))
+    assert broken == 0
+    assert broken_by_benchmark > 2000
+
+
+def test_no_pair_of_queries_of_an_algebra_is_ever_out_of_order():
+    """All 2,187 nested pairs of the queries `age in … and city in …`, 40 draws of a sparse table: none inverts.
+
+    Estimates, which are not clipped, often do.
+    """
+    sides = [[subset for n in range(len(of) + 1) for subset in combinations(of, n)] for of in DOMAIN.values]
+    boxes = list(product(*sides))
+    nested = [
+        (inner, outer)
+        for (inner, a), (outer, b) in product(enumerate(boxes), repeat=2)
+        if all(set(one) <= set(other) for one, other in zip(a, b, strict=True))
+    ]
+    assert len(nested) == 3**4 * 3**3
+    asked = queries(*(f"age in {list(ages)} and city in {list(cities)}" for ages, cities in boxes))
+    mechanism, noise = SigmaCounting(Algebra.of(asked), Fraction(1, 2)), SeededNoise(5)
+    broken = broken_estimates = 0
+    for _ in range(40):
+        state, _ = mechanism.step(mechanism.start(), table([(3, "Rome"), (2, "Paris")]), noise)
+        answers = [mechanism.answer(state, query) for query in asked]
+        broken += sum(answers[inner].value > answers[outer].value for inner, outer in nested)
+        broken_estimates += sum(answers[inner].estimate > answers[outer].estimate for inner, outer in nested)
+    assert broken == 0
+    assert broken_estimates > 1000
+
+
+def test_a_query_that_holds_of_nobody_is_answered_0_without_doubt():
+    """It has no atoms: 0 exactly, within an interval of no width."""
+    mechanism, (nobody,) = SigmaCounting(algebra(*NESTED), Fraction(1)), queries("age > 9")
+    state, _ = mechanism.step(mechanism.start(), table(ROWS), OpenDPNoise())
+    answer = mechanism.answer(state, nobody)
+    assert (answer.value, answer.estimate, answer.standard_error) == (0, 0, 0)
+    assert answer.interval().half_width == 0
+
+
+def losses(mechanism, pairs):
+    """What the noise of all atoms tells of each pair of tables: Σ |shift| / scale, the largest over transcripts."""
+    start = mechanism.start()
+    for one, other in pairs:
+        a = mechanism.step(start, table(one), NoNoise())[1]
+        b = mechanism.step(start, table(other), NoNoise())[1]
+        yield Fraction(int(np.abs(a - b).sum())) / Fraction(mechanism.noise.scale)
+
+
+def test_a_row_more_costs_epsilon_and_a_row_replaced_twice_that():
+    """Over all tables of at most two rows and all their neighbours: the stated loss holds and is reached, for both."""
+    mechanism = SigmaCounting(algebra(*NESTED), Fraction(1, 2))
+    small = [list(rows) for n in range(3) for rows in combinations_with_replacement(ROWS, n)]
+    added = [(rows, [*rows, row]) for rows in small for row in ROWS]
+    replaced = [([*rows, one], [*rows, other]) for rows in small[:13] for one, other in combinations(ROWS, 2)]
+    assert max(losses(mechanism, added)) == mechanism.guarantee.epsilon == Fraction(1, 2)
+    assert max(losses(mechanism, replaced)) == under_replacement(mechanism.guarantee).epsilon == 1
+    with pytest.raises(ValueError, match="speaks of"):
+        under_replacement(under_replacement(mechanism.guarantee))
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 20), Fraction(1), Fraction(3)])
+def test_the_bias_of_clipping_an_empty_atom_is_the_one_stated(epsilon):
+    """Summed over the law of the noise, and near 1/(2ε) where ε is small."""
+    mechanism = SigmaCounting(algebra("age >= 2"), epsilon)
+    p = exp(-1 / mechanism.noise.scale)
+    law = (1 - p) / (1 + p) * p ** np.arange(4000)
+    assert mechanism.clipping_bias == pytest.approx((law * np.arange(4000)).sum(), rel=1e-9)
+    if epsilon < 1:
+        assert mechanism.clipping_bias == pytest.approx(1 / (2 * float(epsilon)), rel=1e-3)
+
+
+def test_empty_atoms_get_noise_and_estimates_no_bias():
+    """4,000 draws of an empty table: values are biased as stated, estimates are not, each within 4.5 standard errors.
+
+    False alarm: 1.4e-5.
+    """
+    mechanism, noise = SigmaCounting(algebra("age >= 1", "age >= 2"), Fraction(1, 2)), SeededNoise(2)
+    (query,) = queries("age >= 0")
+    answers = []
+    for _ in range(4000):
+        state, drawn = mechanism.step(mechanism.start(), table([]), noise)
+        assert len(drawn) == 3
+        answers.append(mechanism.answer(state, query))
+    values = np.array([answer.value for answer in answers])
+    estimates = np.array([answer.estimate for answer in answers])
+    assert abs(values.mean() - 3 * mechanism.clipping_bias) < 4.5 * values.std() / 4000**0.5
+    assert abs(estimates.mean()) < 4.5 * answers[0].standard_error / 4000**0.5
+    assert abs(estimates.std() / answers[0].standard_error - 1) < 0.1
+
+
+def test_the_benchmark_pays_for_every_answer_and_stops():
+    """Four answers at a quarter each, resumed between; the fifth is refused before anything is drawn, at any price."""
+    mechanism, (query,) = Benchmark(Fraction(1), Fraction(1, 4)), queries(NESTED[0])
+    state = mechanism.start()
+    for _ in range(4):
+        state, answer = mechanism.step(mechanism.resumed(mechanism.saved(state)), (table(ROWS), query), OpenDPNoise())
+        assert answer.noise.scale == 4.0
+    with pytest.raises(BudgetExhausted):
+        mechanism.step(state, (table(ROWS), query), Forbidden())
+    dearer = Benchmark(Fraction(1), Fraction(1, 100))
+    with pytest.raises(BudgetExhausted):
+        dearer.step(dearer.resumed(mechanism.saved(state)), (table(ROWS), query), Forbidden())
+    for bad in ({}, {"spent": "-1"}, {"spent": 1}, {"spent": "1/0"}, {"spent": "1", "more": 1}):
+        with pytest.raises(BadState):
+            resumed(mechanism, bad)
+    with pytest.raises(ValueError, match="at most 1"):
+        Benchmark(Fraction(1), Fraction(2))
+
+
+def test_too_many_pieces_are_refused_before_they_are_made():
+    """Three columns of a thousand values each, all told apart, are a thousand million combinations."""
+    wide = Domain.of(a=range(1000), b=range(1000), c=range(1000))
+    found = [Query.of(wide, f"{name} >= {at}") for name in "abc" for at in range(1, 1000)]
+    with pytest.raises(ValueError, match="group them"):
+        Algebra.of(found)
+    with pytest.raises(ValueError, match="at least one query"):
+        Algebra.of([])
+
+
+HERE = Domain.of(here=[False, True])
+QUERY = Query.of(HERE, "here")
+T, REACH = 3, 4
+HALF = Fraction(1, 2)
+"""The increments' ratio p = e^-η of the discrete Laplace law: η = ln 2."""
+
+
+def table_of_evolving(n):
+    return HERE.table({"here": np.ones(n, bool)})
+
+
+class Given:
+    """Noise that was decided elsewhere."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def laplace(self, scale, size):  # noqa: ARG002
+        return np.full(size, self.value, np.int64)
+
+
+def law(ratio, k):
+    """Discrete Laplace: Pr(k) ∝ ratio^|k|, exactly."""
+    return (1 - ratio) / (1 + ratio) * ratio ** abs(k)
+
+
+def values(mechanism, counts, drawn):
+    """What the mechanism says of these counts when its noise is `drawn`."""
+    state, said = mechanism.start(), []
+    for count in counts:
+        state, value = mechanism.step(state, table_of_evolving(count), Given(drawn))
+        said.append(value)
+    return tuple(said)
+
+
+def outputs(mechanism, paths, moves, ratio):
+    """The exact law of the values, over noise, the others' changes and the entry's path; keyed by values."""
+    found = {}
+    for drawn, path, others in product(range(-REACH, REACH + 1), paths, moves):
+        counts = 20 + np.array([0, *np.cumsum([step for step, _ in others])]) + np.array(path)
+        chance = law(ratio, drawn) * paths[path]
+        for _, likely in others:
+            chance *= likely
+        said = values(mechanism, counts.tolist(), drawn)
+        found[said] = found.get(said, 0) + chance
+    return found
+
+
+def chain(survival, steps=T, begins=1):
+    """Every path of an entry that begins in the count, or out of it, and may come back, with its probability."""
+    return {
+        path: prod((survival if a == b else 1 - survival for a, b in pairwise(path)), start=Fraction(1))
+        for path in product((0, 1), repeat=steps)
+        if path[0] == begins
+    }
+
+
+def test_true_differences_are_refused_without_assumptions():
+    """No assumption, no mechanism; and none where what is assumed costs more than the budget."""
+    with pytest.raises(ValueError, match="true differences are not private"):
+        Evolving(QUERY, T, Fraction(1), None)
+    with pytest.raises(ValueError, match="nothing of 1 is left"):
+        Evolving(QUERY, 1000, Fraction(1), Assumed(Fraction(2), Fraction(9, 10)))
+    for bad in ((Fraction(1, 2), HALF), (Fraction(2), Fraction(3, 2)), (Fraction(2), Fraction(-1, 2))):
+        with pytest.raises(ValueError, match="needs spread"):
+            Assumed(*bad)
+
+
+def test_the_theorem_s_own_assumptions_do_not_make_it_private():
+    """Others who never move are a Markov process with independent increments; the entry's leaving is then certain.
+
+    Values that its absence cannot give come with the probability that it leaves: no epsilon covers that, whatever the
+    survival. This fails on the paper's theorem 5, which states a finite one.
+    """
+    mechanism = Evolving(QUERY, T, Fraction(1), Assumed(Fraction(1), Fraction(9, 10)))
+    still = [((0, Fraction(1)), (0, Fraction(1)))]
+    survival = Fraction(9, 10)
+    present = outputs(mechanism, chain(survival), still, HALF)
+    absent = outputs(mechanism, {(0, 0, 0): Fraction(1)}, still, HALF)
+    impossible = sum((chance for said, chance in present.items() if said not in absent), Fraction(0))
+    within = sum(law(HALF, k) for k in range(-REACH, REACH + 1))
+    assert impossible >= (1 - survival**2) * within - 2 * law(HALF, REACH)
+    assert impossible > Fraction(1, 10)
+
+
+@pytest.mark.parametrize("begins", [0, 1], ids=["out", "in"])
+@pytest.mark.parametrize("survival", [Fraction(0), Fraction(1, 100), HALF, Fraction(9, 10), Fraction(1)], ids=str)
+@pytest.mark.parametrize("steps", [2, 3])
+def test_under_its_assumptions_no_values_tell_more_than_stated(steps, survival, begins):
+    """Exact law of the values, the others' changes two-sided geometric with ratio 2: within the bound, both ways.
+
+    With two values the bound is reached by an entry that is in the count at first. Values are compared where every
+    way to them is within reach of the enumeration.
+    """
+    assumed = Assumed(Fraction(2), survival)
+    mechanism = Evolving(QUERY, steps, Fraction(7, 10) + assumed.loss(steps), assumed)
+    noise = Fraction(exp(-1 / mechanism.noise.scale)).limit_denominator(10**12)
+    moves = list(product([(k, law(HALF, k)) for k in range(-REACH, REACH + 1)], repeat=steps - 1))
+    present = outputs(mechanism, chain(survival, steps, begins), moves, noise)
+    absent = outputs(mechanism, {(0,) * steps: Fraction(1)}, moves, noise)
+    inner = [
+        said for said in absent if abs(said[0] - 20) < REACH and all(abs(b - a) < REACH for a, b in pairwise(said))
+    ]
+    assert len(inner) == (2 * REACH - 1) ** steps
+    ratios = [float(present[said] / absent[said]) for said in inner]
+    bound = exp(float(mechanism.guarantee.epsilon))
+    assert max(*ratios, *(1 / ratio for ratio in ratios)) <= bound * (1 + 1e-9)
+    if steps == 2 and begins:
+        assert max(ratios) >= bound * (1 - 1e-9)
+
+
+def test_changes_that_the_first_count_gives_away_hide_nothing():
+    """Why `Assumed` asks for changes independent of the first count: where it is ten times the change, all is lost.
+
+    The changes are spread as stated, the entry stays with probability 1/2; the exact law of two values exceeds the
+    bound all the same.
+    """
+    assumed = Assumed(Fraction(2), HALF)
+    mechanism = Evolving(QUERY, 2, Fraction(1) + assumed.loss(2), assumed)
+    noise = Fraction(exp(-1 / mechanism.noise.scale)).limit_denominator(10**12)
+
+    def likely(said, paths):
+        chances = []
+        for path, move in product(paths, range(-REACH, REACH + 1)):
+            first = 50 + 10 * move + path[0]
+            if values(mechanism, (first, first + move + path[1] - path[0]), said[0] - first) == said:
+                chances.append(paths[path] * law(HALF, move) * law(noise, said[0] - first))
+        return sum(chances, Fraction(0))
+
+    said = (51, 50)  # the others' first count says that they do not change, so that one has left
+    told = likely(said, chain(HALF, 2)) / likely(said, {(0, 0): Fraction(1)})
+    assert told > 100 * exp(float(mechanism.guarantee.epsilon))
+
+
+def test_the_loss_of_no_change_is_nothing_and_of_certain_change_all():
+    """An entry that surely stays costs ε₁ alone; one that may do anything costs η a step."""
+    assert Assumed(Fraction(2), Fraction(1)).loss(100) == 0
+    assert float(Assumed(Fraction(2), Fraction(0)).loss(3)) == pytest.approx(2 * np.log(2), rel=1e-12)
+
+
+def test_differences_are_the_true_ones_and_the_noise_is_drawn_once():
+    """After the first value nothing is drawn; a saved state goes on; after the last value it stops."""
+    mechanism = Evolving(QUERY, T, Fraction(1), Assumed(Fraction(2), Fraction(1)))
+    state, first = mechanism.step(mechanism.start(), table_of_evolving(5), OpenDPNoise())
+    assert "true" not in repr(state)
+    state, second = mechanism.step(mechanism.resumed(mechanism.saved(state)), table_of_evolving(9), Forbidden())
+    state, third = mechanism.step(state, table_of_evolving(2), Forbidden())
+    assert (second - first, third - second) == (4, -7)
+    with pytest.raises(BudgetExhausted):
+        mechanism.step(state, table_of_evolving(2), Forbidden())
+    fields = fields_of(mechanism, state)
+    for bad in (None, {}, {**fields, "steps": -1}, {**fields, "before": "0"}, {**fields, "more": 1}):
+        with pytest.raises(BadState):
+            resumed(mechanism, bad)
+
+
+def test_noise_that_was_drawn_never_serves_another_promise():
+    """One value's noise under two queries, or resumed where less was to be spent on it, is covered by no guarantee."""
+    assumed = Assumed(Fraction(2), Fraction(9, 10))
+    mechanism = Evolving(QUERY, T, Fraction(1), assumed)
+    saved = mechanism.saved(mechanism.start())
+    gone = Query.of(HERE, "not here")
+    for other in (Evolving(gone, T, Fraction(1), assumed), Evolving(QUERY, T + 1, Fraction(1), assumed)):
+        with pytest.raises(BadState):
+            other.resumed(saved)
+    longer = Evolving(QUERY, T + 1, Fraction(1) + assumed.loss(2), assumed)  # pays for the step, at the same noise
+    assert longer.resumed(saved) == longer.start()

@@ -1,0 +1,174 @@
+"""Static mechanisms: noise for what one item does, prices, refusals; what multiplicative weights learn."""
+
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from changeling_central import Law, concentrated_budget
+from changeling_central.testing import NoNoise, Scales, SeededNoise
+from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
+from changeling_papers.static import PricedWeights
+
+EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
+
+
+TABLE = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
+
+
+def test_a_count_gets_laplace_noise_of_one_over_epsilon():
+    """Sensitivity 1; delta is not used by Laplace noise."""
+    scales = Scales()
+    assert BasicCounting().under(Fraction(1, 2), DELTA).release(7, scales) == 7
+    assert scales.asked == [("laplace", 2.0, 1)]
+
+
+def test_linear_queries_get_noise_for_what_one_item_does_to_all_of_them():
+    """The worst item of this table is in three queries: L1 length 3, L2 length √3."""
+    scales, data = Scales(), np.array([1, 2, 3, 4])
+    for law in Law:
+        answers = LinearQueries(TABLE, law=law).under(EPSILON, DELTA).release(data, scales)
+        assert answers.tolist() == [3, 5, 10]
+    rho = concentrated_budget(EPSILON, DELTA)
+    assert scales.asked[0] == ("laplace", 3.0, 3)
+    assert scales.asked[1] == ("gaussian", pytest.approx(sqrt(3 / (2 * rho)), rel=1e-8), 3)
+
+
+def test_queries_between_0_and_1_are_answered_in_multiples_of_the_grain():
+    """f = 1/4 and 3/4 of two items: answers and noise count quarters."""
+    scales = Scales()
+    answers = LinearQueries(np.array([[1, 3]]), grain=4).under(EPSILON, Fraction(0)).release(np.array([2, 2]), scales)
+    assert answers.tolist() == [8]
+    assert scales.asked == [("laplace", 3.0, 1)]
+
+
+@pytest.mark.parametrize("law", list(Law))
+@pytest.mark.parametrize(("dtype", "grain"), [(np.uint8, 200), (np.int8, 127), (np.int16, 300), (np.int64, 10**6)])
+def test_what_an_item_does_is_added_up_without_wrapping(law, dtype, grain):
+    """Tables of few bits: 200² is 64 in 8 bits, and δ at ε = 1 would be 0.99. What is too fine for 64 is refused."""
+    table = np.full((2, 3), grain, dtype)
+    queries, wide = LinearQueries(table, grain, law), LinearQueries(table.astype(np.int64), grain, law)
+    assert queries.under(EPSILON, DELTA).drawn == wide.under(EPSILON, DELTA).drawn
+    assert wide.under(EPSILON, DELTA).drawn.scale == pytest.approx(
+        2 * grain if law is Law.LAPLACE else sqrt(2 * grain**2 / (2 * concentrated_budget(EPSILON, DELTA)))
+    )
+    assert queries.truth(np.array([1, 1, 1])).tolist() == [3 * grain] * 2
+    with pytest.raises(ValueError, match="too fine"):
+        LinearQueries(np.array([[1], [0]]), grain=2**31 + 1)
+
+
+def test_a_table_that_is_changed_afterwards_changes_no_query():
+    """Its sensitivity was taken when it was made."""
+    table = TABLE.copy()
+    queries = LinearQueries(table)
+    table[:] = 1
+    assert queries.truth(np.array([0, 0, 0, 1])).tolist() == [0, 0, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        queries.table[0, 0] = 0
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: LinearQueries(np.array([[2]])), "between 0 and the grain"),
+        (lambda: LinearQueries(np.array([[0, 0]])), "nothing to ask"),
+        (lambda: LinearQueries(np.array([1, 0])), "shape"),
+        (lambda: MultiplicativeWeights(TABLE, most_rounds=0), "at least one round"),
+        (lambda: BasicCounting().under(Fraction(0), DELTA), "epsilon > 0"),
+        (lambda: BasicCounting(Law.GAUSSIAN).under(EPSILON, Fraction(0)), "delta"),
+        (lambda: LinearQueries(TABLE).checked(np.array([1, 2])), "histogram of 4"),
+        (lambda: LinearQueries(TABLE).checked(np.array([1.0, 2, 3, 4])), "histogram of 4"),
+        (lambda: BasicCounting().checked(1.5), "whole number"),
+        (lambda: BasicCounting().checked(True), "whole number"),
+    ],
+)
+def test_what_is_no_query_dataset_or_price_is_refused(make, what):
+    """Named, with nothing drawn."""
+    with pytest.raises(ValueError, match=what):
+        make()
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+def test_the_budgets_of_the_rounds_of_multiplicative_weights_add_up_to_the_price(delta):
+    """Size, and per round a choice of sensitivity 2·grain for the maximum and a measurement, in epsilon or in rho."""
+    for rounds in (1, 3, 30):
+        weights = MultiplicativeWeights(TABLE * 2, grain=2).under(EPSILON, delta)
+        scales = weights.scales(rounds)
+        if delta == 0:
+            spent = 1 / scales.size + rounds * (4 / scales.choice + 2 / scales.measurement)
+            assert 0.999 < spent <= 1 + 1e-12
+        else:
+            rho = 1 / (2 * scales.size**2) + rounds * ((4 / scales.choice) ** 2 / 2 + 4 / (2 * scales.measurement**2))
+            assert 0.999 < rho / concentrated_budget(EPSILON, delta) <= 1
+
+
+def test_multiplicative_weights_draw_what_their_scales_say():
+    """One size; then per round one score a query, and one measurement; nothing else."""
+    scales = Scales()
+    weights = MultiplicativeWeights(TABLE, most_rounds=4).under(Fraction(8), Fraction(0))
+    weights.release(np.array([400, 0, 0, 0]), scales)
+    of = weights.scales(4)
+    assert scales.asked == [("laplace", of.size, 1), *[("laplace", of.choice, 3), ("laplace", of.measurement, 1)] * 4]
+
+
+@pytest.mark.parametrize("grain", [1, 3])
+def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypatch, grain):
+    """Two queries: the choice depends on the difference of their noises alone, so the code is run on every one of them.
+
+    Of neighbours whose item is in both queries, of which one is answered too high and one too low, so that the scores
+    move apart by 2: the log ratio is within the round's half, and above half of it.
+    """
+    asked = []
+
+    def measured(self, value, scale, noise):  # noqa: ARG001
+        asked.append(value)
+        return value
+
+    monkeypatch.setattr(PricedWeights, "_measured", measured)
+    weights = MultiplicativeWeights(np.array([[1, 1, 0], [1, 0, 1]]) * grain, grain).under(Fraction(8, 3), Fraction(0))
+    scale = weights.scales(1).choice
+    assert 2 * grain / Fraction(scale) <= 1, "ε·3/4, of which half is the choice's"
+    K = int(40 * scale)
+    law = np.exp(-np.abs(np.arange(-K, K + 1)) / scale)
+    law = np.convolve(law / law.sum(), law / law.sum())
+
+    class Given(NoNoise):
+        def laplace(self, scale, size):  # noqa: ARG002
+            return np.array([self.difference, 0])
+
+    def chances(data):
+        truth, noise, first = weights.queries.truth(data), Given(), 0.0
+        assert truth[0] != truth[1]
+        for noise.difference, mass in zip(range(-2 * K, 2 * K + 1), law.tolist(), strict=True):
+            asked.clear()
+            weights._fitted(truth, 30, 1, noise)
+            first += mass * (asked == [truth[0]])
+        return np.array([first, 1 - first])
+
+    ratios = np.abs(np.log(chances(np.array([4, 0, 30])) / chances(np.array([5, 0, 30]))))
+    assert 0.5 < ratios.max() <= 1
+
+
+def test_multiplicative_weights_learn_a_skewed_dataset():
+    """With much budget the answers come close; with next to none they are those of a flat dataset of the noisy size."""
+    random = np.random.default_rng(1)
+    table = random.integers(0, 2, (40, 16))
+    data = np.zeros(16, np.int64)
+    data[:3] = [4000, 2000, 1000]
+    close = MultiplicativeWeights(table).under(Fraction(50), Fraction(0)).release(data, SeededNoise(2))
+    flat = MultiplicativeWeights(table).under(Fraction(1, 10**6), Fraction(0)).release(data, NoNoise())
+    truth = table @ data
+    assert np.abs(close - truth).max() < 0.1 * data.sum()
+    assert np.abs(flat - truth).max() > 0.2 * data.sum()
+    assert np.abs(flat - table.mean(1) * data.sum()).max() <= 0.5
+
+
+def test_a_dataset_too_small_to_fit_spends_the_rounds_on_its_size():
+    """Two measurements, of a quarter of the budget and of the rest, weighted by their precision."""
+    for delta in (Fraction(0), DELTA):
+        scales, weights = Scales(), MultiplicativeWeights(TABLE).under(Fraction(1, 100), delta)
+        assert weights.release(np.array([1, 1, 1, 1]), scales).tolist() == [2, 2, 4]
+        (_, first, _), (_, rest, _) = scales.asked
+        spent = 1 / first + 1 / rest if delta == 0 else 1 / (2 * first**2) + 1 / (2 * rest**2)
+        budget = 1 / 100 if delta == 0 else concentrated_budget(Fraction(1, 100), delta)
+        assert 0.999 * budget < spent <= budget * (1 + 1e-12)
